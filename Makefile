@@ -1,0 +1,39 @@
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
+
+.PHONY: setup demo test lint bench clean
+
+setup: $(VENV)/.dev
+
+# The core is enough to train; the rest is for tests and lint.
+$(VENV)/.core: requirements/core.txt pyproject.toml
+	@echo "setting up $(VENV) (about a minute)"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "ssedb needs Python 3.11 or newer; name one with make PYTHON=..."; exit 2; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) -r requirements/core.txt
+	@$(PIP) --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.core requirements/dev.txt
+	@$(PIP) -r requirements/dev.txt
+	@touch $@
+
+demo: $(VENV)/.core
+	@rm -rf runs/demo
+	$(BIN)/ssedb train --preset small --env breakout --noise random-box --bonus db --steps 65536 --out runs/demo
+
+test: setup
+	$(BIN)/python -m pytest
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.core
+	$(BIN)/ssedb bench
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,38 @@
+"""Intrinsic rewards. Each is one file of this folder, found by its name."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ssedb.config import bonus_names, resolve_options
+
+if TYPE_CHECKING:
+    from ssedb.bonuses.base import Bonus
+
+
+def list_bonuses() -> list[str]:
+    """The names that `make_bonus` takes."""
+    return bonus_names()
+
+
+def bonus_class(name: str) -> type[Bonus]:
+    """The class in the file of that name."""
+    return import_module(f"ssedb.bonuses.{name.replace('-', '_')}").BONUS
+
+
+def make_bonus(
+    name: str,
+    obs_shape: tuple[int, ...],
+    num_actions: int,
+    *,
+    fidelity: str = "paper",
+    preset: str = "paper",
+    env: str | None = None,
+    noise: str = "none",
+    **options: Any,
+) -> Bonus:
+    """Builds a bonus for stacks of `obs_shape` [C, H, W]; `options` override what the names imply."""
+    settings = resolve_options(name, options, fidelity=fidelity, preset=preset, env=env, noise=noise)
+    cls: Any = bonus_class(name)  # a subclass takes its options as well
+    return cls(obs_shape, num_actions, cls.Options(**settings))

@@ -1,0 +1,129 @@
+"""The Dynamic Bottleneck: a representation that keeps only what the dynamics need, and the bonus made of it."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import one_hot, softplus
+
+from ssedb import objectives
+from ssedb.bonuses.base import Bonus
+from ssedb.config import DBOptions
+from ssedb.networks import Encoder, Posterior, Projection, Residual, Trunk, glorot
+
+FREE_STD_INIT, FREE_STD_FLOOR = 1.0, 0.1
+HEAD_STD_FLOOR = 1e-3
+
+
+class PredictionHead(nn.Module):
+    """q(s' | z): the mean [B, S] and, unless it is calibrated on the batch, the std [B, 1] of the next state."""
+
+    def __init__(self, options: DBOptions) -> None:
+        super().__init__()
+        self.kind = options.prediction_std
+        self.trunk = Trunk(options.latent_dim, options.hidden_dim, options.state_dim)
+        self.mean = Residual(options.state_dim)
+        if self.kind == "head":
+            self.std = glorot(nn.Linear(options.state_dim, 1))
+        elif self.kind == "scalar":
+            self.free_std = nn.Parameter(torch.tensor(FREE_STD_INIT))
+
+    def forward(self, z: Tensor) -> tuple[Tensor, Tensor | None]:
+        hidden = self.trunk(z)
+        if self.kind == "head":
+            return self.mean(hidden), softplus(self.std(hidden)) + HEAD_STD_FLOOR
+        if self.kind == "scalar":
+            return self.mean(hidden), softplus(self.free_std).clamp_min(FREE_STD_FLOOR)
+        return self.mean(hidden), None
+
+
+class DynamicBottleneck(Bonus):
+    """The DB model and its bonus."""
+
+    Options = DBOptions
+
+    def __init__(self, obs_shape: tuple[int, ...], num_actions: int, options: DBOptions) -> None:
+        super().__init__(obs_shape, num_actions)
+        self.options = options
+        state, hidden, latent = options.state_dim, options.hidden_dim, options.latent_dim
+        self.encoder = Encoder(obs_shape, options.channels, state)
+        self.posterior = Posterior(state, num_actions, hidden, latent, options.action_input == "every")
+        self.head = PredictionHead(options)
+        self.projection = Projection(state, hidden, latent)
+        self.score_weight = nn.Parameter(torch.rand(latent, latent))
+        self.momentum_encoder = copy.deepcopy(self.encoder).requires_grad_(False)
+        self.momentum_projection = copy.deepcopy(self.projection).requires_grad_(False)
+
+    def represent(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and std [B, Z] of z ~ g^Z(f_o(o), a) [eq:paraf]."""
+        return self.posterior(self.encoder(self.normalize(obs)), one_hot(actions, self.num_actions).float())
+
+    def target(self, next_obs: Tensor) -> Tensor:
+        """s' = f_m(o') [B, S], the state that is predicted [eq:paraf]."""
+        frames = self.normalize(next_obs)
+        if self.options.target_frames == "newest":
+            frames[:, :-1] = 0  # the mean picture: consecutive stacks share these frames, and with them their noise
+        if not self.options.momentum_target:
+            return self.encoder(frames)
+        with torch.no_grad():
+            return self.momentum_encoder(frames)
+
+    @torch.no_grad()
+    def reward(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> Tensor:
+        return objectives.db_bonus(*self.represent(obs, actions), self.options.bonus_root)
+
+    def loss(
+        self, obs: Tensor, actions: Tensor, next_obs: Tensor, mask: Tensor | None = None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        z_mean, z_std = self.represent(obs, actions)
+        next_state = self.target(next_obs)
+        mean, std = self.head(z_mean + z_std * torch.randn_like(z_mean))
+        if std is None:
+            std = objectives.calibrated_std(next_state, mean, mask)
+        contrasted = mean if self.options.nce_input == "mean" else mean + std * torch.randn_like(mean)
+        with torch.no_grad():
+            actual = self.momentum_projection(next_state)
+        scores = objectives.bilinear_scores(self.projection(contrasted), self.score_weight, actual)
+
+        i_upper = objectives.compression_upper_bound(z_mean, z_std, mask)
+        i_pred = objectives.predictive_lower_bound(next_state, mean, std, mask)
+        i_nce = objectives.contrastive_lower_bound(scores, mask)
+        loss = objectives.db_loss(i_upper, i_pred, i_nce, (self.options.alpha1, self.options.alpha2, self.options.alpha3))
+        metrics = {"i_upper": i_upper, "i_pred": i_pred, "i_nce": i_nce, "prediction_std": std.mean()}
+        return loss, {name: value.detach() for name, value in metrics.items()}
+
+    def after_step(self) -> None:
+        if self.options.momentum_every == "step":
+            self.update_momentum()
+
+    def after_epoch(self) -> None:
+        if self.options.momentum_every == "epoch":
+            self.update_momentum()
+
+    def update_momentum(self) -> None:
+        pairs = ((self.momentum_encoder, self.encoder), (self.momentum_projection, self.projection))
+        for momentum, online in pairs:
+            objectives.momentum_update(momentum.parameters(), online.parameters(), self.options.tau)
+
+    @torch.no_grad()
+    def diagnostics(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> dict[str, Tensor]:
+        """Effective rank of the encoded states and of z (1 means collapsed), and the I_nce of blind guessing."""
+        z_mean, _ = self.represent(obs, actions)
+        return {
+            "rank_state": effective_rank(self.target(next_obs)),
+            "rank_z": effective_rank(z_mean),
+            "i_nce_chance": torch.tensor(-math.log(len(obs))),
+        }
+
+
+def effective_rank(features: Tensor) -> Tensor:
+    """exp of the entropy of the normalised singular values of [B, D]: 1 if all rows are alike, at most min(B, D)."""
+    spectrum = torch.linalg.svdvals(features.double())
+    share = spectrum / spectrum.sum().clamp_min(1e-12)
+    return torch.special.entr(share).sum().exp()
+
+
+BONUS = DynamicBottleneck

@@ -1,0 +1,227 @@
+"""The command line. Thin: flags in, one call, a summary out. Nothing here waits for torch before the input is checked."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import io
+import itertools
+import os
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+import tyro
+
+from ssedb import __version__
+from ssedb.config import NOISES, TrainConfig, bonus_names, options_class
+from ssedb.envs.names import GAMES, atari_games
+from ssedb.errors import ConfigError, TrainingError
+from ssedb.runlog import RunFolder, saved_config
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class EvalArgs:
+    """Play episodes with a trained agent and print their scores."""
+
+    run: tyro.conf.Positional[Path]
+    """Folder of the run."""
+    episodes: int = 10
+    """Episodes to play."""
+    video: bool = False
+    """Also write the first episode, as the agent sees it, to the run's videos/ (needs `pip install ssedb[report]`)."""
+    seed: int = 1000
+    """Seed of the episodes."""
+    device: str = "auto"
+    """Where to run the policy: auto, cpu, cuda or cuda:N."""
+
+
+@dataclass(frozen=True)
+class BenchArgs:
+    """Measure how fast each part of training runs here, and how near the whole comes to the sum of its parts."""
+
+    env: str = "breakout"
+    """The game."""
+    noise: str = "none"
+    """The noise."""
+    preset: Literal["paper", "small"] = "paper"
+    """Sizes of networks and rollout."""
+    device: str = "auto"
+    """Where to learn: auto, cpu, cuda or cuda:N."""
+    updates: int = 2
+    """Whole training updates to time."""
+
+
+@dataclass(frozen=True)
+class ListArgs:
+    """Show what can be chosen."""
+
+    what: tyro.conf.Positional[Literal["envs", "noises", "bonuses"]]
+    """envs, noises or bonuses."""
+
+
+def train(args: list[str]) -> int:
+    config, resume = parse_train(args)
+
+    if resume is None:
+        run = RunFolder.create(config)
+    else:
+        changed = {f.name: getattr(config, f.name) for f in dataclasses.fields(config) if f.name != "out"}
+        run = RunFolder.reopen(resume, **changed)
+
+    from ssedb import progress
+    from ssedb.summary import print_run
+    from ssedb.trainer import train_in
+
+    result = train_in(run, progress.console())
+    print_run(result, run.config)
+    return 0 if result.finished else 130
+
+
+def parse_train(args: list[str]) -> tuple[TrainConfig, Path | None]:
+    """The run that the flags describe, and the folder to resume if one is named.
+
+    Some flags set the defaults of others (a preset the sizes, a game its alphas), so they are read first.
+    """
+    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    names = ("env", "noise", "bonus", "preset", "fidelity", "resume")
+    for name in names:
+        first.add_argument(f"--{name}")
+    try:
+        early = {name: value for name, value in vars(first.parse_known_args(args)[0]).items() if value is not None}
+    except argparse.ArgumentError:  # a flag without its value: the real parser says it better
+        early = {}
+    resume = early.pop("resume", None)
+    default = TrainConfig(**early) if resume is None else saved_config(Path(resume))
+    options = options_class(default.bonus)
+    spec = dataclasses.make_dataclass(
+        "Train",
+        [
+            ("config", Annotated[TrainConfig, tyro.conf.arg(name="")], dataclasses.field(default=default)),
+            (
+                "options",
+                Annotated[options, tyro.conf.arg(name="")],
+                dataclasses.field(default=options(**default.bonus_options)),
+            ),
+            (
+                "resume",
+                Annotated[Path | None, tyro.conf.arg(help="Go on with the run in this folder; it keeps its settings.")],
+                dataclasses.field(default=None),
+            ),
+        ],
+    )
+    spec.__doc__ = "Train an agent that explores with no reward."
+    parsed: Any = parse(spec, args, "train")
+    return dataclasses.replace(parsed.config, bonus_options=dataclasses.asdict(parsed.options)), parsed.resume
+
+
+def evaluate(args: list[str]) -> int:
+    options = parse(EvalArgs, args, "eval")
+    from ssedb.evaluate import check, evaluate_run
+
+    check(options.run, options.episodes, options.video)
+    from ssedb.summary import print_evaluation
+
+    result = evaluate_run(options.run, options.episodes, video=options.video, seed=options.seed, device=options.device)
+    print_evaluation(result)
+    return 0
+
+
+def bench(args: list[str]) -> int:
+    options = parse(BenchArgs, args, "bench")
+    if options.updates < 1:
+        raise ConfigError(f"updates={options.updates}: must be 1 or more")
+    config = TrainConfig(env=options.env, noise=options.noise, preset=options.preset, device=options.device)
+    from ssedb.bench import run_bench
+
+    run_bench(config, options.updates)
+    return 0
+
+
+def show_list(args: list[str]) -> int:
+    what = parse(ListArgs, args, "list").what
+    if what == "envs":
+        rest = [game for game in atari_games() if game not in GAMES]
+        print(f"the suite ({len(GAMES)}):\n  " + " ".join(GAMES))
+        print(f"every other Atari game ({len(rest)}):\n  " + " ".join(rest))
+        print("and any Gymnasium id with image observations and discrete actions")
+    elif what == "noises":
+        for name, meaning in NOISES.items():
+            print(f"{name:<12} {meaning}")
+    else:
+        from ssedb.summary import print_bonuses
+
+        print_bonuses(bonus_names())
+    return 0
+
+
+COMMANDS: dict[str, tuple[Callable[[list[str]], int], str]] = {
+    "train": (train, "train an agent, or go on with --resume"),
+    "eval": (evaluate, "play episodes with a trained agent"),
+    "bench": (bench, "measure the speed of training here"),
+    "list": (show_list, "show the envs, noises or bonuses there are"),
+}
+
+
+def parse(spec: Callable[..., T], args: Sequence[str], command: str) -> T:
+    """Flags to a dataclass; a wrong flag is a ConfigError of one line rather than tyro's box."""
+    said = io.StringIO()
+    try:
+        with redirect_stderr(said):
+            return tyro.cli(spec, args=list(args), prog=f"ssedb {command}")
+    except SystemExit as stop:
+        if stop.code in (0, None):
+            raise
+        raise ConfigError(f"{_first_section(said.getvalue())}; `ssedb {command} --help` explains the flags") from None
+
+
+def _first_section(box: str) -> str:
+    """The complaint in tyro's box, and the flags it suggests, without the help texts."""
+    lines = [line.strip("│ ") for line in box.splitlines() if line.startswith("│")]
+    complaint = " ".join(itertools.takewhile(lambda line: not line.startswith("─"), lines))
+    near = [line.split()[0] for line in lines if line.startswith("--")]
+    return complaint.rstrip(".") + (f"; did you mean {' or '.join(near[:3])}?" if "Perhaps you meant:" in lines else "")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    # Torch's threads would otherwise spin between operations on the cores that the emulators need.
+    os.environ.setdefault("GOMP_SPINCOUNT", "10000")
+    args = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return dispatch(args)
+    except ConfigError as error:
+        print(f"ssedb: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # the reader of a pipe has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (TrainingError, OSError) as error:
+        print(f"ssedb: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("ssedb: stopped; the last checkpoint is intact", file=sys.stderr)
+        return 130
+
+
+def dispatch(args: list[str]) -> int:
+    if not args or args[0] in ("-h", "--help"):
+        print("usage: ssedb COMMAND [flags]\n\nExploration with no reward that noise does not fool.\n")
+        for name, (_, meaning) in COMMANDS.items():
+            print(f"  {name:<8} {meaning}")
+        print("\n`ssedb COMMAND --help` explains every flag.")
+        return 0
+    if args[0] == "--version":
+        print(__version__)
+        return 0
+    if args[0] not in COMMANDS:
+        raise ConfigError(f"unknown command {args[0]!r}; use one of {', '.join(COMMANDS)}")
+    return COMMANDS[args[0]][0](args[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,334 @@
+"""What a run is made of: frozen dataclasses, validated when they are built. Imports no torch, so mistakes are cheap."""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+import tyro
+
+from ssedb.envs.names import canonical_env
+from ssedb.errors import ConfigError
+
+Fidelity = Literal["paper", "released"]
+Preset = Literal["paper", "small"]
+
+NOISES = {
+    "none": "the observations as they are",
+    "random-box": "3 to 12 boxes of Gaussian noise on an 8x10 grid, drawn afresh every step",
+    "pixel": "Gaussian noise on the pixels",
+    "sticky": "the previous action is repeated with probability 0.25",
+}
+
+# A field with this default takes its value from the preset or from the fidelity, unless it is given.
+BY_NAME: Any = None
+
+FIDELITIES: dict[str, dict[str, Any]] = {
+    "paper": dict(
+        adam_eps=1e-7,
+        policy_layers=("relu", "relu"),
+        bonus_epochs=1,
+        mask_boundaries=True,
+        sticky="step",
+        pixel_noise="add",
+        box_noise="fill",
+    ),
+    "released": dict(
+        adam_eps=1e-8,
+        policy_layers=("linear", "relu", "relu"),
+        bonus_epochs=3,
+        mask_boundaries=False,
+        sticky="frame",
+        pixel_noise="zeros",
+        box_noise="wrap",
+    ),
+}
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "paper": dict(num_envs=128, minibatch_envs=16, policy_channels=(32, 64, 64), policy_width=512, learning_rate=1e-4),
+    "small": dict(num_envs=16, minibatch_envs=4, policy_channels=(16, 32, 32), policy_width=256, learning_rate=3e-4),
+}
+
+
+@dataclass(frozen=True)
+class DBOptions:
+    """The Dynamic Bottleneck's own choices."""
+
+    alpha1: float = BY_NAME
+    """Weight of I_upper, the compression; by game and noise unless given."""
+    alpha2: float = 0.1
+    """Weight of I_pred, the prediction."""
+    alpha3: float = BY_NAME
+    """Weight of I_nce, the contrast; by game and noise unless given."""
+    tau: float = 0.999
+    """Momentum of the target encoder and projection."""
+    bonus_root: Literal["sqrt", "none"] = BY_NAME
+    """The bonus is the square root of the KL divergence, or the divergence itself."""
+    nce_input: Literal["mean", "sample"] = BY_NAME
+    """What of the prediction goes into the contrast."""
+    action_input: Literal["first", "every"] = BY_NAME
+    """Which layers of the posterior see the action."""
+    prediction_std: Literal["head", "scalar", "calibrated"] = BY_NAME
+    """The prediction's spread: one per sample from the head, one free scalar, or the batch's closed-form optimum."""
+    target_frames: Literal["stack", "newest"] = "stack"
+    """What is predicted: the whole next stack, or only its newest frame."""
+    momentum_every: Literal["step", "epoch"] = BY_NAME
+    """When the momentum copies move."""
+    momentum_target: bool = True
+    """Targets come from the momentum encoder; without it the online encoder makes them, gradient and all."""
+    channels: tuple[int, int, int] = BY_NAME
+    """Filters of the encoder's three convolutions."""
+    state_dim: int = BY_NAME
+    """Size of an encoded observation."""
+    hidden_dim: int = BY_NAME
+    """Width of the posterior, of the prediction's first half and of the projection."""
+    latent_dim: int = BY_NAME
+    """Size of the representation z and of a projected state."""
+
+    FIDELITIES: ClassVar[dict[str, dict[str, Any]]] = {
+        "paper": dict(
+            bonus_root="sqrt", nce_input="mean", action_input="first", prediction_std="head", momentum_every="step"
+        ),
+        "released": dict(
+            bonus_root="none", nce_input="sample", action_input="every", prediction_std="scalar", momentum_every="epoch"
+        ),
+    }
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
+        "paper": dict(channels=(32, 64, 64), state_dim=512, hidden_dim=256, latent_dim=128),
+        "small": dict(channels=(16, 32, 32), state_dim=256, hidden_dim=128, latent_dim=64),
+    }
+
+    def __post_init__(self) -> None:
+        for name in ("alpha1", "alpha2", "alpha3"):
+            _require(getattr(self, name) >= 0, name, getattr(self, name), "must be 0 or more")
+        _require(0 <= self.tau <= 1, "tau", self.tau, "must lie between 0 and 1")
+        for name in ("state_dim", "hidden_dim", "latent_dim"):
+            _require(getattr(self, name) > 0, name, getattr(self, name), "must be 1 or more")
+        _require(len(self.channels) == 3 and min(self.channels) > 0, "channels", self.channels, "must be 3 sizes above 0")
+
+    @classmethod
+    def defaults(cls, fidelity: str, preset: str, env: str | None, noise: str) -> dict[str, Any]:
+        alpha1, alpha3 = released_alphas(env, noise)
+        return {**cls.FIDELITIES[fidelity], **cls.PRESETS[preset], "alpha1": alpha1, "alpha3": alpha3}
+
+
+def released_alphas(game: str | None, noise: str) -> tuple[float, float]:
+    """(alpha1, alpha3) of the released code for a game and a noise; a game that is not in its table gets the common row."""
+    low_alpha1 = {"alien", "bank_heist", "beam_rider", "gopher"}
+    high_alpha3 = {"alien", "bank_heist", "boxing", "breakout", "centipede", "crazy_climber", "kangaroo", "ms_pacman"}
+    high_alpha3 |= {"seaquest", "solaris", "wizard_of_wor"}
+    rest = {"asteroids", "beam_rider", "chopper_command", "gopher", "gravitar", "kung_fu_master", "tennis", "time_pilot"}
+    rest |= {"up_n_down", "video_pinball", "zaxxon"}
+    if noise == "random-box":
+        weak = {"crazy_climber", "kangaroo", "ms_pacman", "seaquest", "kung_fu_master", "up_n_down"}
+        if game in weak or game not in high_alpha3 | rest:
+            return 0.001, 0.01
+    if noise == "sticky" and game == "crazy_climber":
+        return 0.1, 0.01
+    if noise == "sticky" and game in {"kangaroo", "kung_fu_master"}:
+        return 0.001, 0.01
+    if noise == "pixel" and game in {"crazy_climber", "kangaroo", "kung_fu_master", "ms_pacman"}:
+        return 0.001, 0.01
+    return (0.001 if game in low_alpha1 else 0.1), (0.1 if game in high_alpha3 else 0.01)
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Train an agent that explores with no reward."""
+
+    env: str = "alien"
+    """An Atari game in any spelling, or a Gymnasium id with image observations and discrete actions."""
+    noise: str = "none"
+    """What disturbs the agent; `ssedb list noises` shows the choices."""
+    noise_strength: float = 1.0
+    """Dial of the noise: 0 is none, 1 is the paper's."""
+    bonus: str = "db"
+    """The intrinsic reward; `ssedb list bonuses` shows the choices."""
+    bonus_options: Annotated[Mapping[str, Any], tyro.conf.Suppress] = field(default_factory=dict)
+    """Settings of the bonus; on the command line each is a flag of its own."""
+    steps: int = 100_000_000
+    """Agent steps to train for (4 emulated frames each), rounded up to whole rollouts."""
+    seed: int = 0
+    """Seed of everything that is random in the run."""
+    out: Path = Path("runs/run")
+    """Folder of the run; it must not hold another run."""
+    preset: Preset = "paper"
+    """Sizes: the paper's, or ones that fit a laptop."""
+    fidelity: Fidelity = "paper"
+    """Whose side to take where the paper and its released code disagree (docs/fidelity.md)."""
+    device: str = "auto"
+    """Where to learn: auto, cpu, cuda or cuda:N."""
+
+    num_envs: int = BY_NAME
+    """Environments stepped side by side."""
+    rollout_steps: int = 128
+    """Steps of each environment between two updates."""
+    minibatch_envs: int = BY_NAME
+    """Environments in a minibatch, each with its whole trajectory."""
+    ppo_epochs: int = 3
+    """Passes of PPO over a rollout."""
+    bonus_epochs: int = BY_NAME
+    """Passes of the bonus model over a rollout."""
+    learning_rate: float = BY_NAME
+    """Adam's rate, for the policy and the bonus."""
+    adam_eps: float = BY_NAME
+    """Adam's epsilon."""
+    gamma: float = 0.99
+    """Discount."""
+    gae_lambda: float = 0.95
+    """Lambda of the advantage estimate."""
+    clip: float = 0.1
+    """PPO's clipping range."""
+    entropy_coef: float = 0.001
+    """Weight of the policy's entropy."""
+    intrinsic_coef: float = 1.0
+    """Weight of the normalised bonus in the reward that trains."""
+    extrinsic_coef: float = 0.0
+    """Weight of the game's own reward, clipped to -1..1; at 0 it is only measured."""
+    normalize_bonus: bool = True
+    """Divide the bonus by the running spread of its discounted sums."""
+    mask_boundaries: bool = BY_NAME
+    """Leave pairs across an episode's end out of the bonus losses."""
+    obs_norm_steps: int = 10_000
+    """Steps of a random agent from which the observations' mean and spread are taken."""
+    policy_channels: tuple[int, int, int] = BY_NAME
+    """Filters of the policy's three convolutions."""
+    policy_width: int = BY_NAME
+    """Units of each of the policy's dense layers."""
+    policy_layers: tuple[Literal["linear", "relu"], ...] = BY_NAME
+    """The policy's dense layers by their activation."""
+    max_episode_steps: int = 4500
+    """Agent steps after which an episode is cut."""
+    noop_max: int = 30
+    """At most so many no-ops before an Atari episode begins."""
+    sticky: Literal["step", "frame"] = BY_NAME
+    """Sticky noise repeats an action for a whole agent step, or decides at every emulated frame (and drops the no-ops)."""
+    pixel_noise: Literal["add", "zeros"] = BY_NAME
+    """Pixel noise is added to every pixel, or replaces only those that are 0 in the raw frame."""
+    box_noise: Literal["fill", "wrap"] = BY_NAME
+    """Boxes are filled with noise, or have it added to the raw frame with wrap-around."""
+    checkpoint_every: int = 50
+    """Updates between two checkpoints; there is always one at the end."""
+    wandb: bool = False
+    """Send the metrics to Weights & Biases as well (needs `pip install ssedb[wandb]`)."""
+
+    def __post_init__(self) -> None:
+        for name, table in (("preset", PRESETS), ("fidelity", FIDELITIES)):
+            value = getattr(self, name)
+            _require(value in table, name, repr(value), f"use one of {', '.join(table)}")
+        defaults = {**FIDELITIES[self.fidelity], **PRESETS[self.preset]}
+        for name, value in defaults.items():
+            if getattr(self, name) is BY_NAME:
+                object.__setattr__(self, name, value)
+        object.__setattr__(self, "env", canonical_env(self.env))
+        object.__setattr__(self, "out", Path(self.out))
+        _require(self.noise in NOISES, "noise", repr(self.noise), f"use one of {', '.join(NOISES)}")
+        self._check_numbers()
+        options = resolve_options(
+            self.bonus, self.bonus_options, fidelity=self.fidelity, preset=self.preset, env=self.env, noise=self.noise
+        )
+        object.__setattr__(self, "bonus_options", options)
+
+    def _check_numbers(self) -> None:
+        positive = ["steps", "num_envs", "rollout_steps", "minibatch_envs", "ppo_epochs", "bonus_epochs", "learning_rate"]
+        positive += ["adam_eps", "clip", "obs_norm_steps", "policy_width", "max_episode_steps", "checkpoint_every"]
+        for name in positive:
+            value = getattr(self, name)
+            _require(value > 0, name, value, "must be above 0")
+        for name in ("noise_strength", "seed", "noop_max", "entropy_coef", "intrinsic_coef", "extrinsic_coef"):
+            value = getattr(self, name)
+            _require(value >= 0, name, value, "must be 0 or more")
+        for name in ("gamma", "gae_lambda"):
+            value = getattr(self, name)
+            _require(0 <= value <= 1, name, value, "must lie between 0 and 1")
+        _require(len(self.policy_channels) == 3, "policy_channels", self.policy_channels, "must be 3 sizes")
+        if self.num_envs % self.minibatch_envs:
+            below = self.num_envs - self.num_envs % self.minibatch_envs
+            choices = [str(n) for n in (below, below + self.minibatch_envs) if n]
+            raise ConfigError(
+                f"num_envs={self.num_envs} does not split into minibatches of {self.minibatch_envs} envs; "
+                f"use {' or '.join(choices)}"
+            )
+        if self.noise == "sticky" and self.noise_strength > 4:
+            raise ConfigError(f"noise_strength={self.noise_strength} makes the sticky probability exceed 1; use 4 or less")
+
+    @property
+    def rollout_size(self) -> int:
+        return self.num_envs * self.rollout_steps
+
+    def to_toml(self) -> str:
+        tables = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        options = tables.pop("bonus_options")
+        lines = [f"{name} = {_toml(value)}" for name, value in tables.items()]
+        lines += ["", "[bonus_options]"] + [f"{name} = {_toml(value)}" for name, value in options.items()]
+        return "\n".join(lines) + "\n"
+
+    @classmethod
+    def from_toml(cls, path: Path, **overrides: Any) -> TrainConfig:
+        try:
+            values = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise ConfigError(f"cannot read {path}: {error}; a run folder has a config.toml") from None
+        known = {f.name for f in dataclasses.fields(cls)}
+        if unknown := sorted(set(values) - known):
+            raise ConfigError(f"{path} has the unknown setting {unknown[0]!r}; it may be of another version of ssedb")
+        settings: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+        return cls(**{**settings, **overrides})
+
+
+# Options that the command line shows without importing torch; those of any other bonus are found in its own file.
+OPTIONS: dict[str, type[Any]] = {"db": DBOptions}
+
+
+def bonus_names() -> list[str]:
+    """The bonuses there are: one file each in ssedb/bonuses."""
+    folder = Path(__file__).parent / "bonuses"
+    return sorted(f.stem.replace("_", "-") for f in folder.glob("*.py") if f.stem not in ("__init__", "base"))
+
+
+def options_class(bonus: str) -> type[Any]:
+    """The frozen dataclass of a bonus's settings."""
+    _require(bonus in bonus_names(), "bonus", repr(bonus), f"use one of {', '.join(bonus_names())}")
+    if bonus in OPTIONS:
+        return OPTIONS[bonus]
+    from ssedb.bonuses import bonus_class
+
+    return bonus_class(bonus).Options
+
+
+def resolve_options(
+    bonus: str,
+    given: Mapping[str, Any],
+    *,
+    fidelity: str = "paper",
+    preset: str = "paper",
+    env: str | None = None,
+    noise: str = "none",
+) -> dict[str, Any]:
+    """A bonus's settings in full: what was given over what the names imply."""
+    cls = options_class(bonus)
+    known = [f.name for f in dataclasses.fields(cls)]
+    if unknown := [name for name in given if name not in known]:
+        raise ConfigError(f"bonus {bonus!r} has no setting {unknown[0]!r}; it has {', '.join(known)}")
+    settings = {k: tuple(v) if isinstance(v, list) else v for k, v in given.items()}
+    return dataclasses.asdict(cls(**{**cls.defaults(fidelity, preset, env, noise), **settings}))
+
+
+def _require(condition: bool, name: str, value: object, remedy: str) -> None:
+    if not condition:
+        raise ConfigError(f"{name}={value}: {remedy}")
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (int, float)):
+        return repr(value)
+    if isinstance(value, (tuple, list)):
+        return "[" + ", ".join(_toml(v) for v in value) + "]"
+    escaped = str(value).replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in escaped) + '"'

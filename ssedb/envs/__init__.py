@@ -1,0 +1,78 @@
+"""Environments: batched, on the learner's device, with or without noise."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ssedb.envs.noise import NoisyEnv
+
+
+def make_env(
+    env: str,
+    num_envs: int,
+    *,
+    noise: str = "none",
+    strength: float = 1.0,
+    seed: int = 0,
+    device: str = "cpu",
+    fidelity: str = "paper",
+    max_episode_steps: int = 4500,
+    noop_max: int = 30,
+    **readings: Any,
+) -> NoisyEnv:
+    """`num_envs` copies of an Atari game (any spelling) or of a Gymnasium id, seen through a noise.
+
+    `readings` may override what the fidelity implies: sticky="step" or "frame", pixel_noise="add" or "zeros",
+    box_noise="fill" or "wrap".
+    """
+    import numpy as np
+
+    from ssedb.config import FIDELITIES, NOISES
+    from ssedb.envs.base import Env
+    from ssedb.envs.names import atari_game, canonical_env
+    from ssedb.envs.noise import STICKY_PROBABILITY, NoisyEnv
+    from ssedb.errors import ConfigError
+
+    if noise not in NOISES:
+        raise ConfigError(f"noise={noise!r}: use one of {', '.join(NOISES)}")
+    if num_envs < 1:
+        raise ConfigError(f"num_envs={num_envs}: must be 1 or more")
+    if fidelity not in FIDELITIES:
+        raise ConfigError(f"fidelity={fidelity!r}: use one of {', '.join(FIDELITIES)}")
+    choices = {key: FIDELITIES[fidelity][key] for key in ("sticky", "pixel_noise", "box_noise")}
+    if unknown := sorted(set(readings) - set(choices)):
+        raise ConfigError(f"make_env has no setting {unknown[0]!r}; it has {', '.join(choices)}")
+    choices.update(readings)
+    env_seed, noise_seed = (int(s) for s in np.random.SeedSequence(seed).generate_state(2))
+    by_frame = noise == "sticky" and choices["sticky"] == "frame"
+    name = canonical_env(env)
+    source: Env
+    if game := atari_game(name):
+        from ssedb.envs.atari import AtariEnv
+
+        raw = NoisyEnv.wants_raw(noise, choices["pixel_noise"], choices["box_noise"])
+        source = AtariEnv(
+            game,
+            num_envs,
+            seed=env_seed,
+            device=device,
+            raw=raw,
+            frame_sticky=strength * STICKY_PROBABILITY if by_frame else 0.0,
+            noop_max=0 if by_frame else noop_max,
+            max_steps=max_episode_steps,
+        )
+    else:
+        from ssedb.envs.gymnasium import GymnasiumEnv
+
+        if by_frame:
+            raise ConfigError(f"sticky='frame' needs an Atari emulator and {name!r} has none; use sticky='step'")
+        source = GymnasiumEnv(name, num_envs, seed=env_seed, device=device, max_steps=max_episode_steps)
+    return NoisyEnv(
+        source,
+        "none" if by_frame else noise,
+        strength=strength,
+        pixel=choices["pixel_noise"],
+        box=choices["box_noise"],
+        seed=noise_seed,
+    )

@@ -1,0 +1,78 @@
+"""Atari through ale-py's vector environment: C++ threads, one call a step for all games."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from ale_py.vector_env import AtariVectorEnv
+from gymnasium.vector import AutoresetMode
+from torch import Tensor
+
+from ssedb.envs.base import Env, Step
+
+FRAME_SKIP = 4
+RAW_SIZE = (210, 160)
+
+
+class AtariEnv(Env):
+    """N copies of a game as the paper plays it: skip 4 with the maximum of the last 2 frames, up to 30 no-ops,
+    4500 steps at most, the score unclipped, no fire at reset, a life lost is not an end.
+
+    The emulator makes gray 84x84 frames, or with `raw` hands over its RGB picture of 210x160.
+    """
+
+    def __init__(
+        self,
+        game: str,
+        num_envs: int,
+        *,
+        seed: int = 0,
+        device: torch.device | str = "cpu",
+        raw: bool = False,
+        frame_sticky: float = 0.0,
+        noop_max: int = 30,
+        max_steps: int = 4500,
+    ) -> None:
+        height, width = RAW_SIZE if raw else (84, 84)
+        self._ale = AtariVectorEnv(
+            game,
+            num_envs,
+            stack_num=1,  # stacking is the rollout's
+            img_height=height,
+            img_width=width,
+            grayscale=not raw,
+            frameskip=FRAME_SKIP,
+            maxpool=True,
+            noop_max=noop_max,
+            max_num_frames_per_episode=max_steps * FRAME_SKIP,
+            repeat_action_probability=frame_sticky,
+            reward_clipping=False,
+            use_fire_reset=False,
+            episodic_life=False,
+            autoreset_mode=AutoresetMode.SAME_STEP,
+        )
+        self.num_envs = num_envs
+        self.num_actions = len(self._ale.ale.get_action_set())
+        self.device = torch.device(device)
+        # Consecutive seeds would make env 1 of run 0 the twin of env 0 of run 1.
+        self._seeds = np.random.default_rng(seed).integers(0, 2**31 - 1, num_envs, dtype=np.int32)
+
+    def reset(self) -> Tensor:
+        frames, _ = self._ale.reset(seed=self._seeds)
+        return self._frames(frames)
+
+    def step(self, actions: Tensor) -> Step:
+        frames, rewards, terminated, truncated, info = self._ale.step(actions.cpu().numpy())
+        dones = terminated | truncated
+        return Step(
+            self._frames(frames),
+            torch.from_numpy(rewards).to(self.device, torch.float32),
+            torch.from_numpy(dones).to(self.device),
+            self._frames(info["final_obs"]) if dones.any() else None,
+        )
+
+    def _frames(self, frames: np.ndarray) -> Tensor:
+        return torch.from_numpy(frames[:, 0]).to(self.device)  # the stack of one
+
+    def close(self) -> None:
+        self._ale.close()

@@ -1,0 +1,51 @@
+"""The contract of a vector environment: it hands over the newest frame only, on the learner's device."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+@dataclass
+class Step:
+    """What N environments answer to N actions. An ended episode has begun again already (SAME_STEP autoreset)."""
+
+    frames: Tensor  # uint8 [N, H, W] or [N, H, W, 3]; after an end, the first frame of the next episode
+    rewards: Tensor  # float32 [N], as the game gives them
+    dones: Tensor  # bool [N], the episode ended or was cut
+    final_frames: Tensor | None = None  # like frames, the last frame where dones is set; None if nothing ended
+
+
+class Env(ABC):
+    """N environments side by side."""
+
+    num_envs: int
+    num_actions: int
+    device: torch.device
+
+    @abstractmethod
+    def reset(self) -> Tensor:
+        """Begin an episode everywhere; returns the frames, uint8 [N, H, W] or [N, H, W, 3]."""
+
+    @abstractmethod
+    def step(self, actions: Tensor) -> Step:
+        """Act; actions are int64 [N]."""
+
+    @property
+    def restorable(self) -> bool:
+        """Whether `state_dict` is enough to continue exactly; Atari's emulator cannot be read, so there it is not."""
+        return False
+
+    def state_dict(self) -> dict[str, Any]:
+        """What can be saved of the state."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:  # noqa: B027
+        """Takes over what `state_dict` saved."""
+
+    def close(self) -> None:  # noqa: B027 (most environments hold nothing to close)
+        """Let go of emulators and windows."""

@@ -1,0 +1,24 @@
+"""From a raw picture to what the agent sees: gray, 84x84, uint8."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import interpolate
+
+SIDE = 84
+LUMA = (0.299, 0.587, 0.114)
+
+
+def to_agent_frames(frames: Tensor) -> Tensor:
+    """uint8 [N, H, W] or [N, H, W, 3] to gray uint8 [N, 84, 84].
+
+    Weighted gray, then a bilinear resize that averages over what it shrinks (as Pillow's does), then truncation.
+    """
+    if frames.ndim == 4:
+        frames = frames.float() @ torch.tensor(LUMA, device=frames.device)
+    elif frames.shape[1:] == (SIDE, SIDE):
+        return frames
+    resized = interpolate(frames.float()[:, None], (SIDE, SIDE), mode="bilinear", antialias=True, align_corners=False)
+    # A flat white picture may come out a rounding error below 255: truncation would make it 254.
+    return (resized[:, 0] + 1e-3).clamp_(0, 255).to(torch.uint8)

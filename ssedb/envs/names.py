@@ -1,0 +1,52 @@
+"""Names of environments: any common spelling of an Atari game, or a Gymnasium id. Imports no torch."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from functools import cache
+
+from ssedb.errors import ConfigError
+
+GAMES = (
+    "alien", "asteroids", "bank_heist", "boxing", "breakout", "centipede", "crazy_climber", "gopher", "gravitar",
+    "kangaroo", "kung_fu_master", "ms_pacman", "seaquest", "solaris", "tennis", "time_pilot", "up_n_down", "wizard_of_wor",
+)  # fmt: skip
+"""The 18 games of the suite."""
+
+
+@cache
+def atari_games() -> tuple[str, ...]:
+    """Every ROM inside ale-py, by its snake_case name."""
+    from ale_py import roms
+
+    return tuple(sorted(roms.get_all_rom_ids()))
+
+
+def atari_game(name: str) -> str | None:
+    """The ROM that a spelling means (alien, MsPacman, ALE/MsPacman-v5, MsPacmanNoFrameskip-v4), or None."""
+    bare = re.sub(r"^ALE/", "", name)
+    bare = re.sub(r"(NoFrameskip|Deterministic)?-v\d+$", "", bare)
+    letters = _letters(bare)
+    return next((game for game in atari_games() if _letters(game) == letters), None)
+
+
+def is_gymnasium_id(name: str) -> bool:
+    import gymnasium
+
+    return ":" in name or name in gymnasium.registry
+
+
+def canonical_env(name: str) -> str:
+    """The one name under which an environment is known here; an unknown one is an error with suggestions."""
+    if game := atari_game(name):
+        return game
+    if is_gymnasium_id(name):
+        return name
+    near = difflib.get_close_matches(name.lower(), atari_games(), n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    raise ConfigError(f"unknown environment {name!r}; {hint}`ssedb list envs` shows them all")
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())

@@ -1,0 +1,9 @@
+"""What can go wrong in a way that the user can mend."""
+
+
+class ConfigError(ValueError):
+    """Bad input. The message is one line that holds the value and the remedy; the command line exits with 2."""
+
+
+class TrainingError(RuntimeError):
+    """Training cannot go on; what was saved before is intact. The command line exits with 1."""

@@ -1,0 +1,128 @@
+"""A trained agent plays, and its episodes are scored."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ssedb import checkpoint
+from ssedb.config import TrainConfig
+from ssedb.errors import ConfigError
+from ssedb.runlog import newest_checkpoint, saved_config
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+MOST_ENVS = 16
+FRAMES_PER_SECOND = 15  # 60 emulated frames, 4 to an agent step
+ZOOM = 4
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Scores of whole episodes."""
+
+    run: Path
+    env: str
+    noise: str
+    steps: int
+    scores: list[float]
+    lengths: list[int]
+    video: Path | None
+
+
+def check(run: Path, episodes: int, video: bool) -> TrainConfig:
+    """Finds mistakes before torch is loaded."""
+    config = saved_config(run)
+    if episodes < 1:
+        raise ConfigError(f"episodes={episodes}: must be 1 or more")
+    if video and find_spec("av") is None:
+        raise ConfigError("video=True: PyAV is not installed; run `pip install ssedb[report]`, or leave --video out")
+    if newest_checkpoint(run, config) is None:
+        raise ConfigError(f"{run} has no checkpoint yet; let it train on with `ssedb train --resume {run}`")
+    return config
+
+
+def evaluate_run(
+    run: Path | str, episodes: int = 10, *, video: bool = False, seed: int = 1000, device: str = "auto"
+) -> Evaluation:
+    """Plays `episodes` whole episodes, each in an environment of its own so that short ones are not favoured."""
+    import torch
+
+    from ssedb import engine
+    from ssedb.networks import ActorCritic
+    from ssedb.rollout import STACK
+    from ssedb.trainer import env_of
+
+    run = Path(run)
+    config = dataclasses.replace(check(run, episodes, video), seed=seed)
+    engine.tune_allocator()
+    place = engine.pick_device(device)
+    saved = checkpoint.load_latest(run / "checkpoints", place)
+    assert saved is not None  # check() saw one
+    state, about, _ = saved
+    scores: list[float] = []
+    lengths: list[int] = []
+    frames: list[Tensor] = []
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        policy = None
+        while len(scores) < episodes:
+            env = env_of(config, min(MOST_ENVS, episodes - len(scores)), stream=len(scores), device=place)
+            if policy is None:
+                obs_shape = (STACK, *env.reset().shape[1:])
+                sizes = (config.policy_channels, config.policy_width, config.policy_layers)
+                policy = ActorCritic(obs_shape, env.num_actions, *sizes).to(place)
+                policy.load_state_dict(state["policy"])
+            score, length = play(env, policy, frames if video and not scores else None)
+            env.close()
+            scores += score
+            lengths += length
+    path = write_video(run / "videos" / f"step-{about['steps']}-seed-{seed}.mp4", frames) if video else None
+    result = Evaluation(run, config.env, config.noise, about["steps"], scores, lengths, path)
+    (run / "eval.json").write_text(json.dumps(dataclasses.asdict(result), default=str, indent=2) + "\n", encoding="utf-8")
+    return result
+
+
+def play(env: Any, policy: Any, record: list[Tensor] | None = None) -> tuple[list[float], list[int]]:
+    """One episode in each environment: scores and lengths. The first one's frames go to `record`."""
+    import torch
+
+    from ssedb.rollout import Rollout
+
+    frames = env.reset()
+    rollout = Rollout(1, env.num_envs, tuple(frames.shape[1:]), env.device)
+    rollout.begin(frames)
+    scores, lengths = torch.zeros(env.num_envs), torch.zeros(env.num_envs, dtype=torch.int64)
+    playing = torch.ones(env.num_envs, dtype=torch.bool)
+    while playing.any():
+        if record is not None and playing[0]:
+            record.append(rollout.obs(0)[0, -1].cpu())
+        actions, log_probs, values = policy.act(rollout.obs(0))
+        step = env.step(actions)
+        rollout.add(0, actions, log_probs, values, step)
+        rollout.carry_over()
+        scores += step.rewards.cpu() * playing
+        lengths += playing
+        playing &= ~step.dones.cpu()
+    return scores.tolist(), lengths.tolist()
+
+
+def write_video(path: Path, frames: list[Tensor]) -> Path:
+    """Gray frames [H, W] to an MP4, enlarged."""
+    import av
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with av.open(str(path), "w") as file:
+        stream = file.add_stream("h264", rate=FRAMES_PER_SECOND)
+        stream.height, stream.width = (side * ZOOM for side in frames[0].shape)
+        stream.pix_fmt = "yuv420p"
+        for frame in frames:
+            picture = frame.repeat_interleave(ZOOM, 0).repeat_interleave(ZOOM, 1).numpy()
+            file.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="gray")))
+        file.mux(stream.encode())
+    return path

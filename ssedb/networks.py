@@ -1,0 +1,162 @@
+"""The building blocks: convolutional encoder, residual MLPs, projection, actor-critic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import leaky_relu, relu, softplus
+
+from ssedb.errors import ConfigError
+from ssedb.normalize import ObsNorm
+
+LEAK = 0.2
+
+
+def glorot(layer: nn.Linear | nn.Conv2d) -> nn.Module:
+    nn.init.xavier_uniform_(layer.weight)
+    if layer.bias is not None:
+        nn.init.zeros_(layer.bias)
+    return layer
+
+
+def normc(layer: nn.Linear) -> nn.Module:
+    """Gaussian weights scaled so that each unit's weights have norm 1."""
+    with torch.no_grad():
+        weight = torch.randn_like(layer.weight)
+        layer.weight.copy_(weight / weight.norm(dim=1, keepdim=True))
+        nn.init.zeros_(layer.bias)
+    return layer
+
+
+class ConvTrunk(nn.Module):
+    """Three convolutions (8x8/4, 4x4/2, 3x3/1), leaky ReLU: [B, C, 84, 84] to [B, out_dim]."""
+
+    def __init__(self, obs_shape: tuple[int, ...], channels: Sequence[int]) -> None:
+        super().__init__()
+        c1, c2, c3 = channels
+        self.conv1 = glorot(nn.Conv2d(obs_shape[0], c1, 8, 4))
+        self.conv2 = glorot(nn.Conv2d(c1, c2, 4, 2))
+        self.conv3 = glorot(nn.Conv2d(c2, c3, 3, 1))
+        side = [(((s - 8) // 4 + 1 - 4) // 2 + 1) - 2 for s in obs_shape[1:]]
+        if len(side) != 2 or min(side) < 1:
+            raise ConfigError(f"obs_shape={tuple(obs_shape)}: the encoder takes [C, H, W] with H and W of 36 or more")
+        self.out_dim = c3 * side[0] * side[1]
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = leaky_relu(self.conv1(x), LEAK)
+        x = leaky_relu(self.conv2(x), LEAK)
+        x = leaky_relu(self.conv3(x), LEAK)
+        return x.permute(0, 2, 3, 1).flatten(1)  # [B, h * w * c]: in channels_last this order needs no copy
+
+
+class Encoder(nn.Module):
+    """f^S: a normalised observation [B, C, 84, 84] to a state [B, state_dim]."""
+
+    def __init__(self, obs_shape: tuple[int, ...], channels: Sequence[int], state_dim: int) -> None:
+        super().__init__()
+        self.trunk = ConvTrunk(obs_shape, channels)
+        self.dense = glorot(nn.Linear(self.trunk.out_dim, state_dim))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.dense(self.trunk(x))
+
+
+class Residual(nn.Module):
+    """x + W2 lrelu(W1 x), where `extra` joins the input of both layers (the action, if every layer is to see it)."""
+
+    def __init__(self, dim: int, extra_dim: int = 0) -> None:
+        super().__init__()
+        self.first = glorot(nn.Linear(dim + extra_dim, dim))
+        self.second = glorot(nn.Linear(dim + extra_dim, dim))
+
+    def forward(self, x: Tensor, extra: Tensor | None = None) -> Tensor:
+        hidden = leaky_relu(self.first(join(x, extra)), LEAK)
+        return x + self.second(join(hidden, extra))
+
+
+def join(x: Tensor, extra: Tensor | None) -> Tensor:
+    return x if extra is None else torch.cat([x, extra], -1)
+
+
+class Posterior(nn.Module):
+    """g^Z: state [B, S] and one-hot action [B, A] to the mean and std [B, Z] of the representation."""
+
+    def __init__(self, state_dim: int, num_actions: int, hidden_dim: int, latent_dim: int, action_everywhere: bool) -> None:
+        super().__init__()
+        extra = num_actions if action_everywhere else 0
+        self.action_everywhere = action_everywhere
+        self.first = glorot(nn.Linear(state_dim + num_actions, hidden_dim))
+        self.residual1 = Residual(hidden_dim, extra)
+        self.residual2 = Residual(hidden_dim, extra)
+        self.last = glorot(nn.Linear(hidden_dim + extra, 2 * latent_dim))
+
+    def forward(self, state: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
+        extra = action if self.action_everywhere else None
+        x = leaky_relu(self.first(join(state, action)), LEAK)
+        x = self.residual2(self.residual1(x, extra), extra)
+        mean, raw = self.last(join(x, extra)).chunk(2, -1)
+        return mean, softplus(raw).clamp(1e-3, 1e5)
+
+
+class Trunk(nn.Module):
+    """The prediction head's body: z [B, Z] to the hidden layer [B, S] from which the mean (and a std) are made."""
+
+    def __init__(self, latent_dim: int, hidden_dim: int, state_dim: int) -> None:
+        super().__init__()
+        self.first = glorot(nn.Linear(latent_dim, hidden_dim))
+        self.residual1 = Residual(hidden_dim)
+        self.residual2 = Residual(hidden_dim)
+        self.widen = glorot(nn.Linear(hidden_dim, state_dim))
+
+    def forward(self, z: Tensor) -> Tensor:
+        x = leaky_relu(self.first(z), LEAK)
+        return leaky_relu(self.widen(self.residual2(self.residual1(x))), LEAK)
+
+
+class Projection(nn.Sequential):
+    """f^P: a state [B, S] to [B, Z], normalised at each layer."""
+
+    def __init__(self, state_dim: int, hidden_dim: int, latent_dim: int) -> None:
+        super().__init__(
+            glorot(nn.Linear(state_dim, hidden_dim)),
+            nn.LayerNorm(hidden_dim, eps=1e-3),
+            nn.ReLU(),
+            glorot(nn.Linear(hidden_dim, latent_dim)),
+            nn.LayerNorm(latent_dim, eps=1e-3),
+        )
+
+
+class ActorCritic(nn.Module):
+    """The policy and its value: uint8 observations [B, C, 84, 84] to logits [B, A] and values [B]."""
+
+    def __init__(
+        self, obs_shape: tuple[int, ...], num_actions: int, channels: Sequence[int], width: int, layers: Sequence[str]
+    ) -> None:
+        super().__init__()
+        self.normalize = ObsNorm(obs_shape)
+        self.trunk = ConvTrunk(obs_shape, channels)
+        sizes = [self.trunk.out_dim, *[width] * len(layers)]
+        self.dense = nn.ModuleList(normc(nn.Linear(i, o)) for i, o in pairwise(sizes))
+        self.activations = tuple(layers)
+        self.policy = normc(nn.Linear(width, num_actions))
+        self.value = normc(nn.Linear(width, 1))
+
+    def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        x = self.trunk(self.normalize(obs))
+        for layer, activation in zip(self.dense, self.activations, strict=True):
+            x = layer(x)
+            x = relu(x) if activation == "relu" else x
+        return self.policy(x), self.value(x).squeeze(-1)
+
+    @torch.no_grad()
+    def act(self, obs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Draws actions; returns them [B], their log-probabilities [B] and the values [B]."""
+        logits, values = self(obs)
+        log_probs = logits.log_softmax(-1)
+        # Gumbel-max: the largest of logit + noise is a draw from the softmax.
+        actions = (log_probs - torch.empty_like(log_probs).exponential_().log()).argmax(-1)
+        return actions, log_probs.gather(-1, actions[:, None]).squeeze(-1), values

@@ -1,0 +1,112 @@
+"""One stretch of experience, [T, N] on the learner's device. Every frame is kept once; stacks are made by indexing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ssedb.envs.base import Env, Step
+from ssedb.normalize import Moments
+
+STACK = 4
+
+
+class Rollout:
+    """T steps of N environments, kept from one update to the next so that stacks run on across its edge.
+
+    Frame t + 3 is the newest of observation t, so T + 4 frames hold the observations 0 to T. `starts[t]` is the index of
+    the first frame of the episode that observation t is in: older frames are not looked at, the first stands in for them.
+    """
+
+    def __init__(self, steps: int, num_envs: int, frame_shape: tuple[int, int], device: torch.device | str = "cpu") -> None:
+        self.steps, self.num_envs, self.device = steps, num_envs, torch.device(device)
+        self.frames = torch.zeros(steps + STACK, num_envs, *frame_shape, dtype=torch.uint8, device=device)
+        self.starts = torch.zeros(steps + 1, num_envs, dtype=torch.int64, device=device)
+        self.actions = torch.zeros(steps, num_envs, dtype=torch.int64, device=device)
+        self.rewards = torch.zeros(steps, num_envs, device=device)
+        self.dones = torch.zeros(steps, num_envs, dtype=torch.bool, device=device)
+        self.log_probs = torch.zeros(steps, num_envs, device=device)
+        self.values = torch.zeros(steps + 1, num_envs, device=device)
+        self._envs = torch.arange(num_envs, device=device)
+        self._offsets = torch.arange(STACK, device=device)
+
+    @property
+    def obs_shape(self) -> tuple[int, int, int]:
+        return (STACK, *self.frames.shape[2:])
+
+    def begin(self, frames: Tensor) -> None:
+        """Observation 0 is the first of an episode everywhere."""
+        self.frames[STACK - 1] = frames
+        self.starts[0] = STACK - 1
+
+    def carry_over(self) -> None:
+        """The last observation becomes observation 0 of the next stretch."""
+        self.frames[:STACK] = self.frames[self.steps :].clone()
+        self.starts[0] = (self.starts[self.steps] - self.steps).clamp_min(0)
+
+    def add(self, t: int, actions: Tensor, log_probs: Tensor, values: Tensor, step: Step) -> None:
+        """Files what came of acting on observation t."""
+        self.actions[t], self.log_probs[t], self.values[t] = actions, log_probs, values
+        self.rewards[t], self.dones[t] = step.rewards, step.dones
+        self.frames[t + STACK] = step.frames
+        self.starts[t + 1] = torch.where(step.dones, t + STACK, self.starts[t])
+
+    def stacks(self, t: Tensor, envs: Tensor) -> Tensor:
+        """Observations uint8 [B, 4, H, W] at times t [B] of envs [B]."""
+        index = torch.maximum(t[:, None] + self._offsets, self.starts[t, envs][:, None])  # [B, 4]
+        rows = (index * self.num_envs + envs[:, None]).flatten()
+        flat = self.frames.view(-1, self.frames[0, 0].numel())  # [(T + 4) N, H W]: whole rows copy fast
+        return flat.index_select(0, rows).view(len(t), *self.obs_shape)
+
+    def obs(self, t: int) -> Tensor:
+        """All environments' observations at time t."""
+        return self.stacks(torch.full_like(self._envs, t), self._envs)
+
+    def minibatches(self, minibatch_envs: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """All steps of a few environments at a time, in random order: indices (t, env), each [T * minibatch_envs]."""
+        for envs in torch.randperm(self.num_envs).to(self.device).split(minibatch_envs):
+            yield self.indices(envs)
+
+    def indices(self, envs: Tensor) -> tuple[Tensor, Tensor]:
+        times = torch.arange(self.steps, device=self.device)
+        return times.repeat_interleave(len(envs)), envs.repeat(self.steps)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The observation on which the next stretch begins."""
+        return {"frames": self.frames[self.steps :].clone(), "starts": self.starts[self.steps].clone()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.frames[self.steps :] = state["frames"].to(self.device)
+        self.starts[self.steps] = state["starts"].to(self.device)
+
+
+Act = Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
+"""Observations [N, 4, H, W] to actions, log-probabilities and values, each [N]."""
+
+
+def collect(rollout: Rollout, env: Env, act: Act, on_step: Callable[[int], None] = lambda t: None) -> None:
+    """Plays T steps into the rollout, going on from the observation it begins with."""
+    for t in range(rollout.steps):
+        actions, log_probs, values = act(rollout.obs(t))
+        rollout.add(t, actions, log_probs, values, env.step(actions))
+        on_step(t)
+    rollout.values[rollout.steps] = act(rollout.obs(rollout.steps))[2]
+
+
+def random_agent_statistics(env: Env, steps: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Mean picture [4, H, W] and ONE std (the mean of the pixels' stds) of what a uniform random agent sees."""
+    generator = torch.Generator().manual_seed(seed)
+    frames = env.reset()
+    rollout = Rollout(1, env.num_envs, (frames.shape[1], frames.shape[2]), env.device)
+    rollout.begin(frames)
+    moments = Moments(rollout.obs_shape, env.device)
+    unused = torch.zeros(env.num_envs, device=env.device)
+    for _ in range(-(-steps // env.num_envs)):
+        moments.add(rollout.obs(0))
+        actions = torch.randint(env.num_actions, (env.num_envs,), generator=generator).to(env.device)
+        rollout.add(0, actions, unused, unused, env.step(actions))
+        rollout.carry_over()
+    return moments.mean.float(), moments.variance.sqrt().mean().clamp_min(1e-3).float()

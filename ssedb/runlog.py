@@ -1,0 +1,178 @@
+"""A run's folder: its lock, its configuration, its metrics in JSONL and TensorBoard (and W&B), its summary."""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from ssedb import __version__, checkpoint
+from ssedb.config import TrainConfig
+from ssedb.errors import ConfigError
+
+MAY_CHANGE = ("steps", "device", "checkpoint_every", "wandb")
+"""What a resumed run may do otherwise than it began."""
+
+
+class RunFolder:
+    """A locked run folder. Importing and opening it needs no torch, so that mistakes show at once."""
+
+    def __init__(self, path: Path, config: TrainConfig, lock: Any) -> None:
+        self.path, self.config, self._lock = path, config, lock
+        self._metrics: Any = None
+        self._writer: Any = None
+        self._wandb: Any = None
+
+    @classmethod
+    def create(cls, config: TrainConfig) -> RunFolder:
+        """A new run; a folder that holds one already is left alone."""
+        path = config.out
+        lock = _lock(path, create=True)
+        if (path / "config.toml").exists():
+            lock.close()
+            raise ConfigError(f"{path} already holds a run; continue it with --resume {path}, or choose another --out")
+        _check_wandb(config)
+        run = cls(path, config, lock)
+        run._write("config.toml", config.to_toml())
+        return run
+
+    @classmethod
+    def reopen(cls, path: Path, **overrides: Any) -> RunFolder:
+        """An existing run, to go on with. Overrides may lengthen it or move it, not make it another run."""
+        saved = saved_config(path)
+        lock = _lock(path, create=False)
+        try:
+            config = dataclasses.replace(saved, **overrides)
+            for field in dataclasses.fields(config):
+                old, new = getattr(saved, field.name), getattr(config, field.name)
+                if old != new and field.name not in MAY_CHANGE:
+                    raise ConfigError(
+                        f"{path} is a run with {field.name}={old}, not {new}; a resumed run keeps its settings "
+                        f"(all but {', '.join(MAY_CHANGE)}), so leave it out or start a new run"
+                    )
+            newest_checkpoint(path, config)
+            _check_wandb(config)
+        except ConfigError:
+            lock.close()
+            raise
+        return cls(path, config, lock)
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    def start_logging(self, resumed_at: dict[str, int] | None) -> None:
+        """Opens the logs. After a resume a marker says from where: later lines supersede those past it."""
+        from torch.utils.tensorboard.writer import SummaryWriter
+
+        path = self.path / "metrics.jsonl"
+        torn = path.exists() and path.stat().st_size > 0 and not path.read_bytes().endswith(b"\n")
+        self._metrics = open(path, "a", encoding="utf-8")  # noqa: SIM115 (closed by close)
+        if torn:  # killed in the middle of a line
+            self._metrics.write("\n")
+        if resumed_at is not None:
+            self._line({"event": "resume", **resumed_at})
+        self._writer = SummaryWriter(str(self.path / "tb"), purge_step=resumed_at["steps"] + 1 if resumed_at else None)
+        if self.config.wandb:
+            import wandb
+
+            settings = {k: str(v) if isinstance(v, Path) else v for k, v in dataclasses.asdict(self.config).items()}
+            self._wandb = wandb.init(project="ssedb", name=self.path.name, dir=str(self.path), config=settings)
+
+    def log(self, row: dict[str, Any]) -> None:
+        """One line of metrics; None stands for what has no value yet."""
+        self._line(row)
+        numbers = {k: v for k, v in row.items() if isinstance(v, (int, float)) and k != "steps"}
+        for name, value in numbers.items():
+            self._writer.add_scalar(name, value, row["steps"])
+        if self._wandb is not None:
+            self._wandb.log(numbers, step=row["steps"])
+
+    def save_checkpoint(self, state: dict[str, Any], counters: dict[str, int]) -> None:
+        about = {**counters, "env": self.config.env, "bonus": self.config.bonus, "version": __version__}
+        checkpoint.save(self.checkpoints, state, about)
+
+    def write_summary(self, summary: dict[str, Any]) -> None:
+        self._write("summary.json", json.dumps(summary, indent=2) + "\n")
+
+    def close(self) -> None:
+        for log in (self._metrics, self._writer):
+            if log is not None:
+                log.close()
+        if self._wandb is not None:
+            self._wandb.finish()
+        self._lock.close()
+
+    def _line(self, row: dict[str, Any]) -> None:
+        self._metrics.write(json.dumps({"time": round(time.time(), 3), **row}) + "\n")
+        self._metrics.flush()
+
+    def _write(self, name: str, text: str) -> None:
+        part = self.path / f".{name}.part"
+        part.write_text(text, encoding="utf-8")
+        part.rename(self.path / name)
+
+
+def saved_config(path: Path) -> TrainConfig:
+    """The configuration of the run in a folder, wherever the folder is now."""
+    if not (path / "config.toml").is_file():
+        raise ConfigError(f"{path} holds no run (no config.toml); start one with `ssedb train --out {path}`")
+    return TrainConfig.from_toml(path / "config.toml", out=path)
+
+
+def newest_checkpoint(path: Path, config: TrainConfig) -> dict[str, Any] | None:
+    """What the run's newest checkpoint says of itself, if there is one; it must be of the run's own environment."""
+    about = checkpoint.about_latest(path / "checkpoints")
+    if about is not None and about.get("env") != config.env:
+        raise ConfigError(
+            f"the checkpoint in {path} is of {about.get('env')} but its config.toml says {config.env}; "
+            "put back the folder's own files, or start a new run"
+        )
+    return about
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """A run's metrics, once each: what a resumed run did again replaces the first try, and torn lines are left out."""
+    rows: list[dict[str, Any]] = []
+    for line in (path / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        if row.get("event") == "resume":
+            rows = [r for r in rows if r["steps"] <= row["steps"]]
+        else:
+            rows.append(row)
+    return rows
+
+
+def _lock(path: Path, create: bool) -> Any:
+    """Takes the folder for this process. The kernel lets go of the lock when the process ends, however it ends."""
+    try:
+        if create:
+            path.mkdir(parents=True, exist_ok=True)
+        file = open(path / ".lock", "a+", encoding="utf-8")  # noqa: SIM115 (held for the life of the run)
+    except OSError as error:
+        raise ConfigError(f"cannot write to {path}: {error.strerror}; choose a folder you may write to") from None
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.seek(0)
+        owner = file.read().strip() or "unknown"
+        file.close()
+        raise ConfigError(f"{path} is in use by process {owner}; wait for it to end, or choose another --out") from None
+    file.truncate(0)
+    file.write(str(os.getpid()))
+    file.flush()
+    return file
+
+
+def _check_wandb(config: TrainConfig) -> None:
+    from importlib.util import find_spec
+
+    if config.wandb and find_spec("wandb") is None:
+        raise ConfigError("wandb=True: W&B is not installed; run `pip install ssedb[wandb]`, or leave --wandb out")

@@ -1,0 +1,291 @@
+"""Algorithm 1: explore, pay the agent its bonus, improve the policy and the bonus model, begin again."""
+
+from __future__ import annotations
+
+import math
+import signal
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ssedb import checkpoint, engine, ppo
+from ssedb.bonuses import make_bonus
+from ssedb.config import TrainConfig
+from ssedb.envs import make_env
+from ssedb.envs.base import Env
+from ssedb.envs.noise import NoisyEnv
+from ssedb.errors import TrainingError
+from ssedb.networks import ActorCritic
+from ssedb.normalize import RewardNorm
+from ssedb.progress import Progress, silent
+from ssedb.rollout import Rollout, collect, random_agent_statistics
+from ssedb.runlog import RunFolder
+from ssedb.scores import Scores
+
+OBS_NORM_ENVS = 8
+"""Environments of the random agent: few, so that its steps reach deep into the episodes."""
+
+
+class Trainer:
+    """All that learns, and one method that makes it learn."""
+
+    def __init__(self, config: TrainConfig, env: Env | None = None, progress: Progress = silent) -> None:
+        self.config, self.progress = config, progress
+        self.device = engine.pick_device(config.device)
+        engine.tune_allocator()
+        torch.manual_seed(config.seed)
+        self.env = env or env_of(config, config.num_envs, stream=0, device=self.device)
+        frames = self.env.reset()
+        self.rollout = Rollout(config.rollout_steps, config.num_envs, (frames.shape[1], frames.shape[2]), self.device)
+        self.rollout.begin(frames)
+        obs_shape, num_actions = self.rollout.obs_shape, self.env.num_actions
+        self.policy = ActorCritic(
+            obs_shape, num_actions, config.policy_channels, config.policy_width, config.policy_layers
+        ).to(self.device)
+        self.bonus = make_bonus(config.bonus, obs_shape, num_actions, **config.bonus_options).to(self.device)
+        self.policy_adam = self._adam(self.policy)
+        self.bonus_adam = self._adam(self.bonus)
+        self.reward_norm = RewardNorm(config.num_envs, config.gamma, self.device)
+        self.scores = Scores(config.num_envs)
+        self.steps = self.updates = 0
+
+    def fit_observations(self) -> None:
+        """Fixes the observations' scale by what a random agent sees, in environments of its own."""
+        envs = min(OBS_NORM_ENVS, self.config.num_envs)
+        env = env_of(self.config, envs, stream=1, device=self.device)
+        self.progress.phase(f"a random agent looks around for {self.config.obs_norm_steps:,} steps")
+        mean, std = random_agent_statistics(env, self.config.obs_norm_steps, self.config.seed)
+        env.close()
+        for module in (self.policy, self.bonus):
+            module.normalize.set(mean, std)
+
+    def iterate(self) -> dict[str, Any]:
+        """One turn of Algorithm 1; returns its metrics."""
+        config, rollout, began = self.config, self.rollout, time.perf_counter()
+        metrics: dict[str, list[Tensor]] = defaultdict(list)
+
+        collect(rollout, self.env, self.policy.act, lambda t: self.progress.step(self.steps + (t + 1) * config.num_envs))
+        bonus = self.intrinsic_rewards()  # [T, N]
+        paid = self.reward_norm(bonus) if config.normalize_bonus else bonus
+        rewards = config.intrinsic_coef * paid + config.extrinsic_coef * rollout.rewards.clamp(-1, 1)
+        advantages, returns = ppo.advantages_and_returns(rewards, rollout.values, config.gamma, config.gae_lambda)
+        advantages = ppo.normalize_advantages(advantages)
+
+        for epoch in range(max(config.ppo_epochs, config.bonus_epochs)):
+            for t, envs in rollout.minibatches(config.minibatch_envs):
+                obs = rollout.stacks(t, envs)
+                if epoch < config.ppo_epochs:
+                    self.update_policy(obs, t, envs, advantages, returns, metrics)
+                if epoch < config.bonus_epochs:
+                    self.update_bonus(obs, t, envs, metrics)
+                self.progress.learn()
+            if epoch < config.bonus_epochs:
+                self.bonus.after_epoch()
+
+        self.steps += config.rollout_size
+        self.updates += 1
+        metrics |= {"bonus_raw": [bonus.mean()], "bonus_raw_std": [bonus.std()], "bonus": [paid.mean()]}
+        metrics |= {"explained_variance": [ppo.explained_variance(rollout.values[:-1], returns)]}
+        metrics |= {name: [value] for name, value in self.bonus.diagnostics(*self.transitions(obs, t, envs)).items()}
+        scores = self.scores.add(rollout.rewards.cpu().numpy(), rollout.dones.cpu().numpy())
+        rollout.carry_over()
+        means = {name: torch.stack(values).double().mean().item() for name, values in metrics.items()}
+        sps = config.rollout_size / (time.perf_counter() - began)
+        return {"steps": self.steps, "updates": self.updates, "sps": round(sps, 1), **scores, **means}
+
+    @torch.no_grad()
+    def intrinsic_rewards(self) -> Tensor:
+        """The bonus of every transition of the rollout, [T, N]."""
+        rollout, size = self.rollout, self.config.minibatch_envs
+        rewards = torch.empty_like(rollout.rewards)
+        for envs in torch.arange(rollout.num_envs, device=self.device).split(size):
+            t, n = rollout.indices(envs)
+            rewards[t, n] = self.bonus.reward(*self.transitions(rollout.stacks(t, n), t, n))
+        return rewards
+
+    def update_policy(self, obs: Tensor, t: Tensor, envs: Tensor, advantages: Tensor, returns: Tensor, metrics: Any) -> None:
+        logits, values = self.policy(obs)
+        loss, figures = ppo.ppo_loss(
+            logits,
+            values,
+            self.rollout.actions[t, envs],
+            self.rollout.log_probs[t, envs],
+            advantages[t, envs],
+            returns[t, envs],
+            clip=self.config.clip,
+            entropy_coef=self.config.entropy_coef,
+        )
+        self.policy_adam.zero_grad(set_to_none=True)
+        loss.backward()
+        self.policy_adam.step()
+        for name, value in figures.items():
+            metrics[name].append(value)
+
+    def update_bonus(self, obs: Tensor, t: Tensor, envs: Tensor, metrics: Any) -> None:
+        mask = ~self.rollout.dones[t, envs] if self.config.mask_boundaries else None
+        loss, figures = self.bonus.loss(*self.transitions(obs, t, envs), mask)
+        self.bonus_adam.zero_grad(set_to_none=True)
+        loss.backward()
+        self.bonus_adam.step()
+        self.bonus.after_step()
+        for name, value in {"bonus_loss": loss.detach(), **figures}.items():
+            metrics[name].append(value)
+
+    def transitions(self, obs: Tensor, t: Tensor, envs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """(obs, actions, next_obs), what a bonus knows."""
+        return obs, self.rollout.actions[t, envs], self.rollout.stacks(t + 1, envs)
+
+    def _adam(self, module: torch.nn.Module) -> torch.optim.Optimizer:
+        trained = [p for p in module.parameters() if p.requires_grad]
+        return torch.optim.Adam(trained, lr=self.config.learning_rate, eps=self.config.adam_eps, fused=True)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "steps": self.steps,
+            "updates": self.updates,
+            "policy": self.policy.state_dict(),
+            "bonus": self.bonus.state_dict(),
+            "policy_adam": self.policy_adam.state_dict(),
+            "bonus_adam": self.bonus_adam.state_dict(),
+            "reward_norm": self.reward_norm.state_dict(),
+            "rollout": self.rollout.state_dict(),
+            "env": self.env.state_dict(),
+            "scores": self.scores.state_dict(),
+            "rng": torch.get_rng_state(),
+            "cuda_rng": torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else None,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.steps, self.updates = state["steps"], state["updates"]
+        for name in ("policy", "bonus", "policy_adam", "bonus_adam", "reward_norm", "scores", "env"):
+            getattr(self, name).load_state_dict(state[name])
+        if self.env.restorable:
+            self.rollout.load_state_dict(state["rollout"])
+            self.rollout.carry_over()
+        else:
+            self.scores.forget_unfinished()
+        torch.set_rng_state(state["rng"].cpu())
+        if self.device.type == "cuda" and state["cuda_rng"] is not None:
+            torch.cuda.set_rng_state(state["cuda_rng"].cpu(), self.device)
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """What came out of a run."""
+
+    out: Path
+    steps: int
+    finished: bool
+    summary: dict[str, Any]
+
+
+def train(config: TrainConfig, progress: Progress = silent) -> TrainResult:
+    """Trains from the beginning into `config.out`."""
+    return train_in(RunFolder.create(config), progress)
+
+
+def resume(path: Path | str, progress: Progress = silent, **overrides: Any) -> TrainResult:
+    """Goes on with the run in `path`; overrides may be `steps` or `device`."""
+    return train_in(RunFolder.reopen(Path(path), **overrides), progress)
+
+
+def train_in(run: RunFolder, progress: Progress = silent) -> TrainResult:
+    """Trains in an open run folder until its steps are done, or a signal asks to stop."""
+    config = run.config
+    try:
+        with torch.random.fork_rng(), stop_on_signals() as stopping, progress:
+            trainer, resumed = _set_up(run, progress)
+            progress.start(trainer.steps, config)
+            run.start_logging(resumed)
+            row: dict[str, Any] = {}
+            while trainer.steps < config.steps and not stopping():
+                row = trainer.iterate()
+                _check_finite(row, run)
+                run.log(row)
+                progress.log(row)
+                counters = {"steps": trainer.steps, "updates": trainer.updates}
+                if trainer.updates % config.checkpoint_every == 0 or trainer.steps >= config.steps or stopping():
+                    run.save_checkpoint(trainer.state_dict(), counters)
+            finished = trainer.steps >= config.steps
+            summary = {"finished": finished, **trainer.scores.summary(), "last": row, "device": str(trainer.device)}
+            if row:
+                run.write_summary({"steps": trainer.steps, **summary})
+            trainer.env.close()
+        return TrainResult(run.path, trainer.steps, finished, summary)
+    finally:
+        run.close()
+
+
+def _set_up(run: RunFolder, progress: Progress) -> tuple[Trainer, dict[str, int] | None]:
+    """A fresh trainer, or one that goes on from the run's newest whole checkpoint."""
+    config = run.config
+    saved = checkpoint.load_latest(run.checkpoints)
+    if saved is None:
+        trainer = Trainer(config, progress=progress)
+        trainer.fit_observations()
+        return trainer, None
+    state, _, complaints = saved
+    for complaint in complaints:
+        progress.note(f"{complaint}; going on from the one before it")
+    # Emulators that cannot be restored start new episodes; another stream keeps them from replaying the first ones.
+    device = engine.pick_device(config.device)
+    trainer = Trainer(config, env_of(config, config.num_envs, 2 + state["updates"], device), progress)
+    trainer.load_state_dict(state)
+    progress.note(f"resumed at step {trainer.steps:,}" + ("" if trainer.env.restorable else "; episodes begin afresh"))
+    return trainer, {"steps": trainer.steps, "updates": trainer.updates}
+
+
+def env_of(config: TrainConfig, num_envs: int, stream: int, device: torch.device) -> NoisyEnv:
+    """The run's environment; each stream has randomness of its own."""
+    return make_env(
+        config.env,
+        num_envs,
+        noise=config.noise,
+        strength=config.noise_strength,
+        seed=int(np.random.SeedSequence([config.seed, stream]).generate_state(1)[0]),
+        device=str(device),
+        max_episode_steps=config.max_episode_steps,
+        noop_max=config.noop_max,
+        sticky=config.sticky,
+        pixel_noise=config.pixel_noise,
+        box_noise=config.box_noise,
+    )
+
+
+def _check_finite(row: dict[str, Any], run: RunFolder) -> None:
+    bad = [name for name, value in row.items() if isinstance(value, float) and not math.isfinite(value)]
+    if bad:
+        raise TrainingError(
+            f"{bad[0]} is {row[bad[0]]} after update {row['updates']}; the checkpoints in {run.checkpoints} are from before"
+        )
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[Callable[[], bool]]:
+    """The first Ctrl-C or SIGTERM asks to stop after this update; the second stops at once."""
+    asked = False
+
+    def ask(number: int, frame: Any) -> None:
+        nonlocal asked
+        if asked:
+            raise KeyboardInterrupt
+        asked = True
+
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

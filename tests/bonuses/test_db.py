@@ -1,0 +1,210 @@
+"""The DB model: sizes, gradients, momentum, and that it learns what it should."""
+
+import math
+
+import pytest
+import torch
+
+import ssedb
+from ssedb.bonuses.db import effective_rank
+from tests.toy import TINY_OPTIONS, Grid, transitions
+
+SHAPE = (4, 36, 36)
+
+
+def small_db(**options):
+    torch.manual_seed(0)
+    return ssedb.make_bonus("db", SHAPE, 4, **{**TINY_OPTIONS, **options})
+
+
+@pytest.fixture(scope="module")
+def batch():
+    return transitions(Grid(num_envs=32, seed=0), 40)
+
+
+@pytest.mark.parametrize(("actions", "total", "trained"), [(4, 5_134_145, 3_285_025), (18, 5_155_649, 3_306_529)])
+def test_parameter_counts_of_the_released_model(actions, total, trained):
+    bonus = ssedb.make_bonus("db", obs_shape=(4, 84, 84), num_actions=actions, fidelity="released")
+    parts = {
+        name: sum(p.numel() for p in part.parameters())
+        for name, part in (("posterior", bonus.posterior), ("head", bonus.head), ("projection", bonus.projection))
+    }
+    assert parts == {"posterior": {4: 466_432, 18: 487_936}[actions], "head": 953_089, "projection": 164_992}
+    assert bonus.score_weight.numel() == 16_384
+    assert sum(p.numel() for p in bonus.parameters()) == total
+    assert sum(p.numel() for p in bonus.parameters() if p.requires_grad) == trained
+
+
+def test_fidelities_differ_where_they_say():
+    paper, released = small_db(), small_db(fidelity="released")
+    assert (paper.options.bonus_root, released.options.bonus_root) == ("sqrt", "none")
+    assert (paper.options.nce_input, released.options.nce_input) == ("mean", "sample")
+    assert paper.posterior.last.in_features == 64
+    assert released.posterior.last.in_features == 64 + 4  # the action joins every layer
+    assert hasattr(paper.head, "std")
+    assert released.head.free_std.item() == 1.0
+    assert small_db(fidelity="released", bonus_root="sqrt").options.bonus_root == "sqrt"
+
+
+def test_momentum_copies_start_equal_and_get_no_gradient(batch):
+    bonus = small_db()
+    loss, _ = bonus.loss(*batch)
+    loss.backward()
+    for copy, online in ((bonus.momentum_encoder, bonus.encoder), (bonus.momentum_projection, bonus.projection)):
+        for momentum, weight in zip(copy.parameters(), online.parameters(), strict=True):
+            assert torch.equal(momentum, weight)
+            assert momentum.grad is None
+            assert not momentum.requires_grad
+            assert weight.grad is not None
+    assert bonus.score_weight.grad.abs().max() > 0
+
+
+@pytest.mark.parametrize("term", ["alpha1", "alpha2", "alpha3"])
+def test_each_term_alone_reaches_the_encoder(batch, term):
+    bonus = small_db(**{"alpha1": 0.0, "alpha2": 0.0, "alpha3": 0.0, term: 1.0})
+    bonus.loss(*batch)[0].backward()
+    assert bonus.encoder.trunk.conv1.weight.grad.abs().max() > 0
+
+
+@pytest.mark.parametrize("every", ["step", "epoch"])
+def test_momentum_moves_when_it_should_and_by_the_right_share(every):
+    bonus = small_db(momentum_every=every, tau=0.75)
+    with torch.no_grad():
+        for weight in (bonus.encoder.dense.bias, bonus.projection[0].bias):
+            weight.fill_(4.0)
+    moving, resting = (bonus.after_step, bonus.after_epoch) if every == "step" else (bonus.after_epoch, bonus.after_step)
+    resting()
+    assert bonus.momentum_encoder.dense.bias.abs().max() == 0
+    moving()
+    torch.testing.assert_close(bonus.momentum_encoder.dense.bias, torch.full((64,), 1.0))  # 0.75 * 0 + 0.25 * 4
+    torch.testing.assert_close(bonus.momentum_projection[0].bias, torch.full((64,), 1.0))
+
+
+def test_loss_is_what_the_equations_make_of_the_parts(batch):
+    obs, actions, next_obs = batch
+    bonus = small_db(alpha1=0.3, alpha2=0.2, alpha3=0.1)
+    torch.manual_seed(5)
+    loss, metrics = bonus.loss(obs, actions, next_obs)
+    expected = 0.3 * metrics["i_upper"] - 0.2 * metrics["i_pred"] - 0.1 * metrics["i_nce"]
+    torch.testing.assert_close(loss.detach(), expected)
+    # The same by hand from the modules, with the same draw of z.
+    torch.manual_seed(5)
+    with torch.no_grad():
+        onehot = torch.nn.functional.one_hot(actions, 4).float()
+        mean, std = bonus.posterior(bonus.encoder(bonus.normalize(obs)), onehot)
+        target = bonus.momentum_encoder(bonus.normalize(next_obs))
+        predicted, spread = bonus.head(mean + std * torch.randn_like(mean))
+        log_q = torch.distributions.Normal(predicted, spread).log_prob(target).sum(-1).mean()
+        logits = bonus.projection(predicted) @ bonus.score_weight @ bonus.momentum_projection(target).T
+        nce = -torch.nn.functional.cross_entropy(logits, torch.arange(len(obs)))
+    torch.testing.assert_close(metrics["i_pred"], log_q, rtol=1e-5, atol=1e-3)
+    torch.testing.assert_close(metrics["i_nce"], nce, rtol=1e-5, atol=1e-4)
+
+
+def test_pairing_with_the_wrong_next_observation_is_worse(batch):
+    obs, actions, next_obs = batch
+    bonus = small_db(alpha1=0.001, alpha3=1.0)
+    fit(bonus, batch, 200)
+    right = bonus.loss(obs, actions, next_obs)[1]["i_nce"]
+    for wrong in (next_obs.roll(1, 0), obs):  # another pair's, and the one before
+        assert right > bonus.loss(obs, actions, wrong)[1]["i_nce"] + 0.5
+
+
+def test_reward_is_repeatable_positive_without_gradient_and_changes_nothing(batch):
+    bonus = small_db()
+    before = {k: v.clone() for k, v in bonus.state_dict().items()}
+    first, second = bonus.reward(*batch), bonus.reward(*batch)
+    assert first.shape == (len(batch[0]),)
+    assert first.dtype == torch.float32
+    assert not first.requires_grad
+    assert torch.equal(first, second)
+    assert (first > 0).all()
+    assert all(torch.equal(v, before[k]) for k, v in bonus.state_dict().items())
+
+
+def test_reward_depends_on_observation_and_action_only(batch):
+    obs, actions, next_obs = batch
+    bonus = small_db()
+    reward = bonus.reward(obs, actions, next_obs)
+    assert torch.equal(reward, bonus.reward(obs, actions, next_obs.flip(0)))
+    assert not torch.equal(reward, bonus.reward(obs, (actions + 1) % 4, next_obs))
+
+
+def test_released_reward_is_the_square_of_the_papers(batch):
+    bonus = small_db()
+    rooted = bonus.reward(*batch)
+    bonus.options = type(bonus.options)(**{**bonus.options.__dict__, "bonus_root": "none"})
+    torch.testing.assert_close(bonus.reward(*batch), rooted**2)
+
+
+def test_newest_target_does_not_see_the_shared_frames(batch):
+    _, _, next_obs = batch
+    other = next_obs.clone()
+    other[:, :-1] = torch.randint(0, 256, other[:, :-1].shape, dtype=torch.uint8)
+    newest, stack = small_db(target_frames="newest"), small_db()
+    assert torch.equal(newest.target(next_obs), newest.target(other))
+    assert not torch.equal(stack.target(next_obs), stack.target(other))
+
+
+@pytest.mark.parametrize("kind", ["head", "scalar", "calibrated"])
+def test_every_prediction_std_trains(batch, kind):
+    bonus = small_db(prediction_std=kind, alpha1=0.001)
+    first = bonus.loss(*batch)[1]["i_pred"].item()
+    fit(bonus, batch, 60)
+    assert bonus.loss(*batch)[1]["i_pred"].item() > first + 1
+
+
+def test_boundary_pairs_are_left_out(batch):
+    obs, actions, next_obs = batch
+    bonus = small_db()
+    mask = torch.ones(len(obs), dtype=torch.bool)
+    mask[::3] = False
+    spoiled = next_obs.clone()
+    spoiled[~mask] = 255
+    torch.manual_seed(3)
+    masked = bonus.loss(obs, actions, next_obs, mask)[1]
+    torch.manual_seed(3)
+    also = bonus.loss(obs, actions, spoiled, mask)[1]
+    for name in ("i_upper", "i_pred", "i_nce"):
+        torch.testing.assert_close(masked[name], also[name])
+
+
+def test_state_dict_restores_the_reward(batch):
+    first, second = small_db(), small_db()
+    fit(first, batch, 3)
+    assert not torch.equal(first.reward(*batch), second.reward(*batch))
+    second.load_state_dict(first.state_dict())
+    assert torch.equal(first.reward(*batch), second.reward(*batch))
+
+
+def fit(bonus, batch, steps, rate=1e-3):
+    frames = batch[0].float()
+    bonus.normalize.set(frames.mean(0), frames.std(0).mean())
+    adam = torch.optim.Adam([p for p in bonus.parameters() if p.requires_grad], lr=rate)
+    generator = torch.Generator().manual_seed(0)
+    torch.manual_seed(0)
+    for _ in range(steps):
+        pick = torch.randint(len(batch[0]), (128,), generator=generator)
+        loss, _ = bonus.loss(*(x[pick] for x in batch))
+        adam.zero_grad()
+        loss.backward()
+        adam.step()
+        bonus.after_step()
+
+
+def test_contrast_rises_well_above_chance_and_collapse_shows_in_the_rank(batch):
+    held_out = [x[:128] for x in transitions(Grid(num_envs=16, seed=9), 20)]
+    healthy = small_db(alpha1=0.001, alpha3=1.0)
+    collapsed = small_db(alpha1=0.001, alpha3=0.0, momentum_target=False)
+    for bonus in (healthy, collapsed):
+        fit(bonus, batch, 300)
+    assert healthy.loss(*held_out)[1]["i_nce"].item() > -math.log(128) + 1.2
+    ranks = [bonus.diagnostics(*held_out)["rank_state"].item() for bonus in (healthy, collapsed)]
+    assert ranks[0] > 2 * ranks[1]
+    assert healthy.diagnostics(*held_out)["i_nce_chance"].item() == pytest.approx(-math.log(128))
+
+
+def test_effective_rank_of_known_matrices():
+    assert effective_rank(torch.ones(20, 6)).item() == pytest.approx(1, abs=1e-4)
+    assert effective_rank(torch.eye(6)).item() == pytest.approx(6)
+    assert effective_rank(torch.zeros(20, 6)).item() == pytest.approx(1)

@@ -1,0 +1,30 @@
+"""Any common spelling finds its game."""
+
+import pytest
+
+import ssedb
+from ssedb.envs.names import GAMES, atari_game, atari_games, canonical_env
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["ms_pacman", "MsPacman", "mspacman", "MS-PACMAN", "ALE/MsPacman-v5", "MsPacmanNoFrameskip-v4", "MsPacman-v4", "MsPacmanDeterministic-v0"],
+)  # fmt: skip
+def test_spellings(name):
+    assert canonical_env(name) == "ms_pacman"
+
+
+def test_the_suite_is_18_games_that_exist():
+    assert len(set(GAMES)) == 18
+    assert set(GAMES) < set(atari_games())
+    assert ssedb.GAMES is GAMES
+    assert atari_game("MontezumaRevenge") == "montezuma_revenge"
+
+
+def test_gymnasium_ids_are_kept():
+    assert canonical_env("CartPole-v1") == "CartPole-v1"
+
+
+def test_an_unknown_name_is_an_error_with_suggestions():
+    with pytest.raises(ssedb.ConfigError, match=r"'alein'; did you mean alien.*list envs"):
+        canonical_env("alein")

@@ -1,0 +1,70 @@
+"""The running scales against plain loops."""
+
+import numpy as np
+import pytest
+import torch
+
+from ssedb.normalize import Moments, ObsNorm, RewardNorm, discounted_sums
+
+
+def filtered_by_loop(rewards: np.ndarray, start: np.ndarray, gamma: float) -> np.ndarray:
+    sums, out = start.copy(), []
+    for row in rewards:
+        sums = gamma * sums + row
+        out.append(sums.copy())
+    return np.array(out)
+
+
+def test_discounted_sums_against_a_loop():
+    rng = np.random.default_rng(0)
+    rewards, start = rng.normal(size=(128, 3)), rng.normal(size=3)
+    actual = discounted_sums(torch.from_numpy(rewards), torch.from_numpy(start), 0.99)
+    np.testing.assert_allclose(actual, filtered_by_loop(rewards, start, 0.99), rtol=1e-10)
+
+
+def test_reward_norm_carries_sums_and_statistics_over_rollouts():
+    rng = np.random.default_rng(1)
+    norm, sums, seen = RewardNorm(4, 0.9), np.zeros(4), []
+    for scale in (1.0, 5.0, 0.1):
+        rewards = (rng.exponential(size=(6, 4)) * scale).astype(np.float32)
+        filtered = filtered_by_loop(rewards.astype(np.float64), sums, 0.9)
+        sums = filtered[-1]
+        seen.append(filtered)
+        expected = rewards / np.concatenate(seen).std()  # this rollout counts before it is divided
+        np.testing.assert_allclose(norm(torch.from_numpy(rewards)), expected, rtol=1e-5)
+
+
+def test_reward_norm_restores():
+    first, second = RewardNorm(4, 0.9), RewardNorm(4, 0.9)
+    rewards = torch.rand(5, 4)
+    first(rewards)
+    second.load_state_dict({k: v.clone() for k, v in first.state_dict().items()})
+    torch.testing.assert_close(first(rewards), second(rewards), rtol=0, atol=0)
+
+
+def test_a_constant_zero_reward_stays_zero():
+    assert RewardNorm(2, 0.99)(torch.zeros(3, 2)).abs().max() == 0
+
+
+def test_moments_of_batches_are_the_moments_of_all():
+    rng = np.random.default_rng(2)
+    batches = [rng.normal(loc=1e3, size=(n, 2, 3)) for n in (1, 7, 30)]
+    moments = Moments((2, 3))
+    for batch in batches:
+        moments.add(torch.from_numpy(batch))
+    everything = np.concatenate(batches)
+    np.testing.assert_allclose(moments.mean, everything.mean(0), rtol=1e-12)
+    np.testing.assert_allclose(moments.variance, everything.var(0), rtol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
+def test_observations_are_scaled_by_a_mean_picture_and_one_std(dtype):
+    obs = torch.randint(0, 256, (3, 4, 5, 6), generator=torch.Generator().manual_seed(0)).to(dtype)
+    before, norm = obs.clone(), ObsNorm((4, 5, 6))
+    np.testing.assert_allclose(norm(obs), obs.numpy() / 255.0, rtol=1e-6)
+    mean, std = torch.rand(4, 5, 6) * 255, torch.tensor(1.7)
+    norm.set(mean, std)
+    scaled = norm(obs)
+    np.testing.assert_allclose(scaled, (obs.double().numpy() - mean.numpy()) / std.item(), rtol=1e-4, atol=1e-4)
+    assert scaled.is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(obs, before)

@@ -1,0 +1,97 @@
+"""Frames kept once, stacks by indexing: the same observations as a queue of frames would make."""
+
+from collections import deque
+
+import numpy as np
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ssedb.envs.base import Step
+from ssedb.rollout import Rollout, collect, random_agent_statistics
+from tests.toy import Grid
+
+SHAPE = (3, 2)
+
+
+@settings(max_examples=40, deadline=None)
+@given(steps=st.integers(1, 9), rollouts=st.integers(1, 4), seed=st.integers(0, 1000))
+def test_stacks_are_those_of_a_queue_that_each_episode_fills_with_its_first_frame(steps, rollouts, seed):
+    rng, envs = np.random.default_rng(seed), 3
+    rollout = Rollout(steps, envs, SHAPE)
+    frames = torch.from_numpy(rng.integers(0, 256, (envs, *SHAPE), dtype=np.uint8))
+    rollout.begin(frames)
+    queues = [deque([frames[n]] * 4, maxlen=4) for n in range(envs)]
+    zeros = torch.zeros(envs)
+    for _ in range(rollouts):
+        expected = [[torch.stack(list(q)) for q in queues]]
+        for t in range(steps):
+            frames = torch.from_numpy(rng.integers(0, 256, (envs, *SHAPE), dtype=np.uint8))
+            dones = torch.from_numpy(rng.random(envs) < 0.3)
+            rollout.add(t, torch.zeros(envs, dtype=torch.int64), zeros, zeros, Step(frames, zeros, dones))
+            for n, queue in enumerate(queues):
+                queue.extend([frames[n]] * 4 if dones[n] else [frames[n]])
+            expected.append([torch.stack(list(q)) for q in queues])
+        for t in range(steps + 1):
+            assert torch.equal(rollout.obs(t), torch.stack(expected[t]))
+        times, n = rollout.indices(torch.tensor([2, 0]))
+        for stack, t, env in zip(rollout.stacks(times + 1, n), times, n, strict=True):
+            assert torch.equal(stack, expected[t + 1][env])
+        rollout.carry_over()
+
+
+def test_a_paper_size_rollout_fits_in_150_megabytes():
+    rollout = Rollout(128, 128, (84, 84))
+    assert rollout.frames.shape == (132, 128, 84, 84)
+    assert rollout.frames.nbytes < 150e6
+
+
+def test_minibatches_are_whole_trajectories_and_cover_every_env_once():
+    rollout = Rollout(5, 12, SHAPE)
+    torch.manual_seed(0)
+    batches = list(rollout.minibatches(4))
+    assert [len(t) for t, _ in batches] == [20, 20, 20]
+    for t, envs in batches:
+        assert len(envs.unique()) == 4
+        assert len({(int(a), int(b)) for a, b in zip(t, envs, strict=True)}) == 20
+    assert sorted(torch.cat([e.unique() for _, e in batches]).tolist()) == list(range(12))
+
+
+def test_collect_records_what_the_agent_saw_and_did():
+    env = Grid(num_envs=4, episode=3)
+    rollout = Rollout(8, 4, (36, 36))
+    rollout.begin(env.reset())
+    seen = []
+
+    def act(obs):
+        seen.append(obs)
+        n = len(seen)
+        return torch.full((4,), n % 4), torch.full((4,), float(-n)), torch.full((4,), float(n))
+
+    collect(rollout, env, act)
+    assert len(seen) == 9  # one more for the last value
+    for t in range(9):
+        assert torch.equal(seen[t], rollout.obs(t))
+        assert (rollout.values[t] == t + 1).all()
+    assert rollout.actions[:, 0].tolist() == [1, 2, 3, 0, 1, 2, 3, 0]
+    assert rollout.dones[:, 0].tolist() == [False, False, True] * 2 + [False, False]
+
+
+def test_random_agent_statistics_are_a_mean_picture_and_the_mean_of_stds():
+    class Tape(Grid):
+        """Keeps every frame it shows."""
+
+        def frames(self):
+            shown = super().frames()
+            self.tape.append(shown)
+            return shown
+
+    env = Tape(num_envs=4, episode=1000)
+    env.tape = []
+    mean, std = random_agent_statistics(env, 200, seed=0)
+    frames = torch.stack(env.tape).double()  # [51, 4, H, W]; no episode ended
+    stacks = torch.stack([frames[[max(t - 3 + k, 0) for k in range(4)]] for t in range(50)])  # [50, 4 frames, N, H, W]
+    samples = stacks.transpose(1, 2).flatten(0, 1)
+    torch.testing.assert_close(mean.double(), samples.mean(0), rtol=1e-5, atol=1e-5)
+    expected = samples.std(0, correction=0).mean()
+    assert std.item() == np.float32(expected.item())

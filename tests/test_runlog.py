@@ -1,0 +1,72 @@
+"""The run folder: one owner, append-only metrics, no run lost."""
+
+import subprocess
+import sys
+
+import pytest
+
+from ssedb.errors import ConfigError
+from ssedb.runlog import RunFolder, read_metrics
+from tests.toy import tiny_config
+
+
+def test_a_folder_in_use_is_refused_and_a_dead_owner_does_not_block_it(tmp_path):
+    out = tmp_path / "run"
+    code = (
+        "import sys; from pathlib import Path; from ssedb.runlog import RunFolder; from ssedb.config import TrainConfig;"
+        f"run = RunFolder.create(TrainConfig(out=Path({str(out)!r}))); print('locked', flush=True); sys.stdin.read()"
+    )
+    owner = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert owner.stdout.readline() == "locked\n"
+    with pytest.raises(ConfigError, match=f"in use by process {owner.pid}; wait for it"):
+        RunFolder.reopen(out)
+    owner.kill()
+    owner.communicate()
+    RunFolder.reopen(out).close()
+
+
+def test_a_folder_that_holds_a_run_is_left_alone(tmp_path):
+    config = tiny_config(tmp_path / "run")
+    RunFolder.create(config).close()
+    before = (tmp_path / "run" / "config.toml").read_text()
+    with pytest.raises(ConfigError, match="already holds a run; continue it with --resume"):
+        RunFolder.create(tiny_config(tmp_path / "run", seed=5))
+    assert (tmp_path / "run" / "config.toml").read_text() == before
+
+
+def test_resume_keeps_the_settings(tmp_path):
+    RunFolder.create(tiny_config(tmp_path / "run")).close()
+    run = RunFolder.reopen(tmp_path / "run", steps=5000)
+    assert run.config.steps == 5000
+    run.close()
+    with pytest.raises(ConfigError, match="is a run with env=breakout, not alien; a resumed run keeps its settings"):
+        RunFolder.reopen(tmp_path / "run", env="alien")
+    with pytest.raises(ConfigError, match="holds no run"):
+        RunFolder.reopen(tmp_path / "nothing")
+
+
+def test_metrics_survive_torn_lines_and_resumes(tmp_path):
+    config = tiny_config(tmp_path / "run")
+    run = RunFolder.create(config)
+    run.start_logging(None)
+    for steps in (1, 2, 3):
+        run.log({"steps": steps, "updates": steps, "score": None, "try": 1})
+    run.close()
+    path = tmp_path / "run" / "metrics.jsonl"
+    with open(path, "a") as file:
+        file.write('{"steps": 4, "upd')
+    before = path.read_text()
+    run = RunFolder.reopen(tmp_path / "run")
+    run.start_logging({"steps": 2, "updates": 2})
+    run.log({"steps": 3, "updates": 3, "score": 1.5, "try": 2})
+    run.close()
+    assert path.read_text().startswith(before)  # append-only
+    rows = read_metrics(tmp_path / "run")
+    assert [(r["steps"], r["try"]) for r in rows] == [(1, 1), (2, 1), (3, 2)]
+    assert any((tmp_path / "run" / "tb").iterdir())
+
+
+def test_wandb_is_asked_for_only_where_it_is_installed(tmp_path, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"pip install ssedb\[wandb\]"):
+        RunFolder.create(tiny_config(tmp_path / "run", wandb=True))
