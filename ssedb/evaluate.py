@@ -54,6 +54,7 @@ def evaluate_run(
     import torch
 
     from ssedb import engine
+    from ssedb.envs.frames import SIDE
     from ssedb.networks import ActorCritic
     from ssedb.rollout import STACK
     from ssedb.trainer import env_of
@@ -74,9 +75,8 @@ def evaluate_run(
         while len(scores) < episodes:
             env = env_of(config, min(MOST_ENVS, episodes - len(scores)), stream=len(scores), device=place)
             if policy is None:
-                obs_shape = (STACK, *env.reset().shape[1:])
                 sizes = (config.policy_channels, config.policy_width, config.policy_layers)
-                policy = ActorCritic(obs_shape, env.num_actions, *sizes).to(place)
+                policy = ActorCritic((STACK, SIDE, SIDE), env.num_actions, *sizes).to(place)
                 policy.load_state_dict(state["policy"])
             score, length = play(env, policy, frames if video and not scores else None)
             env.close()

@@ -1,6 +1,8 @@
 """A checkpoint is whole or it is not used; loading runs no code."""
 
-import pickle
+import hashlib
+import io
+import json
 
 import pytest
 import torch
@@ -42,7 +44,7 @@ def test_damage_is_noticed_and_the_one_before_is_used(tmp_path, damage):
     assert len(complaints) == 1
     assert "step-000000000020.ckpt is damaged" in complaints[0]
     (tmp_path / "step-000000000010.ckpt").write_bytes(b"")
-    with pytest.raises(ConfigError, match="no checkpoint in .* can be read"):
+    with pytest.raises(ConfigError, match=r"no checkpoint in .* can be read"):
         checkpoint.load_latest(tmp_path)
 
 
@@ -52,10 +54,6 @@ def test_a_malicious_pickle_has_no_effect(tmp_path):
             return (open, (str(tmp_path / "owned"), "w"))
 
     path = save(tmp_path, 10)
-    import hashlib
-    import io
-    import json
-
     buffer = io.BytesIO()
     torch.save({"x": Evil()}, buffer)
     header = {"steps": 10, "env": "alien", "sha256": hashlib.sha256(buffer.getvalue()).hexdigest()}
@@ -63,7 +61,6 @@ def test_a_malicious_pickle_has_no_effect(tmp_path):
     with pytest.raises(ConfigError):
         checkpoint.load_latest(tmp_path)
     assert not (tmp_path / "owned").exists()
-    assert pickle  # what torch.load would have used
 
 
 def test_a_full_disk_leaves_the_old_ones(tmp_path, monkeypatch):

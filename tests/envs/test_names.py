@@ -6,10 +6,11 @@ import ssedb
 from ssedb.envs.names import GAMES, atari_game, atari_games, canonical_env
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["ms_pacman", "MsPacman", "mspacman", "MS-PACMAN", "ALE/MsPacman-v5", "MsPacmanNoFrameskip-v4", "MsPacman-v4", "MsPacmanDeterministic-v0"],
-)  # fmt: skip
+SPELLINGS = ["ms_pacman", "MsPacman", "mspacman", "MS-PACMAN", "MsPacman-v4"]
+SPELLINGS += ["ALE/MsPacman-v5", "MsPacmanNoFrameskip-v4", "MsPacmanDeterministic-v0"]
+
+
+@pytest.mark.parametrize("name", SPELLINGS)
 def test_spellings(name):
     assert canonical_env(name) == "ms_pacman"
 

@@ -1,0 +1,160 @@
+"""The real emulator: frames, episodes, seeds, sticky actions."""
+
+import numpy as np
+import pytest
+import torch
+
+import ssedb
+from ssedb.envs.atari import AtariEnv
+from ssedb.envs.frames import to_agent_frames
+from ssedb.envs.noise import NoisyEnv
+
+NOOP, RIGHT, LEFT = 0, 2, 3  # of Breakout
+
+
+def play(env, steps, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    frames = [env.reset()]
+    rewards, dones = [], []
+    for _ in range(steps):
+        step = env.step(torch.randint(env.num_actions, (env.num_envs,), generator=generator))
+        frames.append(step.frames.clone())
+        rewards.append(step.rewards)
+        dones.append(step.dones)
+    env.close()
+    return torch.stack(frames), torch.stack(rewards), torch.stack(dones)
+
+
+def test_frames_are_single_gray_and_84(tmp_path):
+    env = ssedb.make_env("alien", num_envs=3)
+    frames = env.reset()
+    assert (frames.shape, frames.dtype) == ((3, 84, 84), torch.uint8)
+    assert env.num_actions == 18
+    assert not env.restorable
+    step = env.step(torch.zeros(3, dtype=torch.int64))
+    assert (step.frames.shape, step.rewards.dtype, step.dones.dtype) == ((3, 84, 84), torch.float32, torch.bool)
+    env.close()
+
+
+@pytest.mark.parametrize("noise", ["none", "random-box", "pixel", "sticky"])
+@pytest.mark.parametrize("fidelity", ["paper", "released"])
+def test_same_seed_same_episodes(noise, fidelity):
+    first, second, other = (
+        play(ssedb.make_env("boxing", 2, noise=noise, fidelity=fidelity, seed=seed), 40)[0] for seed in (1, 1, 2)
+    )
+    assert torch.equal(first, second)
+    if noise != "none":
+        assert not torch.equal(first, other)
+    assert first.shape == (41, 2, 84, 84)
+
+
+def test_environments_differ_and_runs_with_neighbouring_seeds_share_none():
+    first, second = (play(ssedb.make_env("breakout", 4, seed=seed), 60)[0] for seed in (0, 1))
+    assert not torch.equal(first[:, 0], first[:, 1])
+    assert not torch.equal(first[:, 1], second[:, 0])
+
+
+def test_ends_begin_again_in_the_same_step_and_keep_the_last_frame():
+    env = ssedb.make_env("breakout", 8, max_episode_steps=30, noop_max=0)
+    first = env.reset()
+    for t in range(30):
+        step = env.step(torch.full((8,), t % 4))
+        assert step.dones.all() == (t == 29)
+    assert step.final_frames is not None
+    assert torch.equal(step.frames, first)  # no no-ops: every episode begins alike
+    assert not torch.equal(step.final_frames, step.frames)
+    env.close()
+
+
+def test_scores_are_not_clipped():
+    _, rewards, _ = play(ssedb.make_env("alien", 8, seed=0), 200)
+    assert rewards.max() >= 10
+
+
+def test_raw_frames_shrink_to_nearly_what_the_emulator_shrinks():
+    small = AtariEnv("breakout", 2, seed=5).reset()
+    raw = AtariEnv("breakout", 2, seed=5, raw=True).reset()
+    assert raw.shape == (2, 210, 160, 3)
+    difference = (to_agent_frames(raw).float() - small.float()).abs()
+    assert difference.mean() < 4  # another filter, the same picture
+
+
+def paddle_moves(env: AtariEnv | NoisyEnv, cycles: int = 40) -> torch.Tensor:
+    """How far Breakout's paddle went, in pixels, for one step to the middle and six of rest; 4 frames make about 22."""
+
+    def place(frames):
+        paddle = (frames[:, 190, 8:152, 0] > 150).float()
+        return (paddle * torch.arange(144)).sum(1) / paddle.sum(1)
+
+    rest = torch.full((env.num_envs,), NOOP)
+    env.reset()
+    for _ in range(4):
+        frames = env.step(rest).frames
+    before, moves = place(frames), []
+    for _ in range(cycles):
+        to_right = before < 70
+        env.step(torch.where(to_right, RIGHT, LEFT))
+        for _ in range(6):
+            frames = env.step(rest).frames
+        after = place(frames)
+        clear_of_walls = (before > 25) & (before < 115)
+        moves.append(((after - before) * torch.where(to_right, 1, -1))[clear_of_walls])
+        before = after
+    env.close()
+    return torch.cat(moves)
+
+
+def assert_share(condition: torch.Tensor, probability: float) -> None:
+    assert abs(condition.float().mean().item() - probability) < 4 * np.sqrt(probability * (1 - probability) / len(condition))
+
+
+def test_sticky_by_frame_decides_at_every_emulated_frame():
+    """Late by k frames with probability 0.75 * 0.25^k, then as long too long: less than 4 frames in a fifth of the cases."""
+    exact = paddle_moves(AtariEnv("breakout", 4, raw=True, noop_max=0), 10)
+    assert ((exact > 20) & (exact < 25)).all()
+    moves = paddle_moves(AtariEnv("breakout", 16, raw=True, noop_max=0, frame_sticky=0.25))
+    assert len(moves) > 400
+    assert_share((moves > 20) & (moves < 25), 0.6)
+    assert_share((moves > 1) & (moves < 20), 0.2 - 0.25**4)
+    assert (moves.abs() < 1).float().mean() < 0.02  # all four frames late: 0.25^4
+
+
+def test_sticky_by_step_decides_once_for_all_four_frames():
+    env = NoisyEnv(AtariEnv("breakout", 16, raw=True, noop_max=0), "sticky", seed=1)
+    env.observe = lambda frames: frames  # the picture as it is
+    moves = paddle_moves(env)
+    assert len(moves) > 400
+    assert_share(moves.abs() < 1, 0.25)
+    assert_share((moves > 20) & (moves < 25), 0.75 * 0.75)
+    assert not ((moves > 1) & (moves < 20)).any()
+
+
+def test_make_env_picks_the_reading_of_sticky(monkeypatch):
+    made = []
+    monkeypatch.setattr("ssedb.envs.atari.AtariEnv", lambda *a, **k: made.append(k) or AtariEnv(*a, **k))
+    for fidelity in ("paper", "released"):
+        env = ssedb.make_env("breakout", 1, noise="sticky", fidelity=fidelity)
+        made[-1]["wrapper"] = env.noise
+        env.close()
+    assert [(k["frame_sticky"], k["noop_max"], k["wrapper"]) for k in made] == [(0.0, 30, "sticky"), (0.25, 0, "none")]
+
+
+@pytest.mark.parametrize("game", ["montezuma_revenge", "Pong", "ALE/SpaceInvaders-v5"])
+def test_other_games_work(game):
+    env = ssedb.make_env(game, 2, seed=0)
+    assert env.reset().float().std() > 0
+    env.close()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (dict(noise="fog"), "noise='fog': use one of none"),
+        (dict(fidelity="mine"), "fidelity='mine'"),
+        (dict(num_envs=0), "num_envs=0"),
+        (dict(boxes=3), "no setting 'boxes'"),
+    ],
+)
+def test_bad_settings(settings, message):
+    with pytest.raises(ssedb.ConfigError, match=message):
+        ssedb.make_env("alien", **{"num_envs": 1, **settings})

@@ -1,0 +1,166 @@
+"""The command as a user runs it: exit codes, one-line errors, no traceback, nothing lost."""
+
+import os
+import pty
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+
+from ssedb import cli
+from ssedb.runlog import read_metrics
+
+SIZES = {"num-envs": 4, "minibatch-envs": 2, "rollout-steps": 16, "obs-norm-steps": 32}
+TINY = ["--preset", "small", "--device", "cpu", *(word for k, v in SIZES.items() for word in (f"--{k}", str(v)))]
+
+
+def ssedb(*args: str, **kwargs) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "ssedb", *args]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, **kwargs)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    out = tmp_path_factory.mktemp("cli") / "run"
+    result = ssedb("train", "--env", "Breakout", "--noise", "random-box", "--steps", "128", "--out", str(out), *TINY)
+    assert result.returncode == 0, result.stderr
+    return out, result
+
+
+def test_train_says_what_it_does_and_where_it_is(trained):
+    out, result = trained
+    assert "a random agent looks around for 32 steps" in result.stderr
+    assert "128/128 steps" in result.stderr
+    assert "db on breakout, noise random-box" in result.stdout
+    assert f"run folder   {out}" in result.stdout
+    assert f"ssedb eval {out}" in result.stdout
+
+
+def test_resume_and_eval(trained):
+    out, _ = trained
+    more = ssedb("train", "--resume", str(out), "--steps", "192")
+    assert more.returncode == 0, more.stderr
+    assert "resumed at step 128" in more.stderr
+    assert [r["steps"] for r in read_metrics(out)] == [64, 128, 192]
+    played = ssedb("eval", str(out), "--episodes", "1", "--device", "cpu")
+    assert played.returncode == 0, played.stderr
+    assert re.search(r"agent of step 192: score -?[\d.]+ .* over 1 episodes", played.stdout)
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["train", "--env", "alein"], "unknown environment 'alein'; did you mean alien"),
+        (["train", "--noise", "fog"], "noise='fog': use one of none, random-box"),
+        (["train", "--bonus", "luck"], "bonus='luck': use one of db"),
+        (["train", "--num-envs", "100"], "num_envs=100 does not split into minibatches of 16 envs; use 96 or 112"),
+        (["train", "--num-envs", "-3"], "num_envs=-3: must be above 0"),
+        (["train", "--alpha1", "-1"], "alpha1=-1.0: must be 0 or more"),
+        (["train", "--steps", "many"], "Error parsing --steps: invalid literal"),
+        (["train", "--nosie", "pixel"], "Unrecognized options: --nosie, pixel; did you mean --"),
+        (["train", "--bonus-root", "cube"], "'cube'"),
+        (["train", "--preset"], "--preset"),
+        (["train", "--out", "/dev/null/run"], "cannot write to /dev/null/run: Not a directory; choose a folder"),
+        (["train", "--resume", "/nonexistent"], "/nonexistent holds no run (no config.toml)"),
+        (["eval", "/nonexistent"], "/nonexistent holds no run"),
+        (["list", "toys"], "'toys'"),
+        (["bench", "--updates", "0"], "updates=0: must be 1 or more"),
+        (["fly"], "unknown command 'fly'; use one of train, eval, bench, list"),
+    ],
+)
+def test_mistakes_end_with_2_and_one_line_within_two_seconds(args, message):
+    began = time.monotonic()
+    result = ssedb(*args)
+    took = time.monotonic() - began
+    assert result.returncode == 2
+    assert message in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert result.stdout == ""
+    assert took < 2
+
+
+def test_a_run_is_neither_overwritten_nor_turned_into_another(trained):
+    out, _ = trained
+    before = {p: p.read_bytes() for p in out.rglob("*") if p.is_file() and p.name != ".lock"}
+    again = ssedb("train", "--out", str(out))
+    assert (again.returncode, "already holds a run" in again.stderr) == (2, True)
+    other = ssedb("train", "--resume", str(out), "--env", "alien")
+    assert other.returncode == 2
+    assert "is a run with env=breakout, not alien" in other.stderr
+    assert {p: p.read_bytes() for p in out.rglob("*") if p.is_file() and p.name != ".lock"} == before
+
+
+def test_a_checkpoint_of_another_game_is_refused(trained, tmp_path):
+    out, _ = trained
+    copy = tmp_path / "copy"
+    shutil.copytree(out, copy)
+    config = copy / "config.toml"
+    config.write_text(config.read_text().replace('"breakout"', '"alien"'))
+    for command in (["train", "--resume", str(copy)], ["eval", str(copy)]):
+        result = ssedb(*command)
+        assert result.returncode == 2
+        assert "is of breakout but its config.toml says alien" in result.stderr
+
+
+def test_every_flag_has_a_sentence():
+    for command in ("train", "eval", "bench", "list"):
+        text = ssedb(command, "--help", env={**os.environ, "COLUMNS": "200"}).stdout
+        words = re.sub(r"[╭╮╰╯│─]+", " ", text)
+        helps = re.split(r"\s(--[a-z][\w-]*) ", words)[1:]
+        assert len(helps) >= 2
+        for flag, rest in zip(helps[::2], helps[1::2], strict=True):
+            assert re.search(r"[A-Z]?[a-z]+ [a-z]+", rest), flag
+
+
+def test_lists():
+    envs = ssedb("list", "envs").stdout
+    assert "alien" in envs
+    assert "montezuma_revenge" in envs
+    assert "random-box" in ssedb("list", "noises").stdout
+    assert "5,133,121" in ssedb("list", "bonuses").stdout
+    assert ssedb("--version").stdout.strip() == "0.1.0"
+    assert "ssedb COMMAND --help" in ssedb().stdout
+
+
+def test_flags_reach_the_configuration():
+    flags = ["--env", "MsPacman", "--noise", "pixel", "--fidelity", "released", "--alpha3", "0.5"]
+    flags += ["--policy-layers", "relu", "relu", "relu", "--no-normalize-bonus"]
+    config, resume = cli.parse_train(flags)
+    assert resume is None
+    assert (config.env, config.noise, config.bonus_epochs, config.normalize_bonus) == ("ms_pacman", "pixel", 3, False)
+    assert config.policy_layers == ("relu", "relu", "relu")
+    assert (config.bonus_options["alpha1"], config.bonus_options["alpha3"]) == (0.001, 0.5)
+
+
+def test_a_terminal_gets_a_live_bar(tmp_path):
+    leader, follower = pty.openpty()
+    command = [
+        sys.executable,
+        "-m",
+        "ssedb",
+        "train",
+        "--env",
+        "breakout",
+        "--steps",
+        "128",
+        "--out",
+        str(tmp_path / "r"),
+        *TINY,
+    ]
+    process = subprocess.Popen(command, stderr=follower, stdout=subprocess.PIPE, env={**os.environ, "COLUMNS": "160"})
+    os.close(follower)
+    shown = b""
+    while True:
+        try:
+            shown += os.read(leader, 4096)
+        except OSError:
+            break
+    assert process.wait() == 0
+    process.stdout.close()
+    text = shown.decode(errors="replace")
+    assert "learning" in text
+    assert "100%" in text
+    assert "128 steps" in text

@@ -1,0 +1,74 @@
+"""A trained agent plays whole episodes; the video is one a player can read."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import ssedb
+from ssedb.evaluate import evaluate_run, play, write_video
+from ssedb.networks import ActorCritic
+from tests.toy import SIDE, Sides, tiny_config
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "run"
+    ssedb.train(tiny_config(out, steps=256, obs_norm_steps=100, noise="random-box", max_episode_steps=50))
+    return out
+
+
+def test_evaluation_plays_the_episodes_asked_for_and_records_one(run):
+    av = pytest.importorskip("av")
+    result = evaluate_run(run, 3, video=True, seed=7)
+    assert len(result.scores) == 3
+    assert max(result.lengths) <= 50
+    assert json.loads((run / "eval.json").read_text())["scores"] == result.scores
+    with av.open(str(result.video)) as file:
+        frames = [f.to_ndarray(format="gray") for f in file.decode(video=0)]
+    assert len(frames) == result.lengths[0]
+    assert frames[0].shape == (336, 336)
+    assert evaluate_run(run, 3, seed=7).scores == result.scores  # and again the same
+
+
+def test_each_environment_plays_one_episode_and_no_more():
+    class Uneven(Sides):
+        """Env i ends after 3 + i steps; every step earns 1."""
+
+        def act(self, actions):
+            self.age += self.age == 0
+            return torch.ones(self.num_envs)
+
+        def step(self, actions):
+            step = super().step(actions)
+            step.dones = self.count() >= torch.arange(3, 3 + self.num_envs)
+            return step
+
+        def count(self):
+            self.total = getattr(self, "total", 0) + 1
+            return self.total
+
+    torch.manual_seed(0)
+    policy = ActorCritic((4, SIDE, SIDE), 2, (4, 4, 4), 8, ("relu",))
+    scores, lengths = play(Uneven(4, episode=10**6), policy)
+    assert lengths == [3, 4, 5, 6]
+    assert scores == [3.0, 4.0, 5.0, 6.0]
+
+
+def test_video_shows_the_frames(tmp_path):
+    av = pytest.importorskip("av")
+    frames = [torch.full((84, 84), value, dtype=torch.uint8) for value in (20, 120, 220)]
+    frames[1][:42] = 0
+    write_video(tmp_path / "deep" / "film.mp4", frames)
+    with av.open(str(tmp_path / "deep" / "film.mp4")) as file:
+        shown = [f.to_ndarray(format="gray") for f in file.decode(video=0)]
+    assert [int(np.median(f[200:])) for f in shown] == pytest.approx([20, 120, 220], abs=6)
+    assert np.median(shown[1][:100]) < 8
+
+
+def test_mistakes(run, tmp_path):
+    with pytest.raises(ssedb.ConfigError, match="episodes=0: must be 1 or more"):
+        evaluate_run(run, 0)
+    with pytest.raises(ssedb.ConfigError, match="holds no run"):
+        evaluate_run(tmp_path, 1)

@@ -1,0 +1,212 @@
+"""The whole loop on worlds with a known answer."""
+
+import copy
+import json
+import signal
+import threading
+import time
+
+import pytest
+import torch
+
+import ssedb
+from ssedb import trainer as trainer_module
+from ssedb.errors import TrainingError
+from ssedb.progress import Progress
+from ssedb.runlog import read_metrics
+from ssedb.trainer import Trainer, resume, train
+from tests.toy import Grid, Sides, tiny_config
+
+
+def parameters(trainer: Trainer) -> list[torch.Tensor]:
+    return [p.detach().clone() for module in (trainer.policy, trainer.bonus) for p in module.parameters()]
+
+
+def same(first, second) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+def test_ppo_learns_from_the_extrinsic_reward_when_told_to(tmp_path):
+    config = tiny_config(tmp_path, extrinsic_coef=1.0, intrinsic_coef=0.0, learning_rate=1e-3, gamma=0.5)
+    trainer = Trainer(config, Sides(8, episode=20))
+    scores = [trainer.iterate()["score_rollout"] for _ in range(25)]
+    assert scores[0] < 14  # 20 steps at chance earn about 10
+    assert scores[-1] > 18
+
+
+def test_without_it_the_score_is_only_measured(tmp_path):
+    class Rich(Sides):
+        def act(self, actions):
+            return super().act(actions) * 1000
+
+    rows, weights = [], []
+    for world in (Sides, Rich):
+        trainer = Trainer(tiny_config(tmp_path), world(8))
+        rows.append([trainer.iterate() for _ in range(2)][-1])
+        weights.append(parameters(trainer))
+    assert rows[1]["score"] == 1000 * rows[0]["score"]
+    assert same(*weights)
+
+
+def test_the_bonus_reaches_the_policy(tmp_path):
+    """One popular toolkit adds the bonus after the returns are computed; scaled by 0 or 1000 nothing changes there."""
+    after = []
+    for scale in (0.0, 1000.0):
+        trainer = Trainer(tiny_config(tmp_path, normalize_bonus=False, intrinsic_coef=scale), Grid(8))
+        before = parameters(trainer)
+        trainer.iterate()
+        after.append([p.detach().clone() for p in trainer.policy.parameters()])
+        assert not same(before, parameters(trainer))
+    assert not same(*after)
+
+
+def test_only_the_shape_of_the_bonus_matters_when_it_is_normalised(tmp_path):
+    rows = []
+    for scale in (1.0, 1000.0):
+        trainer = Trainer(tiny_config(tmp_path), Grid(8))
+        reward = trainer.bonus.reward
+        trainer.bonus.reward = lambda *x, reward=reward, scale=scale: scale * reward(*x)
+        rows.append(trainer.iterate())
+    assert rows[1]["bonus_raw"] == pytest.approx(1000 * rows[0]["bonus_raw"], rel=1e-5)
+    assert rows[1]["bonus"] == pytest.approx(rows[0]["bonus"], rel=1e-4)
+
+
+def test_the_bonus_gets_each_transition_with_its_own_next_observation(tmp_path):
+    """The square of Grid moves by the action: next_obs must be obs moved, wherever no episode ended."""
+    trainer, seen = Trainer(tiny_config(tmp_path), Grid(8, episode=7)), []
+    loss = trainer.bonus.loss
+
+    def spy(obs, actions, next_obs, mask):
+        seen.append((obs, actions, next_obs, mask))
+        return loss(obs, actions, next_obs, mask)
+
+    trainer.bonus.loss = spy
+    trainer.iterate()
+    assert len(seen) == 2  # 8 envs in minibatches of 4, one epoch
+    moves = torch.tensor([[0, 6], [6, 0], [0, -6], [-6, 0]])
+    for obs, actions, next_obs, mask in seen:
+        assert mask is not None
+        moved = torch.stack([o.roll(tuple(moves[a].tolist()), (0, 1)) for o, a in zip(obs[:, -1], actions, strict=True)])
+        right = (moved == next_obs[:, -1]).all(dim=(1, 2))
+        assert right[mask].all()
+        assert not right[~mask].all()
+        assert 0 < (~mask).sum() < len(mask)
+        assert torch.equal(next_obs[mask][:, :-1], obs[mask][:, 1:])
+
+
+def test_the_released_fidelity_trains_three_epochs_and_keeps_boundary_pairs(tmp_path):
+    config = tiny_config(tmp_path, fidelity="released")
+    trainer, masks, epochs = Trainer(config, Grid(8)), [], []
+    loss = trainer.bonus.loss
+    trainer.bonus.loss = lambda o, a, n, mask: (masks.append(mask), loss(o, a, n, mask))[1]
+    trainer.bonus.after_epoch = lambda: epochs.append(1)
+    trainer.iterate()
+    assert masks == [None] * 6
+    assert len(epochs) == 3
+
+
+def test_same_seed_same_metrics_and_another_seed_others(tmp_path):
+    rows = [
+        train(tiny_config(tmp_path / name, seed=seed, steps=512, obs_norm_steps=200, noise="random-box"))
+        for name, seed in (("a", 3), ("b", 3), ("c", 4))
+    ]
+    metrics = [[{k: v for k, v in row.items() if k not in ("time", "sps")} for row in read_metrics(r.out)] for r in rows]
+    assert metrics[0] == metrics[1]
+    assert metrics[0] != metrics[2]
+
+
+def test_training_leaves_the_callers_randomness_alone(tmp_path):
+    torch.manual_seed(123)
+    before = torch.get_rng_state()
+    train(tiny_config(tmp_path / "run", steps=256, obs_norm_steps=100))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_restored_trainer_goes_on_bit_for_bit(tmp_path):
+    whole = Trainer(tiny_config(tmp_path), Grid(8, seed=1, episode=9))
+    whole.iterate(), whole.iterate()
+    state = copy.deepcopy(whole.state_dict())
+    expected = [whole.iterate() for _ in range(2)]
+    again = Trainer(tiny_config(tmp_path, seed=5), Grid(8, seed=77, episode=9))
+    again.load_state_dict(state)
+    assert (again.steps, again.updates) == (512, 2)
+    actual = [again.iterate() for _ in range(2)]
+    for row in expected + actual:
+        row.pop("sps")
+    assert actual == expected
+    assert same(parameters(whole), parameters(again))
+
+
+def test_a_run_and_its_folder(tmp_path):
+    result = train(tiny_config(tmp_path / "run", steps=512, obs_norm_steps=200, checkpoint_every=1))
+    assert (result.finished, result.steps) == (True, 512)
+    for name in ("config.toml", "metrics.jsonl", "summary.json", "checkpoints", "tb"):
+        assert (tmp_path / "run" / name).exists()
+    rows = read_metrics(tmp_path / "run")
+    assert [r["steps"] for r in rows] == [256, 512]
+    wanted = {"sps", "score", "score_rollout", "score_best", "bonus_raw", "bonus", "i_upper", "i_pred", "i_nce"}
+    wanted |= {"policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "explained_variance", "rank_state"}
+    assert wanted <= set(rows[0])
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["finished"] is True
+    assert summary["steps"] == 512
+
+
+def test_resume_continues_the_counters_and_everything_that_learned(tmp_path):
+    train(tiny_config(tmp_path / "run", steps=512, obs_norm_steps=200))
+    notes = []
+
+    class Notes(Progress):
+        def note(self, text):
+            notes.append(text)
+
+    result = resume(tmp_path / "run", Notes(), steps=1024)
+    assert (result.steps, result.finished) == (1024, True)
+    assert notes == ["resumed at step 512; episodes begin afresh"]
+    rows = read_metrics(tmp_path / "run")
+    assert [r["steps"] for r in rows] == [256, 512, 768, 1024]
+    assert [r["updates"] for r in rows] == [1, 2, 3, 4]
+    again = resume(tmp_path / "run")  # its own 512 steps are long done
+    assert (again.steps, again.finished) == (1024, True)
+
+
+def test_a_number_gone_wrong_stops_the_run_and_is_named(tmp_path, monkeypatch):
+    train(tiny_config(tmp_path / "run", steps=256, obs_norm_steps=100))
+    good = sorted(p.name for p in (tmp_path / "run" / "checkpoints").iterdir())
+    monkeypatch.setattr(trainer_module.ppo, "explained_variance", lambda *x: torch.tensor(float("nan")))
+    with pytest.raises(TrainingError, match="explained_variance is nan after update 2"):
+        resume(tmp_path / "run", steps=1024)
+    assert sorted(p.name for p in (tmp_path / "run" / "checkpoints").iterdir()) == good
+
+
+def test_a_signal_finishes_the_update_and_saves(tmp_path):
+    class Interrupt(Progress):
+        def step(self, steps):
+            if steps == 300 - 300 % 8:
+                signal.raise_signal(signal.SIGTERM)
+
+    result = train(tiny_config(tmp_path / "run", steps=100_000, obs_norm_steps=100), Interrupt())
+    assert (result.finished, result.steps) == (False, 512)
+    assert resume(tmp_path / "run", steps=600).steps == 768
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_a_second_signal_stops_at_once(tmp_path):
+    class Impatient(Progress):
+        def step(self, steps):
+            if steps in (264, 272):
+                signal.raise_signal(signal.SIGINT)
+
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        train(tiny_config(tmp_path / "run", steps=10**9, obs_norm_steps=100), Impatient())
+    assert time.monotonic() - began < 60
+
+
+def test_training_in_a_thread_needs_no_signals(tmp_path):
+    results = []
+    config = tiny_config(tmp_path / "run", steps=256, obs_norm_steps=100)
+    thread = threading.Thread(target=lambda: results.append(ssedb.train(config)))
+    thread.start()
+    thread.join()
+    assert results[0].finished
