@@ -176,13 +176,13 @@ class TrainConfig:
     learning_rate: float = BY_NAME
     """Adam's rate, for the policy and the bonus."""
     adam_eps: float = BY_NAME
-    """Adam's epsilon."""
+    """Adam's epsilon, against division by zero."""
     gamma: float = 0.99
-    """Discount."""
+    """Discount of later rewards."""
     gae_lambda: float = 0.95
     """Lambda of the advantage estimate."""
     clip: float = 0.1
-    """PPO's clipping range."""
+    """How far PPO lets a probability ratio go from 1."""
     entropy_coef: float = 0.001
     """Weight of the policy's entropy."""
     intrinsic_coef: float = 1.0

@@ -5,7 +5,6 @@ import pytest
 import ssedb
 from ssedb.envs.names import GAMES, atari_game, atari_games, canonical_env
 
-
 SPELLINGS = ["ms_pacman", "MsPacman", "mspacman", "MS-PACMAN", "MsPacman-v4"]
 SPELLINGS += ["ALE/MsPacman-v5", "MsPacmanNoFrameskip-v4", "MsPacmanDeterministic-v0"]
 

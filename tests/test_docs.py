@@ -1,0 +1,101 @@
+"""The docs name things that exist, and their examples run."""
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+import ssedb
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+
+
+def resolve(dotted: str) -> object:
+    """Imports `ssedb.module.Class.method`."""
+    parts = dotted.split(".")
+    for split in range(len(parts), 0, -1):
+        try:
+            found = importlib.import_module(".".join(parts[:split]))
+        except ModuleNotFoundError:
+            continue
+        for name in parts[split:]:
+            found = getattr(found, name)
+        return found
+    raise AssertionError(dotted)
+
+
+def test_equations_page_resolves():
+    text = (ROOT / "docs" / "equations.md").read_text()
+    functions = re.findall(r"`(ssedb\.[\w.]+)`", text)
+    tests = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", text)
+    assert len(functions) >= 12
+    assert len(tests) >= 12
+    for dotted in functions:
+        assert callable(resolve(dotted))
+    for file, name in tests:
+        assert f"def {name}(" in (ROOT / file).read_text()
+
+
+def test_every_equation_has_a_row():
+    text = (ROOT / "docs" / "equations.md").read_text()
+    for label in ("paraf", ":predictive_lower_bound", "nceh", "nce", "upperbound", "db-loss", "reward-practice"):
+        assert f"| eq:{label} |" in text
+    labelled = re.findall(r"\[(eq:[\w:-]+)\]", (ROOT / "ssedb" / "objectives.py").read_text())
+    assert len(labelled) >= 6
+    for label in labelled:
+        assert f"| {label} |" in text
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\((?!http)([^)#]+)", page.read_text()):
+        assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_dotted_names_exist(page):
+    for dotted in re.findall(r"`(ssedb\.[a-z][\w.]*)[`(]", page.read_text()):
+        assert resolve(dotted) is not None
+
+
+def test_readme_example_runs():
+    code = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)[0]
+    namespace: dict = {}
+    exec(code, namespace)
+    assert namespace["reward"].shape == (32,)
+
+
+def test_the_documented_bonus_is_a_bonus(monkeypatch):
+    code = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "new-bonus.md").read_text(), re.S)[0]
+    path = ROOT / "ssedb" / "bonuses" / "brightness_of_the_docs.py"
+    path.write_text(code)
+    try:
+        assert "brightness-of-the-docs" in ssedb.list_bonuses()
+        bonus = ssedb.make_bonus("brightness-of-the-docs", (4, 36, 36), 2, scale=2.0)
+        import torch
+
+        obs = torch.full((3, 4, 36, 36), 255, dtype=torch.uint8)
+        assert bonus.reward(obs, torch.zeros(3, dtype=torch.int64), obs).tolist() == pytest.approx([2.0] * 3)
+        bonus.loss(obs, torch.zeros(3, dtype=torch.int64), obs)[0].backward()
+    finally:
+        path.unlink()
+
+
+def test_fidelity_page_lists_every_decision():
+    from ssedb.config import FIDELITIES, DBOptions
+
+    text = (ROOT / "docs" / "fidelity.md").read_text()
+    for name in {**FIDELITIES["paper"], **DBOptions.FIDELITIES["paper"]}:
+        assert f"| `{name}` |" in text
+
+
+def test_metrics_page_lists_what_is_logged(tmp_path):
+    from ssedb.runlog import read_metrics
+    from tests.toy import tiny_config
+
+    ssedb.train(tiny_config(tmp_path / "run", steps=256, obs_norm_steps=50))
+    text = (ROOT / "docs" / "metrics.md").read_text()
+    for key in read_metrics(tmp_path / "run")[0]:
+        assert key == "time" or f"`{key}`" in text

@@ -1,0 +1,42 @@
+"""What only a GPU can show. Run with `-m gpu`."""
+
+import pytest
+import torch
+
+import ssedb
+from ssedb.envs.noise import pixel_noise, random_boxes
+from ssedb.runlog import read_metrics
+from ssedb.trainer import resume
+from tests.toy import TINY_OPTIONS, Grid, tiny_config, transitions
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
+
+
+def test_the_bonus_is_the_same_on_both_devices():
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    torch.manual_seed(0)
+    bonus = ssedb.make_bonus("db", (4, 36, 36), 4, **TINY_OPTIONS)
+    batch = transitions(Grid(16), 20)
+    on_cpu = bonus.reward(*batch)
+    on_gpu = bonus.cuda().reward(*(x.cuda() for x in batch))
+    torch.testing.assert_close(on_gpu.cpu(), on_cpu, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("noise", [random_boxes, pixel_noise])
+@pytest.mark.parametrize("released", [False, True])
+def test_noise_works_there(noise, released):
+    reading = {random_boxes: ("fill", "wrap"), pixel_noise: ("add", "zeros")}[noise][released]
+    frames = torch.zeros(64, 210, 160, 3, dtype=torch.uint8, device="cuda")
+    generator = torch.Generator("cuda").manual_seed(0)
+    noisy, mask = noise(frames, 1.0, generator, reading, want_mask=True)
+    assert noisy.device.type == "cuda"
+    assert torch.equal(noisy[~mask], frames[~mask])
+    assert noisy.float().std() > 0
+
+
+@pytest.mark.parametrize("noise", ["random-box", "pixel"])
+def test_train_and_resume(tmp_path, noise):
+    config = tiny_config(tmp_path / "run", noise=noise, fidelity="released", device="cuda", steps=512, obs_norm_steps=100)
+    assert ssedb.train(config).finished
+    assert resume(tmp_path / "run", steps=1024).steps == 1024
+    assert len(read_metrics(tmp_path / "run")) == 4
