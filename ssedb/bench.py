@@ -100,7 +100,8 @@ def lay_out_plainly(trainer: Trainer) -> None:
 
 
 def _plain_update_in_fresh_process(config: TrainConfig) -> float:
-    settings = {"env": config.env, "noise": config.noise, "preset": config.preset, "device": "cpu"}
+    names = ("env", "noise", "preset", "num_envs")
+    settings = {name: getattr(config, name) for name in names} | {"device": "cpu"}
     command = [sys.executable, "-m", "ssedb.bench", json.dumps(settings)]
     return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[-1])
 

@@ -46,13 +46,15 @@ class BenchArgs:
     """Measure how fast each part of training runs here, and how near the whole comes to the sum of its parts."""
 
     env: str = "breakout"
-    """The game."""
+    """The game, or rooms."""
     noise: str = "none"
-    """The noise."""
+    """What disturbs the agent; `ssedb list noises` shows the choices."""
     preset: Literal["paper", "small"] = "paper"
     """Sizes of networks and rollout."""
     device: str = "auto"
     """Where to learn: auto, cpu, cuda or cuda:N."""
+    num_envs: int | None = None
+    """Environments side by side; the preset's unless given."""
     updates: int = 2
     """Whole training updates to time."""
 
@@ -136,7 +138,8 @@ def bench(args: list[str]) -> int:
     options = parse(BenchArgs, args, "bench")
     if options.updates < 1:
         raise ConfigError(f"updates={options.updates}: must be 1 or more")
-    config = TrainConfig(env=options.env, noise=options.noise, preset=options.preset, device=options.device)
+    sizes = {} if options.num_envs is None else {"num_envs": options.num_envs}
+    config = TrainConfig(env=options.env, noise=options.noise, preset=options.preset, device=options.device, **sizes)
     from ssedb.bench import run_bench
 
     run_bench(config, options.updates)
@@ -149,6 +152,7 @@ def show_list(args: list[str]) -> int:
         rest = [game for game in atari_games() if game not in GAMES]
         print(f"the suite ({len(GAMES)}):\n  " + " ".join(GAMES))
         print(f"every other Atari game ({len(rest)}):\n  " + " ".join(rest))
+        print("a world whose true state is known:\n  rooms rooms-small rooms-large (another layout: rooms@7)")
         print("and any Gymnasium id with image observations and discrete actions")
     elif what == "noises":
         for name, meaning in NOISES.items():

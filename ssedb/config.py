@@ -22,6 +22,9 @@ NOISES = {
     "random-box": "3 to 12 boxes of Gaussian noise on an 8x10 grid, drawn afresh every step",
     "pixel": "Gaussian noise on the pixels",
     "sticky": "the previous action is repeated with probability 0.25",
+    "noisy-tv": "a corner shows noise that changes whenever the agent takes the last action",
+    "clouds": "bright blobs drift over the picture in Brownian motion",
+    "flicker": "a backdrop of large fields grows brighter and darker at every step",
 }
 
 # A field with this default takes its value from the preset or from the fidelity, unless it is given.
@@ -141,7 +144,7 @@ class TrainConfig:
     """Train an agent that explores with no reward."""
 
     env: str = "alien"
-    """An Atari game in any spelling, or a Gymnasium id with image observations and discrete actions."""
+    """An Atari game in any spelling, rooms (-small, -large), or a Gymnasium id with images and discrete actions."""
     noise: str = "none"
     """What disturbs the agent; `ssedb list noises` shows the choices."""
     noise_strength: float = 1.0

@@ -22,7 +22,7 @@ from ssedb.bonuses import make_bonus
 from ssedb.config import TrainConfig
 from ssedb.envs import make_env
 from ssedb.envs.base import Env
-from ssedb.envs.noise import NoisyEnv
+from ssedb.envs.noisy import NoisyEnv
 from ssedb.errors import TrainingError
 from ssedb.networks import ActorCritic
 from ssedb.normalize import RewardNorm
@@ -100,7 +100,7 @@ class Trainer:
         rollout.carry_over()
         means = {name: torch.stack(values).double().mean().item() for name, values in metrics.items()}
         sps = config.rollout_size / (time.perf_counter() - began)
-        return {"steps": self.steps, "updates": self.updates, "sps": round(sps, 1), **scores, **means}
+        return {"steps": self.steps, "updates": self.updates, "sps": round(sps, 1), **scores, **self.env.metrics(), **means}
 
     @torch.no_grad()
     def intrinsic_rewards(self) -> Tensor:

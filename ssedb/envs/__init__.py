@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ssedb.envs.noise import NoisyEnv
+    from ssedb.envs.noisy import NoisyEnv
 
 
 def make_env(
@@ -21,7 +21,7 @@ def make_env(
     noop_max: int = 30,
     **readings: Any,
 ) -> NoisyEnv:
-    """`num_envs` copies of an Atari game (any spelling) or of a Gymnasium id, seen through a noise.
+    """`num_envs` copies of an Atari game (any spelling), of Rooms or of a Gymnasium id, seen through a noise.
 
     `readings` may override what the fidelity implies: sticky="step" or "frame", pixel_noise="add" or "zeros",
     box_noise="fill" or "wrap".
@@ -30,8 +30,9 @@ def make_env(
 
     from ssedb.config import FIDELITIES, NOISES
     from ssedb.envs.base import Env
-    from ssedb.envs.names import atari_game, canonical_env
-    from ssedb.envs.noise import STICKY_PROBABILITY, NoisyEnv
+    from ssedb.envs.names import atari_game, canonical_env, rooms_world
+    from ssedb.envs.noise import STICKY_PROBABILITY
+    from ssedb.envs.noisy import NoisyEnv, Observer
     from ssedb.errors import ConfigError
 
     if noise not in NOISES:
@@ -51,7 +52,7 @@ def make_env(
     if game := atari_game(name):
         from ssedb.envs.atari import AtariEnv
 
-        raw = NoisyEnv.wants_raw(noise, choices["pixel_noise"], choices["box_noise"])
+        raw = Observer.wants_raw(noise, choices["pixel_noise"], choices["box_noise"])
         source = AtariEnv(
             game,
             num_envs,
@@ -62,6 +63,13 @@ def make_env(
             noop_max=0 if by_frame else noop_max,
             max_steps=max_episode_steps,
         )
+    elif world := rooms_world(name):
+        from ssedb.envs.rooms import RoomsEnv
+
+        if by_frame:
+            raise ConfigError("sticky='frame' needs an Atari emulator and rooms has none; use sticky='step'")
+        size, layout_seed = world
+        source = RoomsEnv(num_envs, size, layout_seed=layout_seed, device=device, max_steps=max_episode_steps)
     else:
         from ssedb.envs.gymnasium import GymnasiumEnv
 

@@ -35,6 +35,10 @@ class Env(ABC):
     def step(self, actions: Tensor) -> Step:
         """Act; actions are int64 [N]."""
 
+    def metrics(self) -> dict[str, float]:
+        """Figures for the log that only the environment knows, such as coverage."""
+        return {}
+
     @property
     def restorable(self) -> bool:
         """Whether `state_dict` is enough to continue exactly; Atari's emulator cannot be read, so there it is not."""

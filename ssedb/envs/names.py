@@ -1,4 +1,4 @@
-"""Names of environments: any common spelling of an Atari game, or a Gymnasium id. Imports no torch."""
+"""Names of environments: any common spelling of an Atari game, Rooms, or a Gymnasium id. Imports no torch."""
 
 from __future__ import annotations
 
@@ -37,8 +37,17 @@ def is_gymnasium_id(name: str) -> bool:
     return ":" in name or name in gymnasium.registry
 
 
+def rooms_world(name: str) -> tuple[str, int] | None:
+    """(size, layout seed) of `rooms`, `rooms-small`, `rooms-large`, `rooms@3`, ..., or None for another name."""
+    match = re.fullmatch(r"rooms(?:-(small|medium|large))?(?:@(\d+))?", name.lower())
+    return (match[1] or "medium", int(match[2] or 0)) if match else None
+
+
 def canonical_env(name: str) -> str:
     """The one name under which an environment is known here; an unknown one is an error with suggestions."""
+    if world := rooms_world(name):
+        size, seed = world
+        return "rooms" + (f"-{size}" if size != "medium" else "") + (f"@{seed}" if seed else "")
     if game := atari_game(name):
         return game
     if is_gymnasium_id(name):

@@ -7,13 +7,10 @@ changes nothing and 1 is the paper's. For each noise there are two readings, the
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
-
-from ssedb.envs.base import Env, Step
-from ssedb.envs.frames import to_agent_frames
 
 GRID = (10, 8)
 """Rows and columns of cells that a box may fill."""
@@ -22,6 +19,14 @@ BOXES = (3, 12)
 BOX_STD = 76.5
 PIXEL_STD = 80.0
 STICKY_PROBABILITY = 0.25
+TV_SHARE = 3
+"""The noisy TV takes this part of the picture's height and width."""
+CLOUDS = 6
+CLOUD_STEP = 0.03
+CLOUD_RADIUS = 0.08
+CLOUD_BRIGHTNESS = 160.0
+FLICKER_GRID = 4
+FLICKER_STD = 60.0
 
 
 def random_boxes(
@@ -90,65 +95,56 @@ def sticky_actions(actions: Tensor, previous: Tensor, strength: float, generator
     return torch.where(stuck, previous, actions), stuck
 
 
-class NoisyEnv(Env):
-    """An environment seen through noise, then shrunk to the agent's frame.
+def show_tv(frames: Tensor, screen: Tensor, strength: float, want_mask: bool = False) -> tuple[Tensor, Tensor | None]:
+    """A noisy TV in the lower right corner: `screen` uint8 [N, h, w] covers what is below it, at strength 1 entirely."""
+    height, width = screen.shape[1:3]
+    noisy = frames.clone()
+    corner = noisy[:, -height:, -width:]
+    shown = screen if frames.ndim == 3 else screen[..., None]
+    corner.copy_((corner + strength * (shown.float() - corner)).clamp_(0, 255))
+    if not want_mask:
+        return noisy, None
+    mask = torch.zeros_like(frames, dtype=torch.bool)
+    mask[:, -height:, -width:] = True
+    return noisy, mask
 
-    A reading that speaks of raw pixels disturbs the frame before it is shrunk, one that speaks of observations after.
-    """
 
-    def __init__(
-        self,
-        env: Env,
-        noise: str = "none",
-        *,
-        strength: float = 1.0,
-        pixel: Literal["add", "zeros"] = "add",
-        box: Literal["fill", "wrap"] = "fill",
-        seed: int = 0,
-    ) -> None:
-        self.env, self.noise, self.strength, self.pixel, self.box = env, noise, strength, pixel, box
-        self.num_envs, self.num_actions, self.device = env.num_envs, env.num_actions, env.device
-        self.generator = torch.Generator(self.device).manual_seed(seed)
-        self._previous = torch.full((env.num_envs,), -1, device=self.device)
+def tune_tv(screen: Tensor, pressed: Tensor, generator: torch.Generator) -> Tensor:
+    """Where the agent pressed the button [N], the TV shows another noise; elsewhere the same as before."""
+    fresh = torch.randint(0, 256, screen.shape, generator=generator, device=screen.device, dtype=torch.uint8)
+    return torch.where(pressed[:, None, None], fresh, screen)
 
-    @staticmethod
-    def wants_raw(noise: str, pixel: str, box: str) -> bool:
-        """Whether the noise goes onto the raw frame, before it is shrunk."""
-        return (noise, box) == ("random-box", "wrap") or (noise, pixel) == ("pixel", "zeros")
 
-    def observe(self, frames: Tensor) -> Tensor:
-        """Source frames as the agent sees them, with a fresh draw of the noise."""
-        if not self.wants_raw(self.noise, self.pixel, self.box):
-            frames = to_agent_frames(frames)
-        if self.noise == "random-box":
-            frames, _ = random_boxes(frames, self.strength, self.generator, self.box)
-        elif self.noise == "pixel":
-            frames, _ = pixel_noise(frames, self.strength, self.generator, self.pixel)
-        return to_agent_frames(frames)
+def show_clouds(frames: Tensor, places: Tensor, strength: float, want_mask: bool = False) -> tuple[Tensor, Tensor | None]:
+    """Soft bright blobs at `places` [N, clouds, 2], parts of the height and width, round the edges."""
+    height, width = frames.shape[1:3]
 
-    def reset(self) -> Tensor:
-        self._previous.fill_(-1)
-        return self.observe(self.env.reset())
+    def fade(size: int, place: Tensor) -> Tensor:  # [N, clouds, size]
+        distance = (torch.arange(size, device=frames.device) / size - place[..., None]).abs()
+        distance = torch.minimum(distance, 1 - distance)
+        return torch.exp(-0.5 * (distance / CLOUD_RADIUS).square())
 
-    def step(self, actions: Tensor) -> Step:
-        if self.noise == "sticky":
-            actions, _ = sticky_actions(actions, self._previous, self.strength, self.generator)
-        step = self.env.step(actions)
-        self._previous = torch.where(step.dones, -1, actions)
-        final = None if step.final_frames is None else self.observe(step.final_frames)
-        return Step(self.observe(step.frames), step.rewards, step.dones, final)
+    light = fade(height, places[..., 0]).transpose(1, 2) @ fade(width, places[..., 1])  # [N, H, W]
+    light = strength * CLOUD_BRIGHTNESS * light
+    light = light if frames.ndim == 3 else light[..., None]
+    noisy = (frames + light).clamp_(0, 255).to(torch.uint8)
+    return noisy, noisy != frames if want_mask else None
 
-    @property
-    def restorable(self) -> bool:
-        return self.env.restorable
 
-    def state_dict(self) -> dict[str, Any]:
-        return {"env": self.env.state_dict(), "generator": self.generator.get_state(), "previous": self._previous}
+def drift_clouds(places: Tensor, generator: torch.Generator) -> Tensor:
+    """One step of Brownian motion."""
+    return (places + CLOUD_STEP * torch.randn(places.shape, generator=generator, device=places.device)) % 1
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.env.load_state_dict(state["env"])
-        self.generator.set_state(state["generator"].cpu())
-        self._previous = state["previous"].to(self.device)
 
-    def close(self) -> None:
-        self.env.close()
+def flicker(
+    frames: Tensor, strength: float, generator: torch.Generator, want_mask: bool = False
+) -> tuple[Tensor, Tensor | None]:
+    """A backdrop of 4x4 large fields, each brighter or darker by N(0, 60) at every step."""
+    n, height, width = frames.shape[:3]
+    fields = torch.randn(n, FLICKER_GRID, FLICKER_GRID, generator=generator, device=frames.device)
+    row = torch.arange(height, device=frames.device) * FLICKER_GRID // height
+    column = torch.arange(width, device=frames.device) * FLICKER_GRID // width
+    light = strength * FLICKER_STD * fields[:, row][:, :, column]  # [N, H, W]
+    light = light if frames.ndim == 3 else light[..., None]
+    noisy = (frames + light).clamp_(0, 255).to(torch.uint8)
+    return noisy, torch.ones_like(frames, dtype=torch.bool) if want_mask else None

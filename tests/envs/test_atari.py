@@ -7,7 +7,7 @@ import torch
 import ssedb
 from ssedb.envs.atari import AtariEnv
 from ssedb.envs.frames import to_agent_frames
-from ssedb.envs.noise import NoisyEnv
+from ssedb.envs.noisy import NoisyEnv
 
 NOOP, RIGHT, LEFT = 0, 2, 3  # of Breakout
 
@@ -121,7 +121,7 @@ def test_sticky_by_frame_decides_at_every_emulated_frame():
 
 def test_sticky_by_step_decides_once_for_all_four_frames():
     env = NoisyEnv(AtariEnv("breakout", 16, raw=True, noop_max=0), "sticky", seed=1)
-    env.observe = lambda frames: frames  # the picture as it is
+    env.observer.observe = lambda frames: frames  # the picture as it is
     moves = paddle_moves(env)
     assert len(moves) > 400
     assert_share(moves.abs() < 1, 0.25)
@@ -134,7 +134,7 @@ def test_make_env_picks_the_reading_of_sticky(monkeypatch):
     monkeypatch.setattr("ssedb.envs.atari.AtariEnv", lambda *a, **k: made.append(k) or AtariEnv(*a, **k))
     for fidelity in ("paper", "released"):
         env = ssedb.make_env("breakout", 1, noise="sticky", fidelity=fidelity)
-        made[-1]["wrapper"] = env.noise
+        made[-1]["wrapper"] = env.observer.noise
         env.close()
     assert [(k["frame_sticky"], k["noop_max"], k["wrapper"]) for k in made] == [(0.0, 30, "sticky"), (0.25, 0, "none")]
 

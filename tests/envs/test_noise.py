@@ -1,12 +1,25 @@
 """Noise: exact masks and counts, both readings, and randomness that belongs to its owner."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ssedb.envs.noise import BOX_STD, NoisyEnv, pixel_noise, random_boxes, sticky_actions
+from ssedb.envs.noise import (
+    BOX_STD,
+    CLOUD_STEP,
+    drift_clouds,
+    flicker,
+    pixel_noise,
+    random_boxes,
+    show_clouds,
+    show_tv,
+    sticky_actions,
+)
+from ssedb.envs.noisy import NoisyEnv, Observer
 from tests.toy import Grid
 
 RAW, SMALL = (210, 160, 3), (84, 84)
@@ -32,11 +45,11 @@ def cells_touched(mask: torch.Tensor) -> np.ndarray:
 @pytest.mark.parametrize("shape", [RAW, SMALL])
 @pytest.mark.parametrize("reading", ["fill", "wrap"])
 def test_boxes_are_3_to_12_whole_cells_of_the_grid(shape, reading):
-    frames = torch.full((400, *shape), 100, dtype=torch.uint8)
+    frames = torch.full((120, *shape), 100, dtype=torch.uint8)
     noisy, mask = random_boxes(frames, 1.0, generator(), reading, want_mask=True)
     counts = cells_touched(mask).sum(axis=(1, 2))
     assert set(counts) == set(range(3, 13))
-    assert abs(counts.mean() - 7.5) < 4 * np.sqrt(99 / 12 / 400)  # uniform on 3..12
+    assert abs(counts.mean() - 7.5) < 4 * np.sqrt(99 / 12 / 120)  # uniform on 3..12
     assert torch.equal(noisy[~mask], frames[~mask])
     assert (noisy != frames)[mask].float().mean() > 0.95
 
@@ -149,7 +162,7 @@ def test_sticky_env_repeats_the_executed_action_and_never_across_an_end():
         assert torch.equal(repeated[t][stuck[t]], repeated[t - 1][stuck[t]])
 
 
-@pytest.mark.parametrize("noise", ["random-box", "pixel", "sticky"])
+@pytest.mark.parametrize("noise", ["random-box", "pixel", "sticky", "noisy-tv", "clouds", "flicker"])
 def test_noisy_env_restores_exactly(noise):
     env, twin = (NoisyEnv(Grid(num_envs=4), noise, seed=5) for _ in range(2))
     for e in (env, twin):
@@ -159,3 +172,61 @@ def test_noisy_env_restores_exactly(noise):
     for _ in range(30):
         first, second = env.step(torch.tensor([3, 2, 1, 0])), twin.step(torch.tensor([3, 2, 1, 0]))
         assert torch.equal(first.frames, second.frames)
+
+
+def test_the_tv_changes_only_when_its_button_is_pressed():
+    env = NoisyEnv(Grid(num_envs=3, episode=10**6), "noisy-tv", seed=0)
+    corner = [env.reset()[:, -28:, -28:].clone()]
+    for actions in ([0, 3, 1], [1, 1, 3], [2, 3, 3]):  # 3, the last action, is the button
+        corner.append(env.step(torch.tensor(actions)).frames[:, -28:, -28:].clone())
+    changed = [[not torch.equal(a[i], b[i]) for i in range(3)] for a, b in pairwise(corner)]
+    assert changed == [[False, True, False], [False, False, True], [False, True, True]]
+    assert not torch.equal(corner[0][0], corner[0][1])
+    assert corner[0].float().std() > 60
+
+
+def test_clouds_drift_in_small_independent_steps():
+    places = torch.full((2000, 6, 2), 0.5)
+    moved = drift_clouds(places, generator()) - 0.5
+    assert moved.std().item() == pytest.approx(CLOUD_STEP, rel=0.03)
+    assert moved.mean().item() == pytest.approx(0, abs=0.001)
+    assert (drift_clouds(torch.zeros(100, 6, 2), generator()) >= 0).all()  # round the edges
+
+
+def test_clouds_are_bright_where_they_are_and_wrap():
+    frames = torch.zeros(1, *SMALL, dtype=torch.uint8)
+    noisy, mask = show_clouds(frames, torch.tensor([[[0.0, 0.5]]]), 1.0, want_mask=True)
+    assert noisy[0, 0, 42] == 160
+    assert noisy[0, 83, 42] > 140  # beyond the upper edge is the lower one
+    assert noisy[0, 42, 42] == 0
+    assert torch.equal(mask, noisy != frames)
+    assert torch.equal(show_clouds(frames, torch.rand(1, 6, 2), 0.0)[0], frames)
+
+
+def test_flicker_moves_whole_fields_up_and_down():
+    frames = torch.full((300, *SMALL), 128, dtype=torch.uint8)
+    noisy, mask = flicker(frames, 0.5, generator(), want_mask=True)
+    fields = noisy.view(300, 4, 21, 4, 21)
+    assert (fields == fields[:, :, :1, :, :1]).all()
+    assert (fields[:, :, 0, :, 0].float() - 128).std().item() == pytest.approx(30, abs=1.5)
+    assert mask.all()
+    assert torch.equal(flicker(frames, 0.0, generator())[0], frames)
+
+
+@pytest.mark.parametrize("noise", ["noisy-tv", "clouds", "flicker"])
+def test_distractors_work_on_colour_and_belong_to_their_seed(noise):
+    frames = torch.zeros(3, 84, 84, 3, dtype=torch.uint8)
+    first, again, other = (Observer(3, 4, noise, seed=seed).observe(frames) for seed in (1, 1, 2))
+    assert first.shape == (3, 84, 84)
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    assert not torch.equal(first[0], first[1])
+    assert torch.equal(Observer(3, 4, noise, seed=1, strength=0.0).observe(frames), torch.zeros_like(first))
+
+
+def test_tv_mask_is_the_corner():
+    _, mask = show_tv(
+        torch.zeros(2, *SMALL, dtype=torch.uint8), torch.ones(2, 28, 28, dtype=torch.uint8), 1.0, want_mask=True
+    )
+    assert mask.sum().item() == 2 * 28 * 28
+    assert mask[:, 56:, 56:].all()

@@ -1,0 +1,163 @@
+"""The plan of a Rooms world, drawn from a seed: rooms, doors, locks, keys, movers, treasure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large a world is. Its side in cells is rooms * (interior + 1) + 1."""
+
+    rooms: int
+    interior: int
+    cell_pixels: int
+    keys: int
+    movers: int
+    episode: int
+
+
+SIZES = {
+    "small": Size(rooms=2, interior=4, cell_pixels=7, keys=1, movers=1, episode=100),
+    "medium": Size(rooms=4, interior=4, cell_pixels=4, keys=3, movers=4, episode=500),
+    "large": Size(rooms=5, interior=4, cell_pixels=3, keys=4, movers=6, episode=1000),
+}
+
+Cell = tuple[int, int]
+Room = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A plan. Cells are (row, column); a lock's door is a cell of the wall that its key opens."""
+
+    size: Size
+    floor: np.ndarray  # bool [side, side], where one can stand once all doors are open
+    room_of: np.ndarray  # int [side, side], number of the room, -1 in walls; a doorway belongs to one of its rooms
+    start: Cell
+    locks: tuple[Cell, ...]
+    keys: tuple[Cell, ...]
+    treasure: Cell
+    movers: np.ndarray  # int [phases, movers, 2], where each mover is
+
+    @property
+    def side(self) -> int:
+        return len(self.floor)
+
+    @property
+    def phases(self) -> int:
+        return len(self.movers)
+
+
+def draw_layout(size: Size, seed: int) -> Layout:
+    """A maze of rooms whose deepest one lies behind all locks; each key lies in front of its lock, away from it."""
+    rng = np.random.default_rng(seed)
+    parent = _maze(size.rooms, rng)
+    start, far = (0, 0), max(parent, key=lambda room: (len(_path(parent, room)), room))
+    path = _path(parent, far)
+    locked = [
+        path[round((i + 1) * (len(path) - 1) / (size.keys + 1))] for i in range(size.keys)
+    ]  # the rooms behind the locks
+    region = {room: sum(step in locked for step in _path(parent, room)) for room in parent}
+
+    side = size.rooms * (size.interior + 1) + 1
+    floor, room_of = np.zeros((side, side), bool), np.full((side, side), -1)
+    for row, column in parent:
+        top, left = _corner(size, (row, column))
+        floor[top : top + size.interior, left : left + size.interior] = True
+        room_of[top : top + size.interior, left : left + size.interior] = row * size.rooms + column
+    doors = {}
+    for room, before in parent.items():
+        if room != start:
+            doors[room] = _doorway(size, room, before, rng)
+            floor[doors[room]], room_of[doors[room]] = True, room_of[_corner(size, room)]
+    for room in parent:  # a few loops, never round a lock
+        for other in ((room[0] + 1, room[1]), (room[0], room[1] + 1)):
+            joined = parent.get(other) == room or parent.get(room) == other
+            if other in parent and not joined and region[other] == region[room] and rng.random() < 0.5:
+                cell = _doorway(size, other, room, rng)
+                floor[cell], room_of[cell] = True, room_of[_corner(size, other)]
+
+    def away_from(goal: Room, choices: list[Room]) -> Room:
+        return max(choices, key=lambda room: (_distance(parent, room, goal), rng.random()))
+
+    free = [room for room in parent if room not in (start, far)]
+    key_rooms = []
+    for i, lock in enumerate(locked):
+        choices = [room for room in free if region[room] == i and room not in key_rooms] or [parent[lock]]
+        key_rooms.append(away_from(parent[lock], choices))
+    taken: set[Cell] = set()
+    keys = tuple(_inside(size, room, rng, taken) for room in key_rooms)
+    treasure, first = _inside(size, far, rng, taken), _inside(size, start, rng, taken)
+    return Layout(
+        size, floor, room_of, first, tuple(doors[room] for room in locked), keys, treasure, _movers(size, free, rng)
+    )
+
+
+def _maze(rooms: int, rng: np.random.Generator) -> dict[Room, Room]:
+    """A depth-first maze: each room's parent on the way to the start, which is its own."""
+    parent: dict[Room, Room] = {(0, 0): (0, 0)}
+    stack = [(0, 0)]
+    while stack:
+        row, column = stack[-1]
+        around = [(row - 1, column), (row + 1, column), (row, column - 1), (row, column + 1)]
+        fresh = [r for r in around if 0 <= r[0] < rooms and 0 <= r[1] < rooms and r not in parent]
+        if not fresh:
+            stack.pop()
+            continue
+        room = fresh[rng.integers(len(fresh))]
+        parent[room] = (row, column)
+        stack.append(room)
+    return parent
+
+
+def _path(parent: dict[Room, Room], room: Room) -> list[Room]:
+    """From the start to the room."""
+    path = [room]
+    while parent[path[-1]] != path[-1]:
+        path.append(parent[path[-1]])
+    return path[::-1]
+
+
+def _distance(parent: dict[Room, Room], first: Room, second: Room) -> int:
+    a, b = _path(parent, first), _path(parent, second)
+    shared = sum(x == y for x, y in zip(a, b, strict=False))
+    return len(a) + len(b) - 2 * shared
+
+
+def _corner(size: Size, room: Room) -> Cell:
+    return room[0] * (size.interior + 1) + 1, room[1] * (size.interior + 1) + 1
+
+
+def _doorway(size: Size, room: Room, neighbour: Room, rng: np.random.Generator) -> Cell:
+    """A cell of the wall between two rooms."""
+    top, left = np.maximum(_corner(size, room), _corner(size, neighbour))
+    along = int(rng.integers(size.interior))
+    return (int(top) - 1, int(left) + along) if room[1] == neighbour[1] else (int(top) + along, int(left) - 1)
+
+
+def _inside(size: Size, room: Room, rng: np.random.Generator, taken: set[Cell]) -> Cell:
+    """A cell of the room that nothing lies on."""
+    top, left = _corner(size, room)
+    while True:
+        cell = (top + int(rng.integers(size.interior)), left + int(rng.integers(size.interior)))
+        if cell not in taken:
+            taken.add(cell)
+            return cell
+
+
+def _movers(size: Size, rooms: list[Room], rng: np.random.Generator) -> np.ndarray:
+    """Patrols to and fro across a room, all with the same period: [phases, movers, 2]."""
+    there = list(range(size.interior))
+    walk = there + there[-2:0:-1]
+    movers = np.zeros((len(walk), size.movers, 2), int)
+    for i, choice in enumerate(rng.permutation(len(rooms))[: size.movers]):
+        top, left = _corner(size, rooms[choice])
+        across, shift = int(rng.integers(size.interior)), int(rng.integers(len(walk)))
+        upright = bool(rng.integers(2))
+        for phase in range(len(walk)):
+            along = walk[(phase + shift) % len(walk)]
+            movers[phase, i] = (top + along, left + across) if upright else (top + across, left + along)
+    return movers
