@@ -138,7 +138,7 @@ def bench(args: list[str]) -> int:
     options = parse(BenchArgs, args, "bench")
     if options.updates < 1:
         raise ConfigError(f"updates={options.updates}: must be 1 or more")
-    sizes = {} if options.num_envs is None else {"num_envs": options.num_envs}
+    sizes: dict[str, Any] = {} if options.num_envs is None else {"num_envs": options.num_envs}
     config = TrainConfig(env=options.env, noise=options.noise, preset=options.preset, device=options.device, **sizes)
     from ssedb.bench import run_bench
 

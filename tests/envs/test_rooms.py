@@ -201,12 +201,11 @@ def test_restores_exactly_and_repeats_itself():
 
 
 def test_a_random_agent_sees_under_a_quarter_of_the_states_in_a_million_steps():
-    env = RoomsEnv(4096)
+    env = RoomsEnv(256)
     env.reset()
     generator = torch.Generator().manual_seed(0)
-    for _ in range(245):
-        env.step(torch.randint(5, (4096,), generator=generator))
-    assert env.truth.steps > 1_000_000
+    while env.truth.steps < 1_000_000:  # eight whole episodes in each world
+        env.step(torch.randint(5, (256,), generator=generator))
     assert env.metrics()["states_share"] < 0.25
 
 
