@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -20,7 +21,7 @@ from ssedb import __version__
 from ssedb.config import NOISES, TrainConfig, bonus_names, options_class
 from ssedb.envs.names import GAMES, atari_games
 from ssedb.errors import ConfigError, TrainingError
-from ssedb.runlog import RunFolder, saved_config
+from ssedb.runlog import RunFolder, newest_checkpoint, saved_config
 
 T = TypeVar("T")
 
@@ -57,6 +58,24 @@ class BenchArgs:
     """Environments side by side; the preset's unless given."""
     updates: int = 2
     """Whole training updates to time."""
+
+
+@dataclass(frozen=True)
+class ProbeArgs:
+    """Measure on Rooms whether a run's bonus is blind to noise and fades with visits."""
+
+    run: tyro.conf.Positional[Path]
+    """Folder of a run on rooms."""
+    fresh: bool = False
+    """Probe an untrained bonus of the same kind instead."""
+    noise: str | None = None
+    """Another noise than the run's."""
+    transitions: int = 1024
+    """How many transitions are looked at."""
+    draws: int = 8
+    """How many draws of the noise each gets."""
+    device: str = "auto"
+    """Where to compute: auto, cpu, cuda or cuda:N."""
 
 
 @dataclass(frozen=True)
@@ -146,6 +165,35 @@ def bench(args: list[str]) -> int:
     return 0
 
 
+def analyze(args: list[str]) -> int:
+    if not args or args[0] in ("-h", "--help"):
+        print("usage: ssedb analyze probe RUN [flags]\n\n  probe    is the bonus blind to noise, does it fade with visits?")
+        return 0
+    if args[0] != "probe":
+        raise ConfigError(f"unknown analysis {args[0]!r}; use probe")
+    options = parse(ProbeArgs, args[1:], "analyze probe")
+    config = saved_config(options.run)
+    if options.noise is not None:
+        config = dataclasses.replace(config, noise=options.noise)
+    if newest_checkpoint(options.run, config) is None:
+        raise ConfigError(f"{options.run} has no checkpoint yet; let it train on with `ssedb train --resume {options.run}`")
+    if find_spec("matplotlib") is None:
+        raise ConfigError("matplotlib is not installed; run `pip install ssedb[report]`")
+    from ssedb.analysis.probe import probe_run
+    from ssedb.summary import print_probe
+
+    result, picture = probe_run(
+        options.run,
+        fresh=options.fresh,
+        noise=options.noise,
+        transitions=options.transitions,
+        draws=options.draws,
+        device=options.device,
+    )
+    print_probe(result, config.bonus, picture)
+    return 0
+
+
 def show_list(args: list[str]) -> int:
     what = parse(ListArgs, args, "list").what
     if what == "envs":
@@ -167,6 +215,7 @@ def show_list(args: list[str]) -> int:
 COMMANDS: dict[str, tuple[Callable[[list[str]], int], str]] = {
     "train": (train, "train an agent, or go on with --resume"),
     "eval": (evaluate, "play episodes with a trained agent"),
+    "analyze": (analyze, "probe what a bonus has learned"),
     "bench": (bench, "measure the speed of training here"),
     "list": (show_list, "show the envs, noises or bonuses there are"),
 }

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from ssedb.analysis.probe import Probe
 from ssedb.config import TrainConfig
 from ssedb.evaluate import Evaluation
 from ssedb.trainer import TrainResult
@@ -55,6 +58,26 @@ def print_evaluation(result: Evaluation) -> None:
     )
     if result.video is not None:
         console.print(f"video  {result.video}", soft_wrap=True)
+
+
+def print_probe(result: Probe, bonus: str, picture: Path) -> None:
+    """The probe's measures, one a line."""
+    table = Table("measure", "value", "reads", title=f"{bonus} under {result.noise}", title_justify="left")
+    rows = [
+        ("share of noise in the bonus", result.bonus_noise_share, "0 blind to it, 1 nothing else"),
+        ("correlation with 1/sqrt(N(s,a)+1)", result.count_correlation, "1 pays like a count"),
+        ("share of noise in the features", result.feature_noise_share, "0 blind to it, 1 nothing else"),
+        ("room named from the features", result.room_accuracy, "held-out accuracy of a linear probe"),
+        ("place explained by the features", result.place_explained, "held-out R2 of row and column"),
+        ("noise explained by the features", result.noise_explained, "held-out R2 of the noise in 4x4 fields"),
+        ("bonus left after 50 repetitions, clean", result.fall_clean[-1] / result.fall_clean[0], "1 does not fade"),
+        ("the same under noise", result.fall_noisy[-1] / result.fall_noisy[0], "1 does not fade"),
+    ]
+    for name, value, reads in rows:
+        table.add_row(name, "-" if value is None else f"{value:.3f}", reads)
+    console = Console(highlight=False)
+    console.print(table)
+    console.print(f"picture  {picture}\nnumbers  {picture.with_suffix('.json')}", soft_wrap=True)
 
 
 def print_bonuses(names: list[str]) -> None:

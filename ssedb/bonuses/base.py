@@ -54,6 +54,10 @@ class Bonus(nn.Module, ABC):
     def after_epoch(self) -> None:
         """Called after each pass over a rollout."""
 
+    def features(self, obs: Tensor, actions: Tensor) -> Tensor | None:
+        """The representation behind the reward, [B, D], without gradient; None if there is none."""
+        return None
+
     def diagnostics(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> dict[str, Tensor]:
         """Slower figures for the log, asked for once a rollout on one minibatch."""
         return {}

@@ -75,6 +75,10 @@ class DynamicBottleneck(Bonus):
     def reward(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> Tensor:
         return objectives.db_bonus(*self.represent(obs, actions), self.options.bonus_root)
 
+    @torch.no_grad()
+    def features(self, obs: Tensor, actions: Tensor) -> Tensor:
+        return self.represent(obs, actions)[0]
+
     def loss(
         self, obs: Tensor, actions: Tensor, next_obs: Tensor, mask: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:

@@ -1,0 +1,94 @@
+"""The probe on bonuses that are made to have a known answer, and on a real run."""
+
+import json
+
+import pytest
+import torch
+
+import ssedb
+from ssedb.analysis.probe import draw_transitions, probe_bonus, probe_run
+from ssedb.bonuses.base import Bonus
+from ssedb.envs.rooms import World
+from tests.toy import tiny_config
+
+
+class Made(Bonus):
+    """Pays 1/sqrt(N + 1) of the newest frame's state plus a dial of the frame's brightness, which the noise changes."""
+
+    def __init__(self, world, choices, dial):
+        super().__init__((4, 84, 84), world.num_actions)
+        self.world, self.choices, self.dial = world, choices, dial
+        self.clean = torch.zeros(0, dtype=torch.int64)  # the true states, which only a made bonus may know
+        self.scale = torch.nn.Parameter(torch.ones(()))
+
+    def reward(self, obs, actions, next_obs):
+        ids = self.clean[: len(obs)]
+        pay = (self.choices[ids, actions] + 1.0).rsqrt()
+        return (self.scale * pay + self.dial * obs[:, -1].float().mean((1, 2))).detach()
+
+    def loss(self, obs, actions, next_obs, mask=None):
+        return self.scale.square(), {}
+
+    def features(self, obs, actions):
+        ids = self.clean[: len(obs)]
+        return torch.nn.functional.one_hot(ids // self.world.scenes_per_cell, len(self.world.cells)).float()
+
+
+@pytest.fixture(scope="module")
+def small():
+    world = World("small")
+    choices = torch.randint(0, 400, (world.num_states, 5), generator=torch.Generator().manual_seed(0))
+    data = draw_transitions(world, None, 1000, 6, {"noise": "random-box"}, seed=1)
+    return world, choices, data
+
+
+@pytest.mark.parametrize("dial", [0.0, 1.0])
+def test_a_count_bonus_with_and_without_noise(small, dial):
+    world, choices, data = small
+    bonus = Made(world, choices, dial)
+    bonus.clean = data.states
+    result = probe_bonus(bonus, world, data, choices, "random-box", learning_rate=0.01)
+    if dial == 0:
+        assert result.bonus_noise_share < 1e-6
+        assert result.count_correlation == pytest.approx(1)
+    else:
+        assert result.bonus_noise_share > 0.8  # boxes change the brightness far more than counts vary
+        assert abs(result.count_correlation) < 0.5
+    assert result.feature_noise_share == 0
+    assert result.room_accuracy > 0.9  # one number per cell says it all
+    assert result.noise_explained < 0.1
+
+
+def test_twins_share_the_truth_and_differ_in_the_noise(small):
+    _, _, data = small
+    first, second = data.pair(0), data.pair(1)
+    clean = data.pair(None)
+    same = (first[0] == clean[0]).float().mean()
+    assert 0.85 < same < 0.95  # boxes cover about a tenth
+    assert not torch.equal(first[0], second[0])
+    assert torch.equal(first[0][:, 1:], first[2][:, :-1])  # consecutive stacks share frames, noise and all
+
+
+def test_walks_are_real_transitions_of_the_world(small):
+    world, _, data = small
+    state = world.state_of(data.states)
+    assert torch.equal(world.frames(state), data.clean[-2])
+    assert torch.equal(world.frames(world.move(state, data.actions)[0]), data.clean[-1])
+
+
+def test_a_real_run(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr("ssedb.analysis.probe.FALL_BATCH", 16)
+    ssedb.train(tiny_config(tmp_path / "run", env="rooms-small", noise="random-box", steps=512, obs_norm_steps=64))
+    result, picture = probe_run(tmp_path / "run", transitions=256, draws=3)
+    assert picture.stat().st_size > 10_000
+    saved = json.loads((tmp_path / "run" / "probe.json").read_text())
+    assert saved["bonus_noise_share"] == result.bonus_noise_share
+    assert 0 <= result.bonus_noise_share <= 1
+    assert -1 <= result.count_correlation <= 1
+    assert len(result.fall_clean) == len(result.fall_steps) == 7
+    fresh, _ = probe_run(tmp_path / "run", transitions=256, draws=3, fresh=True)
+    assert fresh.bonus_mean != result.bonus_mean
+    ssedb.train(tiny_config(tmp_path / "game", steps=256, obs_norm_steps=64))
+    with pytest.raises(ssedb.ConfigError, match="env=breakout: the probe needs a world whose truth is known"):
+        probe_run(tmp_path / "game")
