@@ -1,4 +1,4 @@
-"""Self-supervised exploration with the Dynamic Bottleneck, and its rivals under the same trainer."""
+"""Self-supervised exploration with the Dynamic Bottleneck."""
 
 from __future__ import annotations
 

@@ -28,7 +28,6 @@ SECONDS = 4.0
 def run_bench(config: TrainConfig, updates: int) -> dict[str, float]:
     """Times everything and prints a table; returns agent steps per second by part."""
     console = Console(highlight=False)
-    engine.pick_device(config.device)
     rates: dict[str, float] = {}
     on_cpu = engine.pick_device(config.device).type == "cpu"
     if on_cpu:

@@ -92,8 +92,7 @@ def train(args: list[str]) -> int:
     if resume is None:
         run = RunFolder.create(config)
     else:
-        changed = {f.name: getattr(config, f.name) for f in dataclasses.fields(config) if f.name != "out"}
-        run = RunFolder.reopen(resume, **changed)
+        run = RunFolder.reopen(resume, **{f.name: getattr(config, f.name) for f in dataclasses.fields(config)})
 
     from ssedb import progress
     from ssedb.summary import print_run
@@ -257,7 +256,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"ssedb: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("ssedb: stopped; the last checkpoint is intact", file=sys.stderr)
+        print("ssedb: stopped; what was saved before is intact", file=sys.stderr)
         return 130
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import pkgutil
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 import tyro
 
@@ -106,12 +109,12 @@ class DBOptions:
     }
 
     def __post_init__(self) -> None:
+        check_types(self)  # the comparisons below need numbers
         for name in ("alpha1", "alpha2", "alpha3"):
             _require(getattr(self, name) >= 0, name, getattr(self, name), "must be 0 or more")
         _require(0 <= self.tau <= 1, "tau", self.tau, "must lie between 0 and 1")
         for name in ("state_dim", "hidden_dim", "latent_dim"):
             _require(getattr(self, name) > 0, name, getattr(self, name), "must be 1 or more")
-        _require(len(self.channels) == 3 and min(self.channels) > 0, "channels", self.channels, "must be 3 sizes above 0")
 
     @classmethod
     def defaults(cls, fidelity: str, preset: str, env: str | None, noise: str) -> dict[str, Any]:
@@ -160,7 +163,7 @@ class TrainConfig:
     out: Path = Path("runs/run")
     """Folder of the run; it must not hold another run."""
     preset: Preset = "paper"
-    """Sizes: the paper's, or ones that fit a laptop."""
+    """Sizes and learning rate: the paper's, or ones that fit a laptop."""
     fidelity: Fidelity = "paper"
     """Whose side to take where the paper and its released code disagree (docs/fidelity.md)."""
     device: str = "auto"
@@ -214,21 +217,25 @@ class TrainConfig:
     """Pixel noise is added to every pixel, or replaces only those that are 0 in the raw frame."""
     box_noise: Literal["fill", "wrap"] = BY_NAME
     """Boxes are filled with noise, or have it added to the raw frame with wrap-around."""
-    checkpoint_every: int = 50
-    """Updates between two checkpoints; there is always one at the end."""
+    checkpoint_minutes: float = 5.0
+    """Minutes between two checkpoints; 0 saves after every update, and there is always one at the end."""
     wandb: bool = False
     """Send the metrics to Weights & Biases as well (needs `pip install ssedb[wandb]`)."""
 
     def __post_init__(self) -> None:
         for name, table in (("preset", PRESETS), ("fidelity", FIDELITIES)):
-            value = getattr(self, name)
-            _require(value in table, name, repr(value), f"use one of {', '.join(table)}")
+            _require(getattr(self, name) in table, name, repr(getattr(self, name)), f"use one of {', '.join(table)}")
         defaults = {**FIDELITIES[self.fidelity], **PRESETS[self.preset]}
         for name, value in defaults.items():
             if getattr(self, name) is BY_NAME:
                 object.__setattr__(self, name, value)
+        check_types(self)
+        _require(isinstance(self.bonus_options, Mapping), "bonus_options", self.bonus_options, "must be a table")
         object.__setattr__(self, "env", canonical_env(self.env))
         object.__setattr__(self, "out", Path(self.out))
+        object.__setattr__(self, "bonus", self.bonus.replace("_", "-"))
+        known = re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device) is not None
+        _require(known, "device", repr(self.device), "use auto, cpu, cuda or cuda:N")
         _require(self.noise in NOISES, "noise", repr(self.noise), f"use one of {', '.join(NOISES)}")
         self._check_numbers()
         options = resolve_options(
@@ -238,17 +245,24 @@ class TrainConfig:
 
     def _check_numbers(self) -> None:
         positive = ["steps", "num_envs", "rollout_steps", "minibatch_envs", "ppo_epochs", "bonus_epochs", "learning_rate"]
-        positive += ["adam_eps", "clip", "obs_norm_steps", "policy_width", "max_episode_steps", "checkpoint_every"]
+        positive += ["adam_eps", "clip", "obs_norm_steps", "policy_width", "max_episode_steps"]
         for name in positive:
             value = getattr(self, name)
             _require(value > 0, name, value, "must be above 0")
-        for name in ("noise_strength", "seed", "noop_max", "entropy_coef", "intrinsic_coef", "extrinsic_coef"):
+        for name in (
+            "noise_strength",
+            "seed",
+            "noop_max",
+            "entropy_coef",
+            "intrinsic_coef",
+            "extrinsic_coef",
+            "checkpoint_minutes",
+        ):
             value = getattr(self, name)
             _require(value >= 0, name, value, "must be 0 or more")
         for name in ("gamma", "gae_lambda"):
             value = getattr(self, name)
             _require(0 <= value <= 1, name, value, "must lie between 0 and 1")
-        _require(len(self.policy_channels) == 3, "policy_channels", self.policy_channels, "must be 3 sizes")
         if self.num_envs % self.minibatch_envs:
             below = self.num_envs - self.num_envs % self.minibatch_envs
             choices = [str(n) for n in (below, below + self.minibatch_envs) if n]
@@ -275,7 +289,7 @@ class TrainConfig:
         try:
             values = tomllib.loads(path.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise ConfigError(f"cannot read {path}: {error}; a run folder has a config.toml") from None
+            raise ConfigError(f"cannot read {path}: {error}; put back the file as the run wrote it") from None
         known = {f.name for f in dataclasses.fields(cls)}
         if unknown := sorted(set(values) - known):
             raise ConfigError(f"{path} has the unknown setting {unknown[0]!r}; it may be of another version of ssedb")
@@ -288,9 +302,11 @@ OPTIONS: dict[str, type[Any]] = {"db": DBOptions}
 
 
 def bonus_names() -> list[str]:
-    """The bonuses there are: one file each in ssedb/bonuses."""
-    folder = Path(__file__).parent / "bonuses"
-    return sorted(f.stem.replace("_", "-") for f in folder.glob("*.py") if f.stem not in ("__init__", "base"))
+    """The bonuses there are: one file each in ssedb/bonuses, or in a folder added to `ssedb.bonuses.__path__`."""
+    import ssedb.bonuses
+
+    modules = (module.name for module in pkgutil.iter_modules(ssedb.bonuses.__path__))
+    return sorted(name.replace("_", "-") for name in modules if name != "base")
 
 
 def options_class(bonus: str) -> type[Any]:
@@ -313,12 +329,46 @@ def resolve_options(
     noise: str = "none",
 ) -> dict[str, Any]:
     """A bonus's settings in full: what was given over what the names imply."""
+    for name, value, table in (("fidelity", fidelity, FIDELITIES), ("preset", preset, PRESETS), ("noise", noise, NOISES)):
+        _require(value in table, name, repr(value), f"use one of {', '.join(table)}")
     cls = options_class(bonus)
     known = [f.name for f in dataclasses.fields(cls)]
     if unknown := [name for name in given if name not in known]:
         raise ConfigError(f"bonus {bonus!r} has no setting {unknown[0]!r}; it has {', '.join(known)}")
     settings = {k: tuple(v) if isinstance(v, list) else v for k, v in given.items()}
-    return dataclasses.asdict(cls(**{**cls.defaults(fidelity, preset, env, noise), **settings}))
+    game = None if env is None else canonical_env(env)
+    options = cls(**{**cls.defaults(fidelity, preset, game, noise), **settings})
+    check_types(options)
+    return dataclasses.asdict(options)
+
+
+def check_types(config: Any) -> None:
+    """Every field must hold what its annotation says: a listed word, a whole number, a finite number, a tuple of such."""
+    for name, hint in get_type_hints(type(config)).items():
+        if get_origin(hint) is not ClassVar:
+            _check_type(name, getattr(config, name), hint)
+
+
+def _check_type(name: str, value: Any, hint: Any) -> None:
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        _require(value in inner, name, repr(value), f"use one of {', '.join(map(str, inner))}")
+    elif hint is bool:
+        _require(isinstance(value, bool), name, repr(value), "must be true or false")
+    elif hint is int:
+        _require(isinstance(value, int) and not isinstance(value, bool), name, repr(value), "must be a whole number")
+    elif hint is float:
+        number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+        _require(number, name, repr(value), "must be a finite number")
+    elif hint is str:
+        _require(isinstance(value, str), name, repr(value), "must be text")
+    elif origin is tuple:
+        endless = inner[-1] is Ellipsis
+        right = isinstance(value, tuple) and len(value) > 0 and (endless or len(value) == len(inner))
+        _require(right, name, repr(value), "must be a list" + ("" if endless else f" of {len(inner)}"))
+        for element in value:
+            _check_type(name, element, inner[0])
+            _require(not isinstance(element, int) or element > 0, name, repr(value), "must be above 0")
 
 
 def _require(condition: bool, name: str, value: object, remedy: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -65,7 +66,9 @@ def evaluate_run(
     place = engine.pick_device(device)
     saved = checkpoint.load_latest(run / "checkpoints", place)
     assert saved is not None  # check() saw one
-    state, about, _ = saved
+    state, about, complaints = saved
+    for complaint in complaints:
+        print(f"{complaint}; playing the one before it", file=sys.stderr)
     scores: list[float] = []
     lengths: list[int] = []
     frames: list[Tensor] = []

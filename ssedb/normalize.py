@@ -88,7 +88,7 @@ class RewardNorm:
         sums = discounted_sums(rewards, self.sums, self.gamma)
         self.moments.add(sums.flatten())
         self.sums = sums[-1].clone()
-        # A bonus that never varies is left at 0 rather than blown up to infinity.
+        # A bonus that is 0 everywhere stays 0.
         return rewards / self.moments.variance.sqrt().clamp_min(1e-8).to(rewards.dtype)
 
     def state_dict(self) -> dict[str, Tensor]:

@@ -35,7 +35,8 @@ def predictive_lower_bound(next_state: Tensor, mean: Tensor, std: Tensor, mask: 
 
 def calibrated_std(next_state: Tensor, mean: Tensor, mask: Tensor | None = None) -> Tensor:
     """The one std that makes I_pred largest on this batch: the root of the mean squared error. A scalar."""
-    return masked_mean((next_state - mean).square().mean(-1), mask).sqrt()
+    # The floor keeps log(std) and its gradient finite on a batch that is predicted exactly, or has nothing that counts.
+    return masked_mean((next_state - mean).square().mean(-1), mask).clamp_min(1e-6).sqrt()
 
 
 def bilinear_scores(predicted: Tensor, weight: Tensor, actual: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from ssedb import __version__, checkpoint
 from ssedb.config import TrainConfig
 from ssedb.errors import ConfigError
 
-MAY_CHANGE = ("steps", "device", "checkpoint_every", "wandb")
+MAY_CHANGE = ("steps", "device", "checkpoint_minutes", "wandb")
 """What a resumed run may do otherwise than it began."""
 
 
@@ -32,13 +32,11 @@ class RunFolder:
         """A new run; a folder that holds one already is left alone."""
         path = config.out
         lock = _lock(path, create=True)
-        if (path / "config.toml").exists():
+        if any((path / name).exists() for name in ("config.toml", "metrics.jsonl", "checkpoints")):
             lock.close()
             raise ConfigError(f"{path} already holds a run; continue it with --resume {path}, or choose another --out")
         _check_wandb(config)
-        run = cls(path, config, lock)
-        run._write("config.toml", config.to_toml())
-        return run
+        return cls(path, config, lock)
 
     @classmethod
     def reopen(cls, path: Path, **overrides: Any) -> RunFolder:
@@ -49,11 +47,16 @@ class RunFolder:
             config = dataclasses.replace(saved, **overrides)
             for field in dataclasses.fields(config):
                 old, new = getattr(saved, field.name), getattr(config, field.name)
-                if old != new and field.name not in MAY_CHANGE:
-                    raise ConfigError(
-                        f"{path} is a run with {field.name}={old}, not {new}; a resumed run keeps its settings "
-                        f"(all but {', '.join(MAY_CHANGE)}), so leave it out or start a new run"
-                    )
+                if old == new or field.name in MAY_CHANGE:
+                    continue
+                name = field.name
+                if name == "bonus_options":
+                    name = next(key for key in {**old, **new} if old.get(key) != new.get(key))
+                    old, new = old.get(name), new.get(name)
+                raise ConfigError(
+                    f"{path} is a run with {name}={old}, not {new}; a resumed run keeps its settings "
+                    f"(all but {', '.join(MAY_CHANGE)}), so leave it out or start a new run"
+                )
             newest_checkpoint(path, config)
             _check_wandb(config)
         except ConfigError:
@@ -65,10 +68,18 @@ class RunFolder:
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
 
+    @property
+    def has_metrics(self) -> bool:
+        return (self.path / "metrics.jsonl").exists()
+
     def start_logging(self, resumed_at: dict[str, int] | None) -> None:
-        """Opens the logs. After a resume a marker says from where: later lines supersede those past it."""
+        """Writes the configuration and opens the logs, once the run can really begin.
+
+        After a resume a marker says from where: later lines supersede those past it.
+        """
         from torch.utils.tensorboard.writer import SummaryWriter
 
+        self._write("config.toml", self.config.to_toml())
         path = self.path / "metrics.jsonl"
         torn = path.exists() and path.stat().st_size > 0 and not path.read_bytes().endswith(b"\n")
         self._metrics = open(path, "a", encoding="utf-8")  # noqa: SIM115 (closed by close)
@@ -120,7 +131,7 @@ class RunFolder:
 def saved_config(path: Path) -> TrainConfig:
     """The configuration of the run in a folder, wherever the folder is now."""
     if not (path / "config.toml").is_file():
-        raise ConfigError(f"{path} holds no run (no config.toml); start one with `ssedb train --out {path}`")
+        raise ConfigError(f"{path} holds no run (no config.toml); name the folder of a run")
     return TrainConfig.from_toml(path / "config.toml", out=path)
 
 
@@ -135,10 +146,10 @@ def newest_checkpoint(path: Path, config: TrainConfig) -> dict[str, Any] | None:
     return about
 
 
-def read_metrics(path: Path) -> list[dict[str, Any]]:
+def read_metrics(path: Path | str) -> list[dict[str, Any]]:
     """A run's metrics, once each: what a resumed run did again replaces the first try, and torn lines are left out."""
     rows: list[dict[str, Any]] = []
-    for line in (path / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
+    for line in (Path(path) / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
         try:
             row = json.loads(line)
         except json.JSONDecodeError:

@@ -18,7 +18,7 @@ def print_run(result: TrainResult, config: TrainConfig) -> None:
     """What a run did, and where it is."""
     last, console = result.summary["last"], Console(highlight=False)
     table = Table(title=f"{config.bonus} on {config.env}, noise {config.noise}", show_header=False, title_justify="left")
-    table.add_row("agent steps", f"{result.steps:,} of {config.steps:,}")
+    table.add_row("agent steps", f"{result.steps:,} (asked for {config.steps:,}, in rollouts of {config.rollout_size:,})")
     if last:
         table.add_row("steps per second", f"{last['sps']:,.0f} (last update)")
     score = result.summary["score"]
@@ -26,7 +26,7 @@ def print_run(result: TrainResult, config: TrainConfig) -> None:
     table.add_row("score, mean of the last 100", "no episode has ended yet" if score is None else f"{score:.2f}")
     table.add_row("score, best", "-" if score is None else f"{result.summary['score_best']:.2f}")
     names = {
-        "bonus_raw": "bonus, mean",
+        "bonus_raw": "bonus, mean before normalisation",
         "i_upper": "I_upper (nats in z)",
         "i_pred": "I_pred (log-likelihood)",
         "i_nce": "I_nce",
@@ -41,7 +41,8 @@ def print_run(result: TrainResult, config: TrainConfig) -> None:
     console.print(
         f"metrics      {result.out / 'metrics.jsonl'}, or: tensorboard --logdir {result.out / 'tb'}", soft_wrap=True
     )
-    console.print(f"watch it     ssedb eval {result.out} --episodes 5 --video", soft_wrap=True)
+    if last:
+        console.print(f"watch it     ssedb eval {result.out} --episodes 5 --video", soft_wrap=True)
     if not result.finished:
         console.print(f"stopped early; go on with: ssedb train --resume {result.out}", soft_wrap=True)
 

@@ -8,7 +8,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from ssedb.config import TrainConfig
 from ssedb.envs import make_env
 from ssedb.envs.base import Env
 from ssedb.envs.noisy import NoisyEnv
-from ssedb.errors import TrainingError
+from ssedb.errors import ConfigError, TrainingError
 from ssedb.networks import ActorCritic
 from ssedb.normalize import RewardNorm
 from ssedb.progress import Progress, silent
@@ -93,7 +93,7 @@ class Trainer:
 
         self.steps += config.rollout_size
         self.updates += 1
-        metrics |= {"bonus_raw": [bonus.mean()], "bonus_raw_std": [bonus.std()], "bonus": [paid.mean()]}
+        metrics |= {"bonus_raw": [bonus.mean()], "bonus_raw_std": [bonus.std(correction=0)], "bonus": [paid.mean()]}
         metrics |= {"explained_variance": [ppo.explained_variance(rollout.values[:-1], returns)]}
         metrics |= {name: [value] for name, value in self.bonus.diagnostics(*self.transitions(obs, t, envs)).items()}
         scores = self.scores.add(rollout.rewards.cpu().numpy(), rollout.dones.cpu().numpy())
@@ -148,6 +148,13 @@ class Trainer:
         trained = [p for p in module.parameters() if p.requires_grad]
         return torch.optim.Adam(trained, lr=self.config.learning_rate, eps=self.config.adam_eps, fused=True)
 
+    def check_weights(self) -> None:
+        """A checkpoint must not hold what the last step has spoiled."""
+        for name, module in (("policy", self.policy), ("bonus", self.bonus)):
+            norms = torch._foreach_norm(list(module.parameters()))
+            if not torch.stack(norms).isfinite().all():
+                raise TrainingError(f"the weights of the {name} are not finite after update {self.updates}; not saved")
+
     def state_dict(self) -> dict[str, Any]:
         return {
             "steps": self.steps,
@@ -201,27 +208,35 @@ def resume(path: Path | str, progress: Progress = silent, **overrides: Any) -> T
 def train_in(run: RunFolder, progress: Progress = silent) -> TrainResult:
     """Trains in an open run folder until its steps are done, or a signal asks to stop."""
     config = run.config
+    trainer = None
     try:
-        with torch.random.fork_rng(), stop_on_signals() as stopping, progress:
+        device = engine.pick_device(config.device)
+        with torch.random.fork_rng([device] if device.type == "cuda" else []), progress, ExitStack() as later:
             trainer, resumed = _set_up(run, progress)
             progress.start(trainer.steps, config)
             run.start_logging(resumed)
+            stopping = later.enter_context(stop_on_signals(progress))  # before this there is nothing to save
             row: dict[str, Any] = {}
+            saved_at = time.monotonic()
             while trainer.steps < config.steps and not stopping():
                 row = trainer.iterate()
                 _check_finite(row, run)
                 run.log(row)
                 progress.log(row)
                 counters = {"steps": trainer.steps, "updates": trainer.updates}
-                if trainer.updates % config.checkpoint_every == 0 or trainer.steps >= config.steps or stopping():
+                due = time.monotonic() - saved_at >= 60 * config.checkpoint_minutes
+                if due or trainer.steps >= config.steps or stopping():
+                    trainer.check_weights()
                     run.save_checkpoint(trainer.state_dict(), counters)
+                    saved_at = time.monotonic()
             finished = trainer.steps >= config.steps
             summary = {"finished": finished, **trainer.scores.summary(), "last": row, "device": str(trainer.device)}
             if row:
                 run.write_summary({"steps": trainer.steps, **summary})
-            trainer.env.close()
         return TrainResult(run.path, trainer.steps, finished, summary)
     finally:
+        if trainer is not None:
+            trainer.env.close()
         run.close()
 
 
@@ -232,14 +247,23 @@ def _set_up(run: RunFolder, progress: Progress) -> tuple[Trainer, dict[str, int]
     if saved is None:
         trainer = Trainer(config, progress=progress)
         trainer.fit_observations()
-        return trainer, None
+        if not run.has_metrics:
+            return trainer, None
+        progress.note("no checkpoint yet; the run begins again")
+        return trainer, {"steps": 0, "updates": 0}
     state, _, complaints = saved
     for complaint in complaints:
         progress.note(f"{complaint}; going on from the one before it")
     # Emulators that cannot be restored start new episodes; another stream keeps them from replaying the first ones.
     device = engine.pick_device(config.device)
     trainer = Trainer(config, env_of(config, config.num_envs, 2 + state["updates"], device), progress)
-    trainer.load_state_dict(state)
+    try:
+        trainer.load_state_dict(state)
+    except (KeyError, RuntimeError, ValueError) as error:
+        reason = str(error).strip().splitlines()[-1].strip()
+        raise ConfigError(
+            f"the checkpoint in {run.path} does not fit its config.toml: {reason}; put the file back"
+        ) from None
     progress.note(f"resumed at step {trainer.steps:,}" + ("" if trainer.env.restorable else "; episodes begin afresh"))
     return trainer, {"steps": trainer.steps, "updates": trainer.updates}
 
@@ -265,12 +289,12 @@ def _check_finite(row: dict[str, Any], run: RunFolder) -> None:
     bad = [name for name, value in row.items() if isinstance(value, float) and not math.isfinite(value)]
     if bad:
         raise TrainingError(
-            f"{bad[0]} is {row[bad[0]]} after update {row['updates']}; the checkpoints in {run.checkpoints} are from before"
+            f"{bad[0]} is {row[bad[0]]} after update {row['updates']}; what was saved in {run.path} before is intact"
         )
 
 
 @contextmanager
-def stop_on_signals() -> Iterator[Callable[[], bool]]:
+def stop_on_signals(progress: Progress = silent) -> Iterator[Callable[[], bool]]:
     """The first Ctrl-C or SIGTERM asks to stop after this update; the second stops at once."""
     asked = False
 
@@ -279,6 +303,7 @@ def stop_on_signals() -> Iterator[Callable[[], bool]]:
         if asked:
             raise KeyboardInterrupt
         asked = True
+        progress.note("stopping after this update, with a checkpoint; once more stops at once")
 
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False

@@ -56,6 +56,10 @@ def test_alphas_by_game_and_noise(game, noise, alphas):
     assert resolve_options("db", {"alpha1": 0.5}, env=game, noise=noise)["alpha1"] == 0.5
 
 
+def test_alphas_know_every_spelling():
+    assert resolve_options("db", {}, env="ALE/MsPacman-v5")["alpha3"] == 0.1
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -71,6 +75,17 @@ def test_alphas_by_game_and_noise(game, noise, alphas):
         ({"learning_rate": -1e-4}, "learning_rate=-0.0001: must be above 0"),
         ({"noise_strength": -1}, "noise_strength=-1: must be 0 or more"),
         ({"noise": "sticky", "noise_strength": 5}, "use 4 or less"),
+        ({"policy_layers": ("tanh",)}, "policy_layers='tanh': use one of linear, relu"),
+        ({"policy_layers": ()}, "must be a list"),
+        ({"policy_channels": (1, 2)}, "must be a list of 3"),
+        ({"policy_channels": (-1, 8, 8)}, "must be above 0"),
+        ({"box_noise": "foo"}, "box_noise='foo': use one of fill, wrap"),
+        ({"rollout_steps": 1.5}, "rollout_steps=1.5: must be a whole number"),
+        ({"learning_rate": float("nan")}, "learning_rate=nan: must be a finite number"),
+        ({"env": 3}, "env=3: must be text"),
+        ({"wandb": "yes"}, "wandb='yes': must be true or false"),
+        ({"device": "tpu"}, "device='tpu': use auto, cpu"),
+        ({"bonus_options": {"prediction_std": "zzz"}}, "prediction_std='zzz': use one of head, scalar, calibrated"),
         ({"bonus_options": {"alpha1": -1}}, "alpha1=-1: must be 0 or more"),
         ({"bonus_options": {"alfa": 1}}, "bonus 'db' has no setting 'alfa'; it has alpha1"),
     ],

@@ -5,8 +5,11 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 
 import ssedb
+import ssedb.bonuses
+from ssedb import cli
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -67,20 +70,17 @@ def test_readme_example_runs():
     assert namespace["reward"].shape == (32,)
 
 
-def test_the_documented_bonus_is_a_bonus(monkeypatch):
+def test_the_documented_bonus_is_a_bonus(tmp_path, monkeypatch):
     code = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "new-bonus.md").read_text(), re.S)[0]
-    path = ROOT / "ssedb" / "bonuses" / "brightness_of_the_docs.py"
-    path.write_text(code)
-    try:
-        assert "brightness-of-the-docs" in ssedb.list_bonuses()
-        bonus = ssedb.make_bonus("brightness-of-the-docs", (4, 36, 36), 2, scale=2.0)
-        import torch
-
-        obs = torch.full((3, 4, 36, 36), 255, dtype=torch.uint8)
-        assert bonus.reward(obs, torch.zeros(3, dtype=torch.int64), obs).tolist() == pytest.approx([2.0] * 3)
-        bonus.loss(obs, torch.zeros(3, dtype=torch.int64), obs)[0].backward()
-    finally:
-        path.unlink()
+    (tmp_path / "brightness_of_the_docs.py").write_text(code)
+    monkeypatch.setattr(ssedb.bonuses, "__path__", [*ssedb.bonuses.__path__, str(tmp_path)])
+    assert "brightness-of-the-docs" in ssedb.list_bonuses()
+    bonus = ssedb.make_bonus("brightness-of-the-docs", (4, 36, 36), 2, scale=2.0)
+    obs, actions = torch.full((3, 4, 36, 36), 255, dtype=torch.uint8), torch.zeros(3, dtype=torch.int64)
+    assert bonus.reward(obs, actions, obs).tolist() == pytest.approx([2.0] * 3)
+    bonus.loss(obs, actions, obs)[0].backward()
+    config, _ = cli.parse_train(["--bonus", "brightness-of-the-docs", "--scale", "3"])
+    assert config.bonus_options == {"scale": 3.0}
 
 
 def test_fidelity_page_lists_every_decision():

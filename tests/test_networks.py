@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from ssedb.errors import ConfigError
-from ssedb.networks import ActorCritic, ConvTrunk, Encoder
+from ssedb.networks import ActorCritic, ConvTrunk, Encoder, Posterior, Projection, Trunk
 
 
 def count(module: torch.nn.Module) -> int:
@@ -14,6 +14,42 @@ def count(module: torch.nn.Module) -> int:
 def test_parameter_counts_of_the_released_networks():
     assert count(Encoder((4, 84, 84), (32, 64, 64), 512)) == 1_684_128
     assert count(ActorCritic((4, 84, 84), 4, (32, 64, 64), 512, ("linear", "relu", "relu"))) == 2_212_005
+
+
+def test_blocks_against_their_equations():
+    torch.manual_seed(0)
+
+    def lrelu(x):
+        return torch.where(x > 0, x, 0.2 * x)
+
+    def dense(layer, x):
+        return x @ layer.weight.T + layer.bias
+
+    def residual(block, x, extra=None):
+        hidden = lrelu(dense(block.first, x if extra is None else torch.cat([x, extra], 1)))
+        return x + dense(block.second, hidden if extra is None else torch.cat([hidden, extra], 1))
+
+    state, action = 3 * torch.randn(5, 6), torch.eye(5)[:, :4]
+    for everywhere in (False, True):
+        posterior = Posterior(6, 4, 8, 3, everywhere)
+        extra = action if everywhere else None
+        x = lrelu(dense(posterior.first, torch.cat([state, action], 1)))
+        x = residual(posterior.residual2, residual(posterior.residual1, x, extra), extra)
+        out = dense(posterior.last, torch.cat([x, action], 1) if everywhere else x)
+        mean, std = posterior(state, action)
+        torch.testing.assert_close(mean, out[:, :3])
+        torch.testing.assert_close(std, torch.log(1 + out[:, 3:].exp()).clamp(1e-3, 1e5))
+    trunk = Trunk(6, 8, 7)
+    x = residual(trunk.residual2, residual(trunk.residual1, lrelu(dense(trunk.first, state))))
+    torch.testing.assert_close(trunk(state), lrelu(dense(trunk.widen, x)))
+    projection = Projection(6, 8, 3)
+    small = 0.01 * state  # so small that the LayerNorms' epsilon of 1e-3 shows
+
+    def layer_norm(x):
+        return (x - x.mean(1, keepdim=True)) / (x.var(1, correction=0, keepdim=True) + 1e-3).sqrt()
+
+    hidden = layer_norm(dense(projection[0], small)).clamp_min(0)
+    torch.testing.assert_close(projection(small), layer_norm(dense(projection[3], hidden)))
 
 
 def test_policy_layers_are_as_named():

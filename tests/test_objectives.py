@@ -152,6 +152,11 @@ def test_a_batch_with_nothing_that_counts_is_harmless(gaussians):
     none = torch.zeros(7, dtype=torch.bool)
     assert objectives.compression_upper_bound(mean, std, none).item() == 0
     assert objectives.contrastive_lower_bound(mean @ mean.T, none).item() == 0
+    leaf = mean.clone().requires_grad_()
+    for mask, target in ((none, mean.flip(0)), (None, mean)):  # nothing counts; all is predicted exactly
+        std = objectives.calibrated_std(target, leaf, mask)
+        objectives.predictive_lower_bound(target, leaf, std, mask).backward()
+        assert leaf.grad.isfinite().all()
 
 
 def test_gradients(gaussians):

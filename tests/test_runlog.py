@@ -10,11 +10,24 @@ from ssedb.runlog import RunFolder, read_metrics
 from tests.toy import tiny_config
 
 
+def created(config):
+    run = RunFolder.create(config)
+    run.start_logging(None)
+    run.close()
+
+
+def test_checkpoints_of_unknown_origin_are_not_gone_on_from(tmp_path):
+    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
+    with pytest.raises(ConfigError, match="already holds a run"):
+        RunFolder.create(tiny_config(tmp_path / "run"))
+
+
 def test_a_folder_in_use_is_refused_and_a_dead_owner_does_not_block_it(tmp_path):
     out = tmp_path / "run"
     code = (
         "import sys; from pathlib import Path; from ssedb.runlog import RunFolder; from ssedb.config import TrainConfig;"
-        f"run = RunFolder.create(TrainConfig(out=Path({str(out)!r}))); print('locked', flush=True); sys.stdin.read()"
+        f"run = RunFolder.create(TrainConfig(out=Path({str(out)!r}))); run.start_logging(None);"
+        "print('locked', flush=True); sys.stdin.read()"
     )
     owner = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert owner.stdout.readline() == "locked\n"
@@ -27,7 +40,7 @@ def test_a_folder_in_use_is_refused_and_a_dead_owner_does_not_block_it(tmp_path)
 
 def test_a_folder_that_holds_a_run_is_left_alone(tmp_path):
     config = tiny_config(tmp_path / "run")
-    RunFolder.create(config).close()
+    created(config)
     before = (tmp_path / "run" / "config.toml").read_text()
     with pytest.raises(ConfigError, match="already holds a run; continue it with --resume"):
         RunFolder.create(tiny_config(tmp_path / "run", seed=5))
@@ -35,12 +48,16 @@ def test_a_folder_that_holds_a_run_is_left_alone(tmp_path):
 
 
 def test_resume_keeps_the_settings(tmp_path):
-    RunFolder.create(tiny_config(tmp_path / "run")).close()
+    created(tiny_config(tmp_path / "run"))
     run = RunFolder.reopen(tmp_path / "run", steps=5000)
-    assert run.config.steps == 5000
+    run.start_logging({"steps": 0, "updates": 0})
     run.close()
+    assert RunFolder.reopen(tmp_path / "run").config.steps == 5000  # remembered
     with pytest.raises(ConfigError, match="is a run with env=breakout, not alien; a resumed run keeps its settings"):
         RunFolder.reopen(tmp_path / "run", env="alien")
+    options = {**tiny_config(tmp_path).bonus_options, "tau": 0.5}
+    with pytest.raises(ConfigError, match=r"is a run with tau=0\.999, not 0\.5;"):
+        RunFolder.reopen(tmp_path / "run", bonus_options=options)
     with pytest.raises(ConfigError, match="holds no run"):
         RunFolder.reopen(tmp_path / "nothing")
 

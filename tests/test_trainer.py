@@ -138,7 +138,7 @@ def test_a_restored_trainer_goes_on_bit_for_bit(tmp_path):
 
 
 def test_a_run_and_its_folder(tmp_path):
-    result = train(tiny_config(tmp_path / "run", steps=512, obs_norm_steps=200, checkpoint_every=1))
+    result = train(tiny_config(tmp_path / "run", steps=512, obs_norm_steps=200, checkpoint_minutes=0))
     assert (result.finished, result.steps) == (True, 512)
     for name in ("config.toml", "metrics.jsonl", "summary.json", "checkpoints", "tb"):
         assert (tmp_path / "run" / name).exists()
@@ -166,8 +166,35 @@ def test_resume_continues_the_counters_and_everything_that_learned(tmp_path):
     rows = read_metrics(tmp_path / "run")
     assert [r["steps"] for r in rows] == [256, 512, 768, 1024]
     assert [r["updates"] for r in rows] == [1, 2, 3, 4]
-    again = resume(tmp_path / "run")  # its own 512 steps are long done
+    again = resume(tmp_path / "run")  # nothing is left to do
     assert (again.steps, again.finished) == (1024, True)
+
+
+def test_a_run_killed_before_its_first_checkpoint_begins_again_and_says_so(tmp_path):
+    class Dies(Progress):
+        def log(self, row):
+            raise SystemExit
+
+    with pytest.raises(SystemExit):
+        train(tiny_config(tmp_path / "run", env="rooms-small", steps=512, obs_norm_steps=100), Dies())
+    notes = []
+
+    class Notes(Progress):
+        def note(self, text):
+            notes.append(text)
+
+    resume(tmp_path / "run", Notes())
+    assert notes == ["no checkpoint yet; the run begins again"]
+    assert [r["updates"] for r in read_metrics(str(tmp_path / "run"))] == [1, 2]
+
+
+def test_a_checkpoint_that_does_not_fit_is_one_line(tmp_path):
+    train(tiny_config(tmp_path / "run", env="rooms-small", steps=256, obs_norm_steps=100))
+    config = tmp_path / "run" / "config.toml"
+    config.write_text(config.read_text().replace("policy_width = 32", "policy_width = 64"))
+    with pytest.raises(ssedb.ConfigError, match=r"does not fit its config\.toml: size mismatch") as error:
+        resume(tmp_path / "run", steps=512)
+    assert "\n" not in str(error.value)
 
 
 def test_a_number_gone_wrong_stops_the_run_and_is_named(tmp_path, monkeypatch):
@@ -176,6 +203,27 @@ def test_a_number_gone_wrong_stops_the_run_and_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(trainer_module.ppo, "explained_variance", lambda *x: torch.tensor(float("nan")))
     with pytest.raises(TrainingError, match="explained_variance is nan after update 2"):
         resume(tmp_path / "run", steps=1024)
+    assert sorted(p.name for p in (tmp_path / "run" / "checkpoints").iterdir()) == good
+
+
+def test_a_spoiled_weight_is_named_and_never_saved(tmp_path, monkeypatch):
+    train(tiny_config(tmp_path / "run", env="rooms-small", steps=256, obs_norm_steps=100))
+    good = sorted(p.name for p in (tmp_path / "run" / "checkpoints").iterdir())
+    for module, name in (("bonus", "encoder.dense.bias"), ("policy", "value.bias")):
+        iterate = Trainer.iterate
+
+        def spoil(self, module=module, name=name, iterate=iterate):
+            getattr(self, module).get_parameter(name).data.fill_(float("nan"))
+            return iterate(self)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Trainer, "iterate", spoil)
+            with pytest.raises(TrainingError, match=r"is nan after update 2"):
+                resume(tmp_path / "run", steps=1024)
+    trainer = Trainer(tiny_config(tmp_path), Grid(8))
+    trainer.policy.value.bias.data.fill_(float("inf"))
+    with pytest.raises(TrainingError, match="weights of the policy are not finite"):
+        trainer.check_weights()
     assert sorted(p.name for p in (tmp_path / "run" / "checkpoints").iterdir()) == good
 
 

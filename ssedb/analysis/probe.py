@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -163,7 +164,9 @@ def probe_run(
     place = engine.pick_device(device)
     saved = checkpoint.load_latest(run / "checkpoints", place)
     assert saved is not None  # the command line has seen one
-    state, about, _ = saved
+    state, about, complaints = saved
+    for complaint in complaints:
+        print(f"{complaint}; probing the one before it", file=sys.stderr)
     size, layout_seed = rooms_world(config.env) or ("", 0)
     world = World(size, layout_seed, place)
     noise = noise or config.noise

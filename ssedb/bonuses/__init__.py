@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ssedb.config import bonus_names, resolve_options
+from ssedb.errors import ConfigError
 
 if TYPE_CHECKING:
     from ssedb.bonuses.base import Bonus
@@ -33,6 +34,9 @@ def make_bonus(
     **options: Any,
 ) -> Bonus:
     """Builds a bonus for stacks of `obs_shape` [C, H, W]; `options` override what the names imply."""
+    name = name.replace("_", "-")
+    if num_actions < 1:
+        raise ConfigError(f"num_actions={num_actions}: must be 1 or more")
     settings = resolve_options(name, options, fidelity=fidelity, preset=preset, env=env, noise=noise)
     cls: Any = bonus_class(name)  # a subclass takes its options as well
     return cls(obs_shape, num_actions, cls.Options(**settings))

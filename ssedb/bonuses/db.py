@@ -125,6 +125,8 @@ class DynamicBottleneck(Bonus):
 
 def effective_rank(features: Tensor) -> Tensor:
     """exp of the entropy of the normalised singular values of [B, D]: 1 if all rows are alike, at most min(B, D)."""
+    if not features.isfinite().all():  # the decomposition would fail; the trainer names what is not finite
+        return torch.full((), torch.nan, dtype=torch.float64, device=features.device)
     spectrum = torch.linalg.svdvals(features.double())
     share = spectrum / spectrum.sum().clamp_min(1e-12)
     return torch.special.entr(share).sum().exp()

@@ -26,35 +26,44 @@ def make_env(
     `readings` may override what the fidelity implies: sticky="step" or "frame", pixel_noise="add" or "zeros",
     box_noise="fill" or "wrap".
     """
+    import math
+
     import numpy as np
 
     from ssedb.config import FIDELITIES, NOISES
     from ssedb.envs.base import Env
-    from ssedb.envs.names import atari_game, canonical_env, rooms_world
+    from ssedb.envs.names import atari_games, canonical_env, rooms_world
     from ssedb.envs.noise import STICKY_PROBABILITY
     from ssedb.envs.noisy import NoisyEnv, Observer
     from ssedb.errors import ConfigError
 
     if noise not in NOISES:
         raise ConfigError(f"noise={noise!r}: use one of {', '.join(NOISES)}")
-    if num_envs < 1:
-        raise ConfigError(f"num_envs={num_envs}: must be 1 or more")
+    if not isinstance(num_envs, int) or num_envs < 1:
+        raise ConfigError(f"num_envs={num_envs!r}: must be a whole number, 1 or more")
+    if seed < 0:
+        raise ConfigError(f"seed={seed}: must be 0 or more")
+    if not 0 <= strength <= (4 if noise == "sticky" else math.inf):
+        raise ConfigError(f"strength={strength}: must be 0 or more, and at most 4 for sticky noise")
     if fidelity not in FIDELITIES:
         raise ConfigError(f"fidelity={fidelity!r}: use one of {', '.join(FIDELITIES)}")
     choices = {key: FIDELITIES[fidelity][key] for key in ("sticky", "pixel_noise", "box_noise")}
     if unknown := sorted(set(readings) - set(choices)):
         raise ConfigError(f"make_env has no setting {unknown[0]!r}; it has {', '.join(choices)}")
     choices.update(readings)
+    for key, words in {"sticky": ("step", "frame"), "pixel_noise": ("add", "zeros"), "box_noise": ("fill", "wrap")}.items():
+        if choices[key] not in words:
+            raise ConfigError(f"{key}={choices[key]!r}: use one of {', '.join(words)}")
     env_seed, noise_seed = (int(s) for s in np.random.SeedSequence(seed).generate_state(2))
     by_frame = noise == "sticky" and choices["sticky"] == "frame"
     name = canonical_env(env)
     source: Env
-    if game := atari_game(name):
+    if name in atari_games():
         from ssedb.envs.atari import AtariEnv
 
         raw = Observer.wants_raw(noise, choices["pixel_noise"], choices["box_noise"])
         source = AtariEnv(
-            game,
+            name,
             num_envs,
             seed=env_seed,
             device=device,

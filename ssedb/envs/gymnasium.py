@@ -26,8 +26,10 @@ class GymnasiumEnv(Env):
         device: torch.device | str = "cpu",
         max_steps: int | None = None,
     ) -> None:
-        limit: dict[str, Any] = {} if max_steps is None else {"max_episode_steps": max_steps}
         try:
+            own = gymnasium.spec(env_id).max_episode_steps  # a limit that the environment comes with is not lengthened
+            limits = [steps for steps in (own, max_steps) if steps is not None]
+            limit: dict[str, Any] = {"max_episode_steps": min(limits)} if limits else {}
             self._envs = gymnasium.make_vec(
                 env_id,
                 num_envs,

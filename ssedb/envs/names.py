@@ -37,6 +37,13 @@ def is_gymnasium_id(name: str) -> bool:
     return ":" in name or name in gymnasium.registry
 
 
+def is_ale_id(name: str) -> bool:
+    """Whether Gymnasium knows the id as one of ale-py's own, which we play through its faster vector environment."""
+    import gymnasium
+
+    return "ale_py" in str(getattr(gymnasium.registry.get(name), "entry_point", ""))
+
+
 def rooms_world(name: str) -> tuple[str, int] | None:
     """(size, layout seed) of `rooms`, `rooms-small`, `rooms-large`, `rooms@3`, ..., or None for another name."""
     match = re.fullmatch(r"rooms(?:-(small|medium|large))?(?:@(\d+))?", name.lower())
@@ -48,10 +55,10 @@ def canonical_env(name: str) -> str:
     if world := rooms_world(name):
         size, seed = world
         return "rooms" + (f"-{size}" if size != "medium" else "") + (f"@{seed}" if seed else "")
+    if is_gymnasium_id(name) and not is_ale_id(name):
+        return name
     if game := atari_game(name):
         return game
-    if is_gymnasium_id(name):
-        return name
     near = difflib.get_close_matches(name.lower(), atari_games(), n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}? " if near else ""
     raise ConfigError(f"unknown environment {name!r}; {hint}`ssedb list envs` shows them all")

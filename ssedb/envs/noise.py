@@ -38,7 +38,7 @@ def random_boxes(
 ) -> tuple[Tensor, Tensor | None]:
     """Noise in 3 to 12 cells of the grid, other cells each time: 20x20 pixels on a raw 210x160 frame, 8x10 on 84x84.
 
-    `fill` blends a box over with N(127.5, 76.5), at strength 1 entirely; `wrap` adds N(0, 76.5) as uint8 arithmetic does.
+    `fill` blends a box over with N(127.5, 76.5), from strength 1 on entirely; `wrap` adds N(0, 76.5) modulo 256.
     """
     n, height, width = frames.shape[:3]
     rows, columns = GRID
@@ -56,7 +56,7 @@ def random_boxes(
     old = cells(frames)[place]  # [N, 12, box_h, box_w, ...]
     noise = torch.randn(old.shape, generator=generator, device=frames.device)
     if reading == "fill":
-        new = (old + strength * (127.5 + BOX_STD * noise - old)).clamp_(0, 255)
+        new = (old + min(strength, 1.0) * (127.5 + BOX_STD * noise - old)).clamp_(0, 255)
     else:
         new = (old + (strength * BOX_STD * noise).trunc_()).remainder_(256)
     used = used.view(n, BOXES[1], *[1] * (old.ndim - 2))
@@ -96,12 +96,12 @@ def sticky_actions(actions: Tensor, previous: Tensor, strength: float, generator
 
 
 def show_tv(frames: Tensor, screen: Tensor, strength: float, want_mask: bool = False) -> tuple[Tensor, Tensor | None]:
-    """A noisy TV in the lower right corner: `screen` uint8 [N, h, w] covers what is below it, at strength 1 entirely."""
+    """A noisy TV in the lower right corner: `screen` uint8 [N, h, w] covers what is below it, wholly from strength 1 on."""
     height, width = screen.shape[1:3]
     noisy = frames.clone()
     corner = noisy[:, -height:, -width:]
     shown = screen if frames.ndim == 3 else screen[..., None]
-    corner.copy_((corner + strength * (shown.float() - corner)).clamp_(0, 255))
+    corner.copy_((corner + min(strength, 1.0) * (shown.float() - corner)).clamp_(0, 255))
     if not want_mask:
         return noisy, None
     mask = torch.zeros_like(frames, dtype=torch.bool)

@@ -82,10 +82,14 @@ class Observer:
 
     def state_dict(self) -> dict[str, Any]:
         memory = {name: getattr(self, name).clone() for name in ("previous", "screen", "clouds")}
-        return {**memory, "generator": self.generator.get_state()}
+        return {**memory, "device": self.device.type, "generator": self.generator.get_state()}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.generator.set_state(state["generator"].cpu())
+    def load_state_dict(self, state: dict[str, Any], episodes_go_on: bool = True) -> None:
+        """Takes over the randomness (another kind of device has another, so there it begins anew) and the memory."""
+        if state["device"] == self.device.type:
+            self.generator.set_state(state["generator"].cpu())
+        if not episodes_go_on:
+            return
         for name in ("previous", "screen", "clouds"):
             setattr(self, name, state[name].to(self.device).clone())
 
@@ -121,7 +125,7 @@ class NoisyEnv(Env):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.env.load_state_dict(state["env"])
-        self.observer.load_state_dict(state["observer"])
+        self.observer.load_state_dict(state["observer"], episodes_go_on=self.restorable)
 
     def close(self) -> None:
         self.env.close()

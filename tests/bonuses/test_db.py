@@ -43,6 +43,7 @@ def test_fidelities_differ_where_they_say():
     assert released.posterior.last.in_features == 64 + 4  # the action joins every layer
     assert hasattr(paper.head, "std")
     assert released.head.free_std.item() == 1.0
+    assert 0 <= paper.score_weight.min() < 0.05 < 0.95 < paper.score_weight.max() < 1  # drawn from U[0, 1)
     assert small_db(fidelity="released", bonus_root="sqrt").options.bonus_root == "sqrt"
 
 

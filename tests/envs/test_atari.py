@@ -152,7 +152,12 @@ def test_other_games_work(game):
         (dict(noise="fog"), "noise='fog': use one of none"),
         (dict(fidelity="mine"), "fidelity='mine'"),
         (dict(num_envs=0), "num_envs=0"),
+        (dict(num_envs="8"), "num_envs='8': must be a whole number"),
         (dict(boxes=3), "no setting 'boxes'"),
+        (dict(sticky="foo"), "sticky='foo': use one of step, frame"),
+        (dict(seed=-1), "seed=-1: must be 0 or more"),
+        (dict(strength=float("nan")), "strength=nan"),
+        (dict(noise="sticky", strength=9), "at most 4 for sticky"),
     ],
 )
 def test_bad_settings(settings, message):

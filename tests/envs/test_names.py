@@ -23,6 +23,8 @@ def test_the_suite_is_18_games_that_exist():
 
 def test_gymnasium_ids_are_kept():
     assert canonical_env("CartPole-v1") == "CartPole-v1"
+    assert canonical_env("Blackjack-v1") == "Blackjack-v1"  # Gymnasium's own, not the cartridge
+    assert canonical_env("blackjack") == "blackjack"
 
 
 def test_an_unknown_name_is_an_error_with_suggestions():
