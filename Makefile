@@ -21,8 +21,7 @@ $(VENV)/.dev: $(VENV)/.core requirements/dev.txt
 	@touch $@
 
 demo: $(VENV)/.core
-	@rm -rf runs/demo
-	$(BIN)/ssedb train --preset small --env breakout --noise random-box --bonus db --steps 49152 --out runs/demo
+	$(BIN)/ssedb demo
 
 test: setup
 	$(BIN)/python -m pytest

@@ -18,8 +18,8 @@ from typing import Annotated, Any, Literal, TypeVar
 import tyro
 
 from ssedb import __version__
-from ssedb.config import NOISES, TrainConfig, bonus_names, options_class
-from ssedb.envs.names import GAMES, atari_games
+from ssedb.config import NOISES, Preset, TrainConfig, bonus_names, options_class
+from ssedb.envs.names import GAMES, atari_games, rooms_world
 from ssedb.errors import ConfigError, TrainingError
 from ssedb.runlog import RunFolder, newest_checkpoint, saved_config
 
@@ -50,7 +50,7 @@ class BenchArgs:
     """The game, or rooms."""
     noise: str = "none"
     """What disturbs the agent; `ssedb list noises` shows the choices."""
-    preset: Literal["paper", "small"] = "paper"
+    preset: Preset = "paper"
     """Sizes of networks and rollout."""
     device: str = "auto"
     """Where to learn: auto, cpu, cuda or cuda:N."""
@@ -76,6 +76,22 @@ class ProbeArgs:
     """How many draws of the noise each gets."""
     device: str = "auto"
     """Where to compute: auto, cpu, cuda or cuda:N."""
+
+
+@dataclass(frozen=True)
+class DemoArgs:
+    """Show why noise fools curiosity and not DB: train DB, RND and a random agent on noisy Rooms, and compare."""
+
+    env: str = "rooms-small"
+    """Which Rooms world."""
+    noise: str = "random-box"
+    """What disturbs the agents; `ssedb list noises` shows the choices."""
+    steps: int = 20_480
+    """Agent steps of each run."""
+    seeds: int = 2
+    """Runs of each method."""
+    out: Path = Path("runs/demo")
+    """Folder for the pictures and numbers; what is there is replaced."""
 
 
 @dataclass(frozen=True)
@@ -193,6 +209,21 @@ def analyze(args: list[str]) -> int:
     return 0
 
 
+def demo(args: list[str]) -> int:
+    options = parse(DemoArgs, args, "demo")
+    config = TrainConfig(env=options.env, noise=options.noise, steps=options.steps, preset="rooms", out=options.out)
+    if rooms_world(config.env) is None:
+        raise ConfigError(
+            f"env={config.env}: the demo needs a world whose truth is known; use rooms-small, rooms or rooms-large"
+        )
+    if options.seeds < 1:
+        raise ConfigError(f"seeds={options.seeds}: must be 1 or more")
+    from ssedb.demo import run_demo
+
+    run_demo(config, options.seeds)
+    return 0
+
+
 def show_list(args: list[str]) -> int:
     what = parse(ListArgs, args, "list").what
     if what == "envs":
@@ -214,6 +245,7 @@ def show_list(args: list[str]) -> int:
 COMMANDS: dict[str, tuple[Callable[[list[str]], int], str]] = {
     "train": (train, "train an agent, or go on with --resume"),
     "eval": (evaluate, "play episodes with a trained agent"),
+    "demo": (demo, "see in minutes why noise fools curiosity and not DB"),
     "analyze": (analyze, "probe what a bonus has learned"),
     "bench": (bench, "measure the speed of training here"),
     "list": (show_list, "show the envs, noises or bonuses there are"),

@@ -18,7 +18,7 @@ from ssedb.envs.names import canonical_env
 from ssedb.errors import ConfigError
 
 Fidelity = Literal["paper", "released"]
-Preset = Literal["paper", "small"]
+Preset = Literal["paper", "small", "rooms"]
 
 NOISES = {
     "none": "the observations as they are",
@@ -55,8 +55,34 @@ FIDELITIES: dict[str, dict[str, Any]] = {
 }
 
 PRESETS: dict[str, dict[str, Any]] = {
-    "paper": dict(num_envs=128, minibatch_envs=16, policy_channels=(32, 64, 64), policy_width=512, learning_rate=1e-4),
-    "small": dict(num_envs=16, minibatch_envs=4, policy_channels=(16, 32, 32), policy_width=256, learning_rate=3e-4),
+    "paper": dict(
+        num_envs=128,
+        rollout_steps=128,
+        minibatch_envs=16,
+        ppo_epochs=3,
+        policy_channels=(32, 64, 64),
+        policy_width=512,
+        learning_rate=1e-4,
+    ),
+    "small": dict(
+        num_envs=16,
+        rollout_steps=128,
+        minibatch_envs=4,
+        ppo_epochs=3,
+        policy_channels=(16, 32, 32),
+        policy_width=256,
+        learning_rate=3e-4,
+    ),
+    "rooms": dict(
+        num_envs=16,
+        rollout_steps=64,
+        minibatch_envs=4,
+        ppo_epochs=2,
+        bonus_epochs=8,
+        policy_channels=(8, 16, 16),
+        policy_width=64,
+        learning_rate=1e-3,
+    ),
 }
 
 
@@ -80,7 +106,7 @@ class DBOptions:
     """Which layers of the posterior see the action."""
     prediction_std: Literal["head", "scalar", "calibrated"] = BY_NAME
     """The prediction's spread: one per sample from the head, one free scalar, or the batch's closed-form optimum."""
-    target_frames: Literal["stack", "newest"] = "stack"
+    target_frames: Literal["stack", "newest"] = BY_NAME
     """What is predicted: the whole next stack, or only its newest frame."""
     momentum_every: Literal["step", "epoch"] = BY_NAME
     """When the momentum copies move."""
@@ -97,15 +123,35 @@ class DBOptions:
 
     FIDELITIES: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": dict(
-            bonus_root="sqrt", nce_input="mean", action_input="first", prediction_std="head", momentum_every="step"
+            bonus_root="sqrt",
+            nce_input="mean",
+            action_input="first",
+            prediction_std="head",
+            target_frames="stack",
+            momentum_every="step",
         ),
         "released": dict(
-            bonus_root="none", nce_input="sample", action_input="every", prediction_std="scalar", momentum_every="epoch"
+            bonus_root="none",
+            nce_input="sample",
+            action_input="every",
+            prediction_std="scalar",
+            target_frames="stack",
+            momentum_every="epoch",
         ),
     }
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": dict(channels=(32, 64, 64), state_dim=512, hidden_dim=256, latent_dim=128),
         "small": dict(channels=(16, 32, 32), state_dim=256, hidden_dim=128, latent_dim=64),
+        "rooms": dict(
+            channels=(8, 16, 16),
+            state_dim=128,
+            hidden_dim=64,
+            latent_dim=32,
+            prediction_std="calibrated",
+            target_frames="newest",
+            alpha1=0.001,
+            alpha3=0.1,
+        ),
     }
 
     def __post_init__(self) -> None:
@@ -119,7 +165,7 @@ class DBOptions:
     @classmethod
     def defaults(cls, fidelity: str, preset: str, env: str | None, noise: str) -> dict[str, Any]:
         alpha1, alpha3 = released_alphas(env, noise)
-        return {**cls.FIDELITIES[fidelity], **cls.PRESETS[preset], "alpha1": alpha1, "alpha3": alpha3}
+        return {**cls.FIDELITIES[fidelity], "alpha1": alpha1, "alpha3": alpha3, **cls.PRESETS[preset]}
 
 
 def released_alphas(game: str | None, noise: str) -> tuple[float, float]:
@@ -163,7 +209,7 @@ class TrainConfig:
     out: Path = Path("runs/run")
     """Folder of the run; it must not hold another run."""
     preset: Preset = "paper"
-    """Sizes and learning rate: the paper's, or ones that fit a laptop."""
+    """Sizes and rates: the paper's, ones that fit a laptop, or ones that learn Rooms in minutes (docs/rooms.md)."""
     fidelity: Fidelity = "paper"
     """Whose side to take where the paper and its released code disagree (docs/fidelity.md)."""
     device: str = "auto"
@@ -171,11 +217,11 @@ class TrainConfig:
 
     num_envs: int = BY_NAME
     """Environments stepped side by side."""
-    rollout_steps: int = 128
+    rollout_steps: int = BY_NAME
     """Steps of each environment between two updates."""
     minibatch_envs: int = BY_NAME
     """Environments in a minibatch, each with its whole trajectory."""
-    ppo_epochs: int = 3
+    ppo_epochs: int = BY_NAME
     """Passes of PPO over a rollout."""
     bonus_epochs: int = BY_NAME
     """Passes of the bonus model over a rollout."""

@@ -55,7 +55,7 @@ def test_resume_and_eval(trained):
     [
         (["train", "--env", "alein"], "unknown environment 'alein'; did you mean alien"),
         (["train", "--noise", "fog"], "noise='fog': use one of none, random-box"),
-        (["train", "--bonus", "luck"], "bonus='luck': use one of db"),
+        (["train", "--bonus", "luck"], "bonus='luck': use one of db, rnd"),
         (["train", "--num-envs", "100"], "num_envs=100 does not split into minibatches of 16 envs; use 96 or 112"),
         (["train", "--num-envs", "-3"], "num_envs=-3: must be above 0"),
         (["train", "--alpha1", "-1"], "alpha1=-1.0: must be 0 or more"),
@@ -66,13 +66,15 @@ def test_resume_and_eval(trained):
         (["train", "--policy-channels", "-1", "8", "8"], "policy_channels=(-1, 8, 8): must be above 0"),
         (["train", "--learning-rate", "inf"], "learning_rate=inf: must be a finite number"),
         (["train", "--device", "tpu"], "device='tpu': use auto, cpu, cuda or cuda:N"),
+        (["demo", "--env", "alien"], "env=alien: the demo needs a world whose truth is known"),
+        (["demo", "--seeds", "0"], "seeds=0: must be 1 or more"),
         (["analyze", "fly"], "unknown analysis 'fly'; use probe"),
         (["train", "--out", "/dev/null/run"], "cannot write to /dev/null/run: Not a directory; choose a folder"),
         (["train", "--resume", "/nonexistent"], "/nonexistent holds no run (no config.toml)"),
         (["eval", "/nonexistent"], "/nonexistent holds no run"),
         (["list", "toys"], "'toys'"),
         (["bench", "--updates", "0"], "updates=0: must be 1 or more"),
-        (["fly"], "unknown command 'fly'; use one of train, eval, analyze, bench, list"),
+        (["fly"], "unknown command 'fly'; use one of train, eval, demo, analyze, bench, list"),
     ],
 )
 def test_mistakes_end_with_2_and_one_line_within_two_seconds(args, message):
@@ -123,8 +125,8 @@ def test_a_checkpoint_of_another_game_is_refused(trained, tmp_path):
 
 
 def test_every_flag_has_a_sentence():
-    for command in ("train", "eval", "bench", "list"):
-        text = ssedb(command, "--help", env={**os.environ, "COLUMNS": "200"}).stdout
+    for command in (["train"], ["eval"], ["demo"], ["bench"], ["list"], ["analyze", "probe"]):
+        text = ssedb(*command, "--help", env={**os.environ, "COLUMNS": "200"}).stdout
         words = re.sub(r"[╭╮╰╯│─]+", " ", text)
         helps = re.split(r"\s(--[a-z][\w-]*) ", words)[1:]
         assert len(helps) >= 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import matplotlib
 
@@ -14,9 +14,12 @@ from torch import Tensor
 
 if TYPE_CHECKING:
     from ssedb.analysis.probe import Probe, Transitions
+    from ssedb.config import TrainConfig
+    from ssedb.demo import Result
     from ssedb.envs.rooms import World
 
 BLUE, ORANGE, GRAY = "#0072B2", "#D55E00", "#777777"
+METHOD_COLOURS = {"db": BLUE, "rnd": ORANGE, "random": GRAY}
 
 
 def plot_probe(probe: Probe, rewards: Tensor, counts: Tensor, world: World, data: Transitions, path: Path) -> None:
@@ -49,4 +52,39 @@ def plot_probe(probe: Probe, rewards: Tensor, counts: Tensor, world: World, data
     figure.colorbar(chart.imshow(mean, cmap="viridis"), ax=chart, label="bonus")
     chart.set(title="bonus over the map", xticks=[], yticks=[])
     figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+def plot_demo(results: list[Result], world: World, config: TrainConfig, path: Path) -> None:
+    """Noise share and coverage along training, then where each method went and where its bonus is high."""
+    methods = list(dict.fromkeys(result.method for result in results))
+    figure = plt.figure(figsize=(12, 8), layout="constrained")
+    halves: Any = figure.subfigures(2, 1, height_ratios=(1.1, 1))
+    top, bottom = halves
+    curves = {"noise_share": "noise in the bonus (0 = blind to it)", "states_share": "share of the reachable states seen"}
+    for axes, (name, label) in zip(top.subplots(1, 2), curves.items(), strict=True):
+        for method in methods:
+            runs = [r for r in results if r.method == method and name in r.rows[-1]]
+            for i, run in enumerate(runs):
+                steps, values = [row["steps"] for row in run.rows], [row[name] for row in run.rows]
+                axes.plot(steps, values, color=METHOD_COLOURS[method], alpha=0.8, label=method if i == 0 else None)
+        axes.set(xlabel="agent steps", title=label, ylim=(0, None))
+        axes.legend()
+    first = {method: next(r for r in results if r.method == method) for method in methods}
+    maps = [(f"visits, {m}", np.log10(1 + np.array(first[m].visits)), "magma") for m in methods]
+    maps += [
+        (f"bonus, {m}", np.array([np.nan if b is None else b for b in first[m].bonus]), "viridis")
+        for m in methods
+        if first[m].bonus
+    ]
+    for axes, (title, values, colours) in zip(bottom.subplots(1, len(maps)), maps, strict=True):
+        grid = np.full(world.layout.floor.shape, np.nan)
+        for cell, value in zip(world.cells, values, strict=True):
+            grid[cell] = value
+        axes.imshow(world.layout.floor, cmap="gray", vmin=-1, vmax=3)
+        bottom.colorbar(axes.imshow(grid, cmap=colours), ax=axes, location="bottom", shrink=0.9)
+        axes.set(title=title, xticks=[], yticks=[])
+    bottom.supxlabel("visits: log10(1 + N) by cell, first seed; bonus: mean over transitions from each cell", fontsize=9)
+    figure.suptitle(f"{config.env}, {config.noise} noise, no reward")
+    figure.savefig(path, dpi=110)
     plt.close(figure)

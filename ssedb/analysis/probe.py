@@ -92,10 +92,7 @@ def probe_bonus(
 ) -> Probe:
     """All measures of one bonus; `choices` is N(s, a) of the run that trained it."""
     draws = data.noisy.shape[1]
-    rewards = torch.stack([_in_chunks(bonus.reward, data.pair(k)) for k in range(draws)])  # [K, M]
-    features = None
-    if bonus.features(*(x[:1] for x in data.pair(0)[:2])) is not None:
-        features = torch.stack([_in_chunks(lambda o, a, _: bonus.features(o, a), data.pair(k)) for k in range(draws)])
+    rewards, features = rewards_and_features(bonus, data)
     counts = None if choices is None else choices[data.states, data.actions]
     cell = data.states // world.scenes_per_cell
     place = torch.tensor(world.cells, device=world.device)[cell]
@@ -115,6 +112,15 @@ def probe_bonus(
         fall_clean=fall[None],
         fall_noisy=fall[draws],
     )
+
+
+def rewards_and_features(bonus: Bonus, data: Transitions) -> tuple[Tensor, Tensor | None]:
+    """The bonus [K, M] and its representation [K, M, D], if it has one, under every draw."""
+    pairs = [data.pair(k) for k in range(data.noisy.shape[1])]
+    rewards = torch.stack([_in_chunks(bonus.reward, pair) for pair in pairs])
+    if bonus.features(pairs[0][0][:1], pairs[0][1][:1]) is None:
+        return rewards, None
+    return rewards, torch.stack([_in_chunks(lambda o, a, _: bonus.features(o, a), pair) for pair in pairs])
 
 
 def _fall(bonus: Bonus, data: Transitions, draws: int | None, learning_rate: float) -> tuple[float, ...]:

@@ -1,0 +1,187 @@
+"""Why noise fools curiosity and not DB, in minutes on a laptop: DB, RND and a random agent on noisy Rooms."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import multiprocessing
+import os
+import sys
+import time
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from ssedb.analysis import measures
+from ssedb.analysis.probe import Transitions, draw_transitions, rewards_and_features
+from ssedb.config import TrainConfig
+from ssedb.envs.names import rooms_world
+from ssedb.envs.rooms import RoomsEnv, World
+from ssedb.errors import ConfigError
+from ssedb.trainer import Trainer
+
+METHODS = ("db", "rnd", "random")
+TRANSITIONS, DRAWS = 256, 4
+
+
+@dataclass
+class Result:
+    """One run: its curve (a row per update) and its maps of visits and of the bonus, by cell."""
+
+    method: str
+    seed: int
+    rows: list[dict[str, float]] = field(default_factory=list)
+    visits: list[int] = field(default_factory=list)
+    bonus: list[float | None] = field(default_factory=list)
+
+
+def run_method(config: TrainConfig, method: str, seed: int, messages: Any, threads: int) -> Result:
+    """Trains one method, probing its bonus along the way; runs in a process of its own."""
+    torch.set_num_threads(threads)
+    world = World(*_world(config))
+    observer = {"noise": config.noise, "strength": config.noise_strength}
+    data = draw_transitions(world, None, TRANSITIONS, DRAWS, observer, seed=1)
+    result = Result(method, seed)
+    if method == "random":
+        truth = _play_at_random(config, seed, result)
+    else:
+        trainer = Trainer(dataclasses.replace(config, bonus=method, bonus_options={}, seed=seed, device="cpu"))
+        trainer.fit_observations()
+        truth = trainer.env.env.truth  # type: ignore[attr-defined]
+        result.rows.append({"steps": 0, **truth.metrics(), **_probe(trainer, data)})
+        while trainer.steps < config.steps:
+            trainer.iterate()
+            result.rows.append({"steps": trainer.steps, **truth.metrics(), **_probe(trainer, data)})
+            messages.put((method, seed, trainer.steps))
+        rewards, _ = rewards_and_features(trainer.bonus, data)
+        result.bonus = _by_cell(rewards.mean(0), data, world)
+    messages.put((method, seed, config.steps))
+    result.visits = truth.visits.view(len(world.cells), -1).sum(1).tolist()
+    return result
+
+
+def _play_at_random(config: TrainConfig, seed: int, result: Result) -> Any:
+    size, layout_seed = _world(config)
+    env = RoomsEnv(config.num_envs, size, layout_seed=layout_seed)
+    env.reset()
+    generator = torch.Generator().manual_seed(seed)
+    result.rows.append({"steps": 0, **env.metrics()})
+    while env.truth.steps < config.steps:
+        for _ in range(config.rollout_steps):
+            env.step(torch.randint(env.num_actions, (env.num_envs,), generator=generator))
+        result.rows.append({"steps": env.truth.steps, **env.metrics()})
+    return env.truth
+
+
+def _world(config: TrainConfig) -> tuple[str, int]:
+    return rooms_world(config.env) or ("small", 0)
+
+
+def _probe(trainer: Trainer, data: Transitions) -> dict[str, float]:
+    rewards, features = rewards_and_features(trainer.bonus, data)
+    counts = trainer.env.env.truth.choices[data.states, data.actions]  # type: ignore[attr-defined]
+    return {
+        "noise_share": measures.noise_share(rewards),
+        "feature_noise_share": 0.0 if features is None else measures.noise_share(features),
+        "count_correlation": measures.rank_correlation(rewards.mean(0), (counts + 1.0).rsqrt()),
+    }
+
+
+def _by_cell(rewards: torch.Tensor, data: Transitions, world: World) -> list[float | None]:
+    cell = data.states // world.scenes_per_cell
+    return [float(rewards[cell == i].mean()) if (cell == i).any() else None for i in range(len(world.cells))]
+
+
+def run_demo(config: TrainConfig, seeds: int) -> list[Result]:
+    """Runs everything, shows it, and writes `demo.png` and `demo.json` into `config.out`."""
+    from ssedb.analysis.plots import plot_demo
+
+    try:
+        config.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"cannot write to {config.out}: {error.strerror}; choose a folder you may write to") from None
+    console = Console(highlight=False)
+    console.print(
+        f"Three agents explore [b]{config.env}[/b] with no reward, under [b]{config.noise}[/b] noise: DB, RND (curiosity by "
+        f"prediction error) and one that acts at random; {config.steps:,} steps each, {seeds} seeds."
+    )
+    began = time.monotonic()
+    results = _run_all(config, [(method, seed) for method in METHODS for seed in range(seeds)])
+    print_table(console, results)
+    plot_demo(results, World(*_world(config)), config, config.out / "demo.png")
+    text = json.dumps({"env": config.env, "noise": config.noise, "runs": [dataclasses.asdict(r) for r in results]})
+    (config.out / "demo.json").write_text(text + "\n", encoding="utf-8")
+    console.print(f"\nlook at      {config.out / 'demo.png'}", soft_wrap=True)
+    console.print(f"numbers      {config.out / 'demo.json'}", soft_wrap=True)
+    console.print(
+        f"took         {time.monotonic() - began:.0f} s; a few minutes show a tendency, not a result (docs/rooms.md)"
+    )
+    return results
+
+
+def _run_all(config: TrainConfig, runs: list[tuple[str, int]]) -> list[Result]:
+    """As many runs at a time as there are cores, with a bar for each."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    workers = max(1, min(cores, len(runs)))
+    context = multiprocessing.get_context("spawn")
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"), TimeElapsedColumn())
+    live = sys.stderr.isatty()
+    with (
+        context.Manager() as manager,
+        ProcessPoolExecutor(workers, context) as pool,
+        Progress(*columns, console=Console(stderr=True), disable=not live) as bars,
+    ):
+        messages = manager.Queue()
+        tasks = {run: bars.add_task(f"{run[0]:<7} seed {run[1]}", total=config.steps, start=False) for run in runs}
+        order = [pool.submit(run_method, config, *run, messages, max(1, cores // workers)) for run in runs]
+        waiting = set(order)
+        while waiting:
+            done, waiting = wait(waiting, timeout=0.5, return_when=FIRST_COMPLETED)
+            while not messages.empty():
+                method, seed, steps = messages.get()
+                bars.start_task(tasks[method, seed])
+                bars.update(tasks[method, seed], completed=steps)
+            for future in done:
+                result = future.result()
+                if not live:
+                    print(f"{result.method} seed {result.seed}: done", file=sys.stderr, flush=True)
+        return [future.result() for future in order]
+
+
+COLUMNS = {
+    "noise_share": ("noise in the bonus", "lowest"),
+    "feature_noise_share": ("noise in what it knows", "lowest"),
+    "count_correlation": ("correlation with counts", "highest"),
+    "states_share": ("states seen", "highest"),
+}
+
+
+def print_table(console: Console, results: list[Result]) -> None:
+    """The last row of every run: mean over the seeds, and from the least to the most."""
+    table = Table(
+        "", *(label for label, _ in COLUMNS.values()), title="at the end: mean (least to most)", title_justify="left"
+    )
+    means: dict[str, dict[str, float]] = {name: {} for name in COLUMNS}
+    for method in METHODS:
+        cells = []
+        for name in COLUMNS:
+            values = [r.rows[-1][name] for r in results if r.method == method and name in r.rows[-1]]
+            if not values:
+                cells.append("-")
+                continue
+            means[name][method] = sum(values) / len(values)
+            cells.append(f"{means[name][method]:.2f} ({min(values):.2f} to {max(values):.2f})")
+        table.add_row(method, *cells)
+    console.print(table)
+    for name, (label, better) in COLUMNS.items():
+        best = (min if better == "lowest" else max)(means[name], key=lambda method: means[name][method])
+        console.print(f"{label}: {better} for [b]{best}[/b]")
+    console.print(
+        "Noise in the bonus: the share of its variance that comes from redrawing the noise over the same true transitions; "
+        "0 is blind to noise, 1 sees nothing else. Correlation with counts: whether rarer choices are paid more."
+    )
