@@ -23,6 +23,7 @@ from ssedb.config import TrainConfig
 from ssedb.envs.names import rooms_world
 from ssedb.envs.rooms import RoomsEnv, World
 from ssedb.errors import ConfigError
+from ssedb.progress import PLAIN_LINE_EVERY
 from ssedb.trainer import Trainer
 
 METHODS = ("db", "rnd", "random")
@@ -139,17 +140,20 @@ def _run_all(config: TrainConfig, runs: list[tuple[str, int]]) -> list[Result]:
         messages = manager.Queue()
         tasks = {run: bars.add_task(f"{run[0]:<7} seed {run[1]}", total=config.steps, start=False) for run in runs}
         order = [pool.submit(run_method, config, *run, messages, max(1, cores // workers)) for run in runs]
-        waiting = set(order)
+        waiting, done, said = set(order), dict.fromkeys(runs, 0), time.monotonic()
         while waiting:
-            done, waiting = wait(waiting, timeout=0.5, return_when=FIRST_COMPLETED)
+            ended, waiting = wait(waiting, timeout=0.5, return_when=FIRST_COMPLETED)
             while not messages.empty():
                 method, seed, steps = messages.get()
+                done[method, seed] = steps
                 bars.start_task(tasks[method, seed])
                 bars.update(tasks[method, seed], completed=steps)
-            for future in done:
-                result = future.result()
-                if not live:
-                    print(f"{result.method} seed {result.seed}: done", file=sys.stderr, flush=True)
+            for future in ended:
+                future.result()  # a run that failed ends the demo with its error
+            if not live and (time.monotonic() - said > PLAIN_LINE_EVERY or not waiting):
+                said = time.monotonic()
+                shares = (f"{method} seed {seed} {steps / config.steps:.0%}" for (method, seed), steps in done.items())
+                print(", ".join(shares), file=sys.stderr, flush=True)
         return [future.result() for future in order]
 
 
