@@ -18,10 +18,11 @@ from typing import Annotated, Any, Literal, TypeVar
 import tyro
 
 from ssedb import __version__
-from ssedb.config import NOISES, Preset, TrainConfig, bonus_names, options_class
-from ssedb.envs.names import GAMES, atari_games, rooms_world
+from ssedb.config import TrainConfig
+from ssedb.envs.names import GAMES, NOISES, atari_games, rooms_world
 from ssedb.errors import ConfigError, TrainingError
-from ssedb.runlog import RunFolder, newest_checkpoint, saved_config
+from ssedb.options import Preset, bonus_names, options_class
+from ssedb.runlog import RunFolder, require_checkpoint, saved_config
 
 T = TypeVar("T")
 
@@ -190,8 +191,7 @@ def analyze(args: list[str]) -> int:
     config = saved_config(options.run)
     if options.noise is not None:
         config = dataclasses.replace(config, noise=options.noise)
-    if newest_checkpoint(options.run, config) is None:
-        raise ConfigError(f"{options.run} has no checkpoint yet; let it train on with `ssedb train --resume {options.run}`")
+    require_checkpoint(options.run, config)
     if find_spec("matplotlib") is None:
         raise ConfigError("matplotlib is not installed; run `pip install ssedb[report]`")
     from ssedb.analysis.probe import probe_run

@@ -3,35 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import math
-import pkgutil
 import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal
 
 import tyro
 
-from ssedb.envs.names import canonical_env
+from ssedb.envs.names import NOISES, canonical_env
 from ssedb.errors import ConfigError
-
-Fidelity = Literal["paper", "released"]
-Preset = Literal["paper", "small", "rooms"]
-
-NOISES = {
-    "none": "the observations as they are",
-    "random-box": "3 to 12 boxes of Gaussian noise on an 8x10 grid, drawn afresh every step",
-    "pixel": "Gaussian noise on the pixels",
-    "sticky": "the previous action is repeated with probability 0.25",
-    "noisy-tv": "a corner shows noise that changes whenever the agent takes the last action",
-    "clouds": "bright blobs drift over the picture in Brownian motion",
-    "flicker": "a backdrop of large fields grows brighter and darker at every step",
-}
-
-# A field with this default takes its value from the preset or from the fidelity, unless it is given.
-BY_NAME: Any = None
+from ssedb.options import BY_NAME, Fidelity, Preset, resolve_options
+from ssedb.validate import check_types, require
 
 FIDELITIES: dict[str, dict[str, Any]] = {
     "paper": dict(
@@ -84,108 +68,6 @@ PRESETS: dict[str, dict[str, Any]] = {
         learning_rate=1e-3,
     ),
 }
-
-
-@dataclass(frozen=True)
-class DBOptions:
-    """The Dynamic Bottleneck's own choices."""
-
-    alpha1: float = BY_NAME
-    """Weight of I_upper, the compression; by game and noise unless given."""
-    alpha2: float = 0.1
-    """Weight of I_pred, the prediction."""
-    alpha3: float = BY_NAME
-    """Weight of I_nce, the contrast; by game and noise unless given."""
-    tau: float = 0.999
-    """Momentum of the target encoder and projection."""
-    bonus_root: Literal["sqrt", "none"] = BY_NAME
-    """The bonus is the square root of the KL divergence, or the divergence itself."""
-    nce_input: Literal["mean", "sample"] = BY_NAME
-    """What of the prediction goes into the contrast."""
-    action_input: Literal["first", "every"] = BY_NAME
-    """Which layers of the posterior see the action."""
-    prediction_std: Literal["head", "scalar", "calibrated"] = BY_NAME
-    """The prediction's spread: one per sample from the head, one free scalar, or the batch's closed-form optimum."""
-    target_frames: Literal["stack", "newest"] = BY_NAME
-    """What is predicted: the whole next stack, or only its newest frame."""
-    momentum_every: Literal["step", "epoch"] = BY_NAME
-    """When the momentum copies move."""
-    momentum_target: bool = True
-    """Targets come from the momentum encoder; without it the online encoder makes them, gradient and all."""
-    channels: tuple[int, int, int] = BY_NAME
-    """Filters of the encoder's three convolutions."""
-    state_dim: int = BY_NAME
-    """Size of an encoded observation."""
-    hidden_dim: int = BY_NAME
-    """Width of the posterior, of the prediction's first half and of the projection."""
-    latent_dim: int = BY_NAME
-    """Size of the representation z and of a projected state."""
-
-    FIDELITIES: ClassVar[dict[str, dict[str, Any]]] = {
-        "paper": dict(
-            bonus_root="sqrt",
-            nce_input="mean",
-            action_input="first",
-            prediction_std="head",
-            target_frames="stack",
-            momentum_every="step",
-        ),
-        "released": dict(
-            bonus_root="none",
-            nce_input="sample",
-            action_input="every",
-            prediction_std="scalar",
-            target_frames="stack",
-            momentum_every="epoch",
-        ),
-    }
-    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
-        "paper": dict(channels=(32, 64, 64), state_dim=512, hidden_dim=256, latent_dim=128),
-        "small": dict(channels=(16, 32, 32), state_dim=256, hidden_dim=128, latent_dim=64),
-        "rooms": dict(
-            channels=(8, 16, 16),
-            state_dim=128,
-            hidden_dim=64,
-            latent_dim=32,
-            prediction_std="calibrated",
-            target_frames="newest",
-            alpha1=0.001,
-            alpha3=0.1,
-        ),
-    }
-
-    def __post_init__(self) -> None:
-        check_types(self)  # the comparisons below need numbers
-        for name in ("alpha1", "alpha2", "alpha3"):
-            _require(getattr(self, name) >= 0, name, getattr(self, name), "must be 0 or more")
-        _require(0 <= self.tau <= 1, "tau", self.tau, "must lie between 0 and 1")
-        for name in ("state_dim", "hidden_dim", "latent_dim"):
-            _require(getattr(self, name) > 0, name, getattr(self, name), "must be 1 or more")
-
-    @classmethod
-    def defaults(cls, fidelity: str, preset: str, env: str | None, noise: str) -> dict[str, Any]:
-        alpha1, alpha3 = released_alphas(env, noise)
-        return {**cls.FIDELITIES[fidelity], "alpha1": alpha1, "alpha3": alpha3, **cls.PRESETS[preset]}
-
-
-def released_alphas(game: str | None, noise: str) -> tuple[float, float]:
-    """(alpha1, alpha3) of the released code for a game and a noise; a game that is not in its table gets the common row."""
-    low_alpha1 = {"alien", "bank_heist", "beam_rider", "gopher"}
-    high_alpha3 = {"alien", "bank_heist", "boxing", "breakout", "centipede", "crazy_climber", "kangaroo", "ms_pacman"}
-    high_alpha3 |= {"seaquest", "solaris", "wizard_of_wor"}
-    rest = {"asteroids", "beam_rider", "chopper_command", "gopher", "gravitar", "kung_fu_master", "tennis", "time_pilot"}
-    rest |= {"up_n_down", "video_pinball", "zaxxon"}
-    if noise == "random-box":
-        weak = {"crazy_climber", "kangaroo", "ms_pacman", "seaquest", "kung_fu_master", "up_n_down"}
-        if game in weak or game not in high_alpha3 | rest:
-            return 0.001, 0.01
-    if noise == "sticky" and game == "crazy_climber":
-        return 0.1, 0.01
-    if noise == "sticky" and game in {"kangaroo", "kung_fu_master"}:
-        return 0.001, 0.01
-    if noise == "pixel" and game in {"crazy_climber", "kangaroo", "kung_fu_master", "ms_pacman"}:
-        return 0.001, 0.01
-    return (0.001 if game in low_alpha1 else 0.1), (0.1 if game in high_alpha3 else 0.01)
 
 
 @dataclass(frozen=True)
@@ -270,19 +152,19 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         for name, table in (("preset", PRESETS), ("fidelity", FIDELITIES)):
-            _require(getattr(self, name) in table, name, repr(getattr(self, name)), f"use one of {', '.join(table)}")
+            require(getattr(self, name) in table, name, repr(getattr(self, name)), f"use one of {', '.join(table)}")
         defaults = {**FIDELITIES[self.fidelity], **PRESETS[self.preset]}
         for name, value in defaults.items():
             if getattr(self, name) is BY_NAME:
                 object.__setattr__(self, name, value)
         check_types(self)
-        _require(isinstance(self.bonus_options, Mapping), "bonus_options", self.bonus_options, "must be a table")
+        require(isinstance(self.bonus_options, Mapping), "bonus_options", self.bonus_options, "must be a table")
         object.__setattr__(self, "env", canonical_env(self.env))
         object.__setattr__(self, "out", Path(self.out))
         object.__setattr__(self, "bonus", self.bonus.replace("_", "-"))
         known = re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device) is not None
-        _require(known, "device", repr(self.device), "use auto, cpu, cuda or cuda:N")
-        _require(self.noise in NOISES, "noise", repr(self.noise), f"use one of {', '.join(NOISES)}")
+        require(known, "device", repr(self.device), "use auto, cpu, cuda or cuda:N")
+        require(self.noise in NOISES, "noise", repr(self.noise), f"use one of {', '.join(NOISES)}")
         self._check_numbers()
         options = resolve_options(
             self.bonus, self.bonus_options, fidelity=self.fidelity, preset=self.preset, env=self.env, noise=self.noise
@@ -294,7 +176,7 @@ class TrainConfig:
         positive += ["adam_eps", "clip", "obs_norm_steps", "policy_width", "max_episode_steps"]
         for name in positive:
             value = getattr(self, name)
-            _require(value > 0, name, value, "must be above 0")
+            require(value > 0, name, value, "must be above 0")
         for name in (
             "noise_strength",
             "seed",
@@ -305,10 +187,10 @@ class TrainConfig:
             "checkpoint_minutes",
         ):
             value = getattr(self, name)
-            _require(value >= 0, name, value, "must be 0 or more")
+            require(value >= 0, name, value, "must be 0 or more")
         for name in ("gamma", "gae_lambda"):
             value = getattr(self, name)
-            _require(0 <= value <= 1, name, value, "must lie between 0 and 1")
+            require(0 <= value <= 1, name, value, "must lie between 0 and 1")
         if self.num_envs % self.minibatch_envs:
             below = self.num_envs - self.num_envs % self.minibatch_envs
             choices = [str(n) for n in (below, below + self.minibatch_envs) if n]
@@ -341,85 +223,6 @@ class TrainConfig:
             raise ConfigError(f"{path} has the unknown setting {unknown[0]!r}; it may be of another version of ssedb")
         settings: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
         return cls(**{**settings, **overrides})
-
-
-# Options that the command line shows without importing torch; those of any other bonus are found in its own file.
-OPTIONS: dict[str, type[Any]] = {"db": DBOptions}
-
-
-def bonus_names() -> list[str]:
-    """The bonuses there are: one file each in ssedb/bonuses, or in a folder added to `ssedb.bonuses.__path__`."""
-    import ssedb.bonuses
-
-    modules = (module.name for module in pkgutil.iter_modules(ssedb.bonuses.__path__))
-    return sorted(name.replace("_", "-") for name in modules if name != "base")
-
-
-def options_class(bonus: str) -> type[Any]:
-    """The frozen dataclass of a bonus's settings."""
-    _require(bonus in bonus_names(), "bonus", repr(bonus), f"use one of {', '.join(bonus_names())}")
-    if bonus in OPTIONS:
-        return OPTIONS[bonus]
-    from ssedb.bonuses import bonus_class
-
-    return bonus_class(bonus).Options
-
-
-def resolve_options(
-    bonus: str,
-    given: Mapping[str, Any],
-    *,
-    fidelity: str = "paper",
-    preset: str = "paper",
-    env: str | None = None,
-    noise: str = "none",
-) -> dict[str, Any]:
-    """A bonus's settings in full: what was given over what the names imply."""
-    for name, value, table in (("fidelity", fidelity, FIDELITIES), ("preset", preset, PRESETS), ("noise", noise, NOISES)):
-        _require(value in table, name, repr(value), f"use one of {', '.join(table)}")
-    cls = options_class(bonus)
-    known = [f.name for f in dataclasses.fields(cls)]
-    if unknown := [name for name in given if name not in known]:
-        raise ConfigError(f"bonus {bonus!r} has no setting {unknown[0]!r}; it has {', '.join(known)}")
-    settings = {k: tuple(v) if isinstance(v, list) else v for k, v in given.items()}
-    game = None if env is None else canonical_env(env)
-    options = cls(**{**cls.defaults(fidelity, preset, game, noise), **settings})
-    check_types(options)
-    return dataclasses.asdict(options)
-
-
-def check_types(config: Any) -> None:
-    """Every field must hold what its annotation says: a listed word, a whole number, a finite number, a tuple of such."""
-    for name, hint in get_type_hints(type(config)).items():
-        if get_origin(hint) is not ClassVar:
-            _check_type(name, getattr(config, name), hint)
-
-
-def _check_type(name: str, value: Any, hint: Any) -> None:
-    origin, inner = get_origin(hint), get_args(hint)
-    if origin is Literal:
-        _require(value in inner, name, repr(value), f"use one of {', '.join(map(str, inner))}")
-    elif hint is bool:
-        _require(isinstance(value, bool), name, repr(value), "must be true or false")
-    elif hint is int:
-        _require(isinstance(value, int) and not isinstance(value, bool), name, repr(value), "must be a whole number")
-    elif hint is float:
-        number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-        _require(number, name, repr(value), "must be a finite number")
-    elif hint is str:
-        _require(isinstance(value, str), name, repr(value), "must be text")
-    elif origin is tuple:
-        endless = inner[-1] is Ellipsis
-        right = isinstance(value, tuple) and len(value) > 0 and (endless or len(value) == len(inner))
-        _require(right, name, repr(value), "must be a list" + ("" if endless else f" of {len(inner)}"))
-        for element in value:
-            _check_type(name, element, inner[0])
-            _require(not isinstance(element, int) or element > 0, name, repr(value), "must be above 0")
-
-
-def _require(condition: bool, name: str, value: object, remedy: str) -> None:
-    if not condition:
-        raise ConfigError(f"{name}={value}: {remedy}")
 
 
 def _toml(value: object) -> str:

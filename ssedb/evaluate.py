@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ssedb import checkpoint
 from ssedb.config import TrainConfig
 from ssedb.errors import ConfigError
-from ssedb.runlog import newest_checkpoint, saved_config
+from ssedb.runlog import require_checkpoint, saved_config
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -43,8 +43,7 @@ def check(run: Path, episodes: int, video: bool) -> TrainConfig:
         raise ConfigError(f"episodes={episodes}: must be 1 or more")
     if video and find_spec("av") is None:
         raise ConfigError("video=True: PyAV is not installed; run `pip install ssedb[report]`, or leave --video out")
-    if newest_checkpoint(run, config) is None:
-        raise ConfigError(f"{run} has no checkpoint yet; let it train on with `ssedb train --resume {run}`")
+    require_checkpoint(run, config)
     return config
 
 

@@ -57,7 +57,7 @@ class RunFolder:
                     f"{path} is a run with {name}={old}, not {new}; a resumed run keeps its settings "
                     f"(all but {', '.join(MAY_CHANGE)}), so leave it out or start a new run"
                 )
-            newest_checkpoint(path, config)
+            check_checkpoint(path, config)
             _check_wandb(config)
         except ConfigError:
             lock.close()
@@ -135,15 +135,21 @@ def saved_config(path: Path) -> TrainConfig:
     return TrainConfig.from_toml(path / "config.toml", out=path)
 
 
-def newest_checkpoint(path: Path, config: TrainConfig) -> dict[str, Any] | None:
-    """What the run's newest checkpoint says of itself, if there is one; it must be of the run's own environment."""
+def require_checkpoint(path: Path, config: TrainConfig) -> None:
+    """The run must have saved something, and its own."""
+    if not check_checkpoint(path, config):
+        raise ConfigError(f"{path} has no checkpoint yet; let it train on with `ssedb train --resume {path}`")
+
+
+def check_checkpoint(path: Path, config: TrainConfig) -> bool:
+    """Whether there is a checkpoint; one of another environment than the run's is an error."""
     about = checkpoint.about_latest(path / "checkpoints")
     if about is not None and about.get("env") != config.env:
         raise ConfigError(
             f"the checkpoint in {path} is of {about.get('env')} but its config.toml says {config.env}; "
             "put back the folder's own files, or start a new run"
         )
-    return about
+    return about is not None
 
 
 def read_metrics(path: Path | str) -> list[dict[str, Any]]:

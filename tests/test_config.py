@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from ssedb.config import ConfigError, TrainConfig, released_alphas, resolve_options
+from ssedb.config import ConfigError, TrainConfig
+from ssedb.options import released_alphas, resolve_options
 
 
 def test_defaults_are_the_papers():

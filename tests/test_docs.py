@@ -84,7 +84,8 @@ def test_the_documented_bonus_is_a_bonus(tmp_path, monkeypatch):
 
 
 def test_fidelity_page_lists_every_decision():
-    from ssedb.config import FIDELITIES, DBOptions
+    from ssedb.config import FIDELITIES
+    from ssedb.options import DBOptions
 
     text = (ROOT / "docs" / "fidelity.md").read_text()
     for name in {**FIDELITIES["paper"], **DBOptions.FIDELITIES["paper"]}:

@@ -40,3 +40,38 @@ def test_train_and_resume(tmp_path, noise):
     assert ssedb.train(config).finished
     assert resume(tmp_path / "run", steps=1024).steps == 1024
     assert len(read_metrics(tmp_path / "run")) == 4
+
+
+@pytest.mark.parametrize("env", ["breakout", "rooms-small"])
+def test_a_run_can_move_to_the_other_device_and_back(tmp_path, env):
+    config = tiny_config(tmp_path / "run", env=env, noise="clouds", device="cpu", steps=256, obs_norm_steps=100)
+    assert ssedb.train(config).finished
+    assert resume(tmp_path / "run", steps=512, device="cuda").steps == 512
+    assert resume(tmp_path / "run", steps=768, device="cpu").steps == 768
+
+
+def test_rooms_are_the_same_on_both_devices():
+    from ssedb.envs.rooms import RoomsEnv
+
+    here, there = RoomsEnv(64), RoomsEnv(64, device="cuda")
+    assert torch.equal(here.reset(), there.reset().cpu())
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(600):
+        actions = torch.randint(5, (64,), generator=generator)
+        first, second = here.step(actions), there.step(actions.cuda())
+        assert torch.equal(first.frames, second.frames.cpu())
+        assert torch.equal(first.rewards, second.rewards.cpu())
+        assert torch.equal(first.dones, second.dones.cpu())
+    assert here.metrics() == pytest.approx(there.metrics())
+
+
+def test_the_probe_runs_there(tmp_path):
+    pytest.importorskip("matplotlib")
+    from ssedb.analysis.probe import probe_run
+
+    ssedb.train(
+        tiny_config(tmp_path / "run", env="rooms-small", noise="random-box", device="cuda", steps=256, obs_norm_steps=64)
+    )
+    result, picture = probe_run(tmp_path / "run", transitions=256, draws=3)
+    assert 0 <= result.bonus_noise_share <= 1
+    assert picture.exists()

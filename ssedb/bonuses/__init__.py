@@ -5,8 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ssedb.config import bonus_names, resolve_options
 from ssedb.errors import ConfigError
+from ssedb.options import bonus_names, resolve_options
 
 if TYPE_CHECKING:
     from ssedb.bonuses.base import Bonus

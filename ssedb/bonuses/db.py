@@ -11,8 +11,8 @@ from torch.nn.functional import one_hot, softplus
 
 from ssedb import objectives
 from ssedb.bonuses.base import Bonus
-from ssedb.config import DBOptions
 from ssedb.networks import Encoder, Posterior, Projection, Residual, Trunk, glorot
+from ssedb.options import DBOptions
 
 FREE_STD_INIT, FREE_STD_FLOOR = 1.0, 0.1
 HEAD_STD_FLOOR = 1e-3

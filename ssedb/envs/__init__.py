@@ -30,9 +30,9 @@ def make_env(
 
     import numpy as np
 
-    from ssedb.config import FIDELITIES, NOISES
+    from ssedb.config import FIDELITIES
     from ssedb.envs.base import Env
-    from ssedb.envs.names import atari_games, canonical_env, rooms_world
+    from ssedb.envs.names import NOISES, atari_games, canonical_env, rooms_world
     from ssedb.envs.noise import STICKY_PROBABILITY
     from ssedb.envs.noisy import NoisyEnv, Observer
     from ssedb.errors import ConfigError

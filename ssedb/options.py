@@ -1,0 +1,167 @@
+"""Settings of the bonuses, and what the names of a fidelity and a preset imply for them. Imports no torch."""
+
+from __future__ import annotations
+
+import dataclasses
+import pkgutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, get_args
+
+from ssedb.envs.names import NOISES, canonical_env
+from ssedb.errors import ConfigError
+from ssedb.validate import check_types, require
+
+Fidelity = Literal["paper", "released"]
+Preset = Literal["paper", "small", "rooms"]
+
+# A field with this default takes its value from the preset or from the fidelity, unless it is given.
+BY_NAME: Any = None
+
+
+@dataclass(frozen=True)
+class DBOptions:
+    """The Dynamic Bottleneck's own choices."""
+
+    alpha1: float = BY_NAME
+    """Weight of I_upper, the compression; by game and noise unless given."""
+    alpha2: float = 0.1
+    """Weight of I_pred, the prediction."""
+    alpha3: float = BY_NAME
+    """Weight of I_nce, the contrast; by game and noise unless given."""
+    tau: float = 0.999
+    """Momentum of the target encoder and projection."""
+    bonus_root: Literal["sqrt", "none"] = BY_NAME
+    """The bonus is the square root of the KL divergence, or the divergence itself."""
+    nce_input: Literal["mean", "sample"] = BY_NAME
+    """What of the prediction goes into the contrast."""
+    action_input: Literal["first", "every"] = BY_NAME
+    """Which layers of the posterior see the action."""
+    prediction_std: Literal["head", "scalar", "calibrated"] = BY_NAME
+    """The prediction's spread: one per sample from the head, one free scalar, or the batch's closed-form optimum."""
+    target_frames: Literal["stack", "newest"] = BY_NAME
+    """What is predicted: the whole next stack, or only its newest frame."""
+    momentum_every: Literal["step", "epoch"] = BY_NAME
+    """When the momentum copies move."""
+    momentum_target: bool = True
+    """Targets come from the momentum encoder; without it the online encoder makes them, gradient and all."""
+    channels: tuple[int, int, int] = BY_NAME
+    """Filters of the encoder's three convolutions."""
+    state_dim: int = BY_NAME
+    """Size of an encoded observation."""
+    hidden_dim: int = BY_NAME
+    """Width of the posterior, of the prediction's first half and of the projection."""
+    latent_dim: int = BY_NAME
+    """Size of the representation z and of a projected state."""
+
+    FIDELITIES: ClassVar[dict[str, dict[str, Any]]] = {
+        "paper": dict(
+            bonus_root="sqrt",
+            nce_input="mean",
+            action_input="first",
+            prediction_std="head",
+            target_frames="stack",
+            momentum_every="step",
+        ),
+        "released": dict(
+            bonus_root="none",
+            nce_input="sample",
+            action_input="every",
+            prediction_std="scalar",
+            target_frames="stack",
+            momentum_every="epoch",
+        ),
+    }
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
+        "paper": dict(channels=(32, 64, 64), state_dim=512, hidden_dim=256, latent_dim=128),
+        "small": dict(channels=(16, 32, 32), state_dim=256, hidden_dim=128, latent_dim=64),
+        "rooms": dict(
+            channels=(8, 16, 16),
+            state_dim=128,
+            hidden_dim=64,
+            latent_dim=32,
+            prediction_std="calibrated",
+            target_frames="newest",
+            alpha1=0.001,
+            alpha3=0.1,
+        ),
+    }
+
+    def __post_init__(self) -> None:
+        check_types(self)  # the comparisons below need numbers
+        for name in ("alpha1", "alpha2", "alpha3"):
+            require(getattr(self, name) >= 0, name, getattr(self, name), "must be 0 or more")
+        require(0 <= self.tau <= 1, "tau", self.tau, "must lie between 0 and 1")
+        for name in ("state_dim", "hidden_dim", "latent_dim"):
+            require(getattr(self, name) > 0, name, getattr(self, name), "must be 1 or more")
+
+    @classmethod
+    def defaults(cls, fidelity: str, preset: str, env: str | None, noise: str) -> dict[str, Any]:
+        alpha1, alpha3 = released_alphas(env, noise)
+        return {**cls.FIDELITIES[fidelity], "alpha1": alpha1, "alpha3": alpha3, **cls.PRESETS[preset]}
+
+
+def released_alphas(game: str | None, noise: str) -> tuple[float, float]:
+    """(alpha1, alpha3) of the released code for a game and a noise; a game that is not in its table gets the common row."""
+    low_alpha1 = {"alien", "bank_heist", "beam_rider", "gopher"}
+    high_alpha3 = {"alien", "bank_heist", "boxing", "breakout", "centipede", "crazy_climber", "kangaroo", "ms_pacman"}
+    high_alpha3 |= {"seaquest", "solaris", "wizard_of_wor"}
+    rest = {"asteroids", "beam_rider", "chopper_command", "gopher", "gravitar", "kung_fu_master", "tennis", "time_pilot"}
+    rest |= {"up_n_down", "video_pinball", "zaxxon"}
+    if noise == "random-box":
+        weak = {"crazy_climber", "kangaroo", "ms_pacman", "seaquest", "kung_fu_master", "up_n_down"}
+        if game in weak or game not in high_alpha3 | rest:
+            return 0.001, 0.01
+    if noise == "sticky" and game == "crazy_climber":
+        return 0.1, 0.01
+    if noise == "sticky" and game in {"kangaroo", "kung_fu_master"}:
+        return 0.001, 0.01
+    if noise == "pixel" and game in {"crazy_climber", "kangaroo", "kung_fu_master", "ms_pacman"}:
+        return 0.001, 0.01
+    return (0.001 if game in low_alpha1 else 0.1), (0.1 if game in high_alpha3 else 0.01)
+
+
+# Options that the command line shows without importing torch; those of any other bonus are found in its own file.
+OPTIONS: dict[str, type[Any]] = {"db": DBOptions}
+
+
+def bonus_names() -> list[str]:
+    """The bonuses there are: one file each in ssedb/bonuses, or in a folder added to `ssedb.bonuses.__path__`."""
+    import ssedb.bonuses
+
+    modules = (module.name for module in pkgutil.iter_modules(ssedb.bonuses.__path__))
+    return sorted(name.replace("_", "-") for name in modules if name != "base")
+
+
+def options_class(bonus: str) -> type[Any]:
+    """The frozen dataclass of a bonus's settings."""
+    require(bonus in bonus_names(), "bonus", repr(bonus), f"use one of {', '.join(bonus_names())}")
+    if bonus in OPTIONS:
+        return OPTIONS[bonus]
+    from ssedb.bonuses import bonus_class
+
+    return bonus_class(bonus).Options
+
+
+def resolve_options(
+    bonus: str,
+    given: Mapping[str, Any],
+    *,
+    fidelity: str = "paper",
+    preset: str = "paper",
+    env: str | None = None,
+    noise: str = "none",
+) -> dict[str, Any]:
+    """A bonus's settings in full: what was given over what the names imply."""
+    words = {"fidelity": get_args(Fidelity), "preset": get_args(Preset), "noise": tuple(NOISES)}
+    for name, value in (("fidelity", fidelity), ("preset", preset), ("noise", noise)):
+        require(value in words[name], name, repr(value), f"use one of {', '.join(words[name])}")
+    cls = options_class(bonus)
+    known = [f.name for f in dataclasses.fields(cls)]
+    if unknown := [name for name in given if name not in known]:
+        raise ConfigError(f"bonus {bonus!r} has no setting {unknown[0]!r}; it has {', '.join(known)}")
+    settings = {k: tuple(v) if isinstance(v, list) else v for k, v in given.items()}
+    game = None if env is None else canonical_env(env)
+    options = cls(**{**cls.defaults(fidelity, preset, game, noise), **settings})
+    check_types(options)
+    return dataclasses.asdict(options)
