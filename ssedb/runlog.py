@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import fcntl
+import hashlib
 import json
 import os
 import time
@@ -92,7 +93,10 @@ class RunFolder:
             import wandb
 
             settings = {k: str(v) if isinstance(v, Path) else v for k, v in dataclasses.asdict(self.config).items()}
-            self._wandb = wandb.init(project="ssedb", name=self.path.name, dir=str(self.path), config=settings)
+            same = hashlib.sha256(str(self.path.resolve()).encode()).hexdigest()[:16]  # a resumed run goes on there too
+            self._wandb = wandb.init(
+                project="ssedb", id=same, resume="allow", name=self.path.name, dir=str(self.path), config=settings
+            )
 
     def log(self, row: dict[str, Any]) -> None:
         """One line of metrics; None stands for what has no value yet."""
