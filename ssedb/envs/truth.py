@@ -62,6 +62,7 @@ class Truth:
             "cells_share": float((by_cell > 0).sum() / self.reachable.view(len(world.cells), -1).any(1).sum()),
             "rooms_share": float((by_room > 0).double().mean()),
             "visit_entropy": float(torch.special.entr(share).sum()),
+            "last_first_visit": float(self.first_seen.max()),
         }
 
     def state_dict(self) -> dict[str, Any]:

@@ -165,6 +165,7 @@ def test_counts_against_brute_force():
     assert metrics["cells_share"] == pytest.approx(len(cells) / len(all_cells))
     assert metrics["rooms_share"] == len({env.world.layout.room_of[c] for c in cells}) / 4
     share = np.array(list(visits.values())) / sum(visits.values())
+    assert metrics["last_first_visit"] == max(first.values())
     assert metrics["visit_entropy"] == pytest.approx(-(share * np.log(share)).sum())
 
 
