@@ -70,6 +70,7 @@ def _play_at_random(config: TrainConfig, seed: int, result: Result) -> Any:
     size, layout_seed = _world(config)
     env = RoomsEnv(config.num_envs, size, layout_seed=layout_seed)
     env.reset()
+    env.stagger()
     generator = torch.Generator().manual_seed(seed)
     result.rows.append({"steps": 0, **env.metrics()})
     while env.truth.steps < config.steps:

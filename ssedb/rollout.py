@@ -100,6 +100,7 @@ def random_agent_statistics(env: Env, steps: int, seed: int) -> tuple[Tensor, Te
     """Mean picture [4, H, W] and ONE std (the mean of the pixels' stds) of what a uniform random agent sees."""
     generator = torch.Generator().manual_seed(seed)
     frames = env.reset()
+    env.stagger()
     rollout = Rollout(1, env.num_envs, (frames.shape[1], frames.shape[2]), env.device)
     rollout.begin(frames)
     moments = Moments(rollout.obs_shape, env.device)

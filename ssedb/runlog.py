@@ -32,11 +32,11 @@ class RunFolder:
     def create(cls, config: TrainConfig) -> RunFolder:
         """A new run; a folder that holds one already is left alone."""
         path = config.out
+        _check_wandb(config)
         lock = _lock(path, create=True)
         if any((path / name).exists() for name in ("config.toml", "metrics.jsonl", "checkpoints")):
             lock.close()
             raise ConfigError(f"{path} already holds a run; continue it with --resume {path}, or choose another --out")
-        _check_wandb(config)
         return cls(path, config, lock)
 
     @classmethod

@@ -45,6 +45,7 @@ class Trainer:
         torch.manual_seed(config.seed)
         self.env = env or env_of(config, config.num_envs, stream=0, device=self.device)
         frames = self.env.reset()
+        self.env.stagger()
         self.rollout = Rollout(config.rollout_steps, config.num_envs, (frames.shape[1], frames.shape[2]), self.device)
         self.rollout.begin(frames)
         obs_shape, num_actions = self.rollout.obs_shape, self.env.num_actions

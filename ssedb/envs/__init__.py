@@ -57,6 +57,8 @@ def make_env(
     env_seed, noise_seed = (int(s) for s in np.random.SeedSequence(seed).generate_state(2))
     by_frame = noise == "sticky" and choices["sticky"] == "frame"
     name = canonical_env(env)
+    if by_frame and name not in atari_games():
+        raise ConfigError(f"sticky='frame' needs an Atari emulator and {name!r} has none; use sticky='step'")
     source: Env
     if name in atari_games():
         from ssedb.envs.atari import AtariEnv
@@ -75,15 +77,11 @@ def make_env(
     elif world := rooms_world(name):
         from ssedb.envs.rooms import RoomsEnv
 
-        if by_frame:
-            raise ConfigError("sticky='frame' needs an Atari emulator and rooms has none; use sticky='step'")
         size, layout_seed = world
         source = RoomsEnv(num_envs, size, layout_seed=layout_seed, device=device, max_steps=max_episode_steps)
     else:
         from ssedb.envs.gymnasium import GymnasiumEnv
 
-        if by_frame:
-            raise ConfigError(f"sticky='frame' needs an Atari emulator and {name!r} has none; use sticky='step'")
         source = GymnasiumEnv(name, num_envs, seed=env_seed, device=device, max_steps=max_episode_steps)
     return NoisyEnv(
         source,

@@ -35,6 +35,9 @@ class Env(ABC):
     def step(self, actions: Tensor) -> Step:
         """Act; actions are int64 [N]."""
 
+    def stagger(self) -> None:  # noqa: B027 (games end at different times by themselves)
+        """After a reset: cut the first episodes short by group, where all would otherwise end at the same time."""
+
     def metrics(self) -> dict[str, float]:
         """Figures for the log that only the environment knows, such as coverage."""
         return {}

@@ -113,6 +113,9 @@ class NoisyEnv(Env):
         final = None if step.final_frames is None else self.observer.observe(step.final_frames)
         return Step(self.observer.observe(step.frames), step.rewards, step.dones, final)
 
+    def stagger(self) -> None:
+        self.env.stagger()
+
     def metrics(self) -> dict[str, float]:
         return self.env.metrics()
 

@@ -157,8 +157,8 @@ class RoomsEnv(Env):
     """N worlds of one layout. Doors on the way to the deepest room are locked; `INTERACT` takes a key from the floor, opens
     a door beside the agent if its key is held, and takes the treasure. Movers walk to and fro and block the way.
 
-    All episodes begin alike and end after a number of steps; the first ones are cut short by group, so that not all end at
-    once. The reward (keys, doors, treasure) is for measuring.
+    All episodes begin alike and end after a number of steps, at once unless `stagger` has spread them. The reward (keys,
+    doors, treasure) is for measuring.
     """
 
     def __init__(
@@ -180,9 +180,12 @@ class RoomsEnv(Env):
 
     def reset(self) -> Tensor:
         self.state = self.world.start(self.num_envs)
-        self._age = np.arange(self.num_envs) % STAGGER * self.episode // STAGGER
+        self._age = np.zeros(self.num_envs, np.int64)
         self.truth.begin(self.world.state_ids(self.state))
         return self.world.frames(self.state)
+
+    def stagger(self) -> None:
+        self._age = np.arange(self.num_envs) % STAGGER * self.episode // STAGGER
 
     def step(self, actions: Tensor) -> Step:
         self.truth.act(actions)

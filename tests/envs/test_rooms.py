@@ -172,6 +172,7 @@ def test_counts_against_brute_force():
 def test_episodes_end_by_group_after_their_limit_and_keep_the_last_frame():
     env = RoomsEnv(32, "small", max_steps=48)
     first = env.reset()
+    env.stagger()
     ends = [[] for _ in range(32)]
     for t in range(1, 150):
         step = env.step(torch.full((32,), 3))
@@ -183,6 +184,17 @@ def test_episodes_end_by_group_after_their_limit_and_keep_the_last_frame():
     for i, times in enumerate(ends):
         assert times[0] == 48 - i % STAGGER * 3
         assert set(np.diff(times)) == {48}
+
+
+def test_a_reset_begins_whole_episodes_and_only_training_spreads_them(tmp_path):
+    from ssedb.evaluate import evaluate_run
+    from ssedb.trainer import Trainer
+    from tests.toy import tiny_config
+
+    config = tiny_config(tmp_path / "run", env="rooms-small", steps=256, obs_norm_steps=64)
+    ssedb.train(config)
+    assert evaluate_run(tmp_path / "run", 5, device="cpu").lengths == [100] * 5
+    assert len(set(Trainer(config).env.state_dict()["env"]["age"].tolist())) == 8
 
 
 def test_restores_exactly_and_repeats_itself():
