@@ -211,7 +211,9 @@ def analyze(args: list[str]) -> int:
 
 def demo(args: list[str]) -> int:
     options = parse(DemoArgs, args, "demo")
-    config = TrainConfig(env=options.env, noise=options.noise, steps=options.steps, preset="rooms", out=options.out)
+    config = TrainConfig(
+        env=options.env, noise=options.noise, steps=options.steps, preset="rooms", fidelity="ours", out=options.out
+    )
     if rooms_world(config.env) is None:
         raise ConfigError(
             f"env={config.env}: the demo needs a world whose truth is known; use rooms-small, rooms or rooms-large"

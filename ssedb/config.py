@@ -14,7 +14,7 @@ import tyro
 
 from ssedb.envs.names import NOISES, canonical_env
 from ssedb.errors import ConfigError
-from ssedb.options import BY_NAME, Fidelity, Preset, resolve_options
+from ssedb.options import BY_NAME, Fidelity, Preset, canonical_bonus, resolve_options
 from ssedb.validate import check_types, require
 
 FIDELITIES: dict[str, dict[str, Any]] = {
@@ -37,6 +37,7 @@ FIDELITIES: dict[str, dict[str, Any]] = {
         box_noise="wrap",
     ),
 }
+FIDELITIES["ours"] = FIDELITIES["paper"]
 
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": dict(
@@ -161,7 +162,7 @@ class TrainConfig:
         require(isinstance(self.bonus_options, Mapping), "bonus_options", self.bonus_options, "must be a table")
         object.__setattr__(self, "env", canonical_env(self.env))
         object.__setattr__(self, "out", Path(self.out))
-        object.__setattr__(self, "bonus", self.bonus.replace("_", "-"))
+        object.__setattr__(self, "bonus", canonical_bonus(self.bonus))
         known = re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device) is not None
         require(known, "device", repr(self.device), "use auto, cpu, cuda or cuda:N")
         require(self.noise in NOISES, "noise", repr(self.noise), f"use one of {', '.join(NOISES)}")

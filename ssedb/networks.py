@@ -130,6 +130,33 @@ class Projection(nn.Sequential):
         )
 
 
+class ForwardModels(nn.Module):
+    """K models of the dynamics evaluated as one: features [B, D] and actions [B] to K next features [K, B, D].
+
+    Each: a layer, four residual blocks, a layer, and every layer sees the action. A one-hot action times its weights is
+    a row of them, so the rows are looked up.
+    """
+
+    BLOCKS = 4
+
+    def __init__(self, models: int, dim: int, num_actions: int) -> None:
+        super().__init__()
+        layers, bound = 2 * self.BLOCKS + 2, (6 / (2 * dim + num_actions)) ** 0.5  # glorot over [features, action]
+        self.weight = nn.Parameter(torch.empty(layers, models, dim, dim).uniform_(-bound, bound))
+        self.action_weight = nn.Parameter(torch.empty(layers, models, num_actions, dim).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.zeros(layers, models, 1, dim))
+
+    def _layer(self, number: int, x: Tensor, actions: Tensor) -> Tensor:
+        return torch.baddbmm(self.action_weight[number][:, actions] + self.bias[number], x, self.weight[number])
+
+    def forward(self, features: Tensor, actions: Tensor) -> Tensor:
+        x = features.expand(self.weight.shape[1], *features.shape)
+        x = leaky_relu(self._layer(0, x, actions), LEAK)
+        for number in range(1, 2 * self.BLOCKS, 2):
+            x = x + self._layer(number + 1, leaky_relu(self._layer(number, x, actions), LEAK), actions)
+        return self._layer(2 * self.BLOCKS + 1, x, actions)
+
+
 class ActorCritic(nn.Module):
     """The policy and its value: uint8 observations [B, C, 84, 84] to logits [B, A] and values [B]."""
 
@@ -151,6 +178,12 @@ class ActorCritic(nn.Module):
             x = layer(x)
             x = relu(x) if activation == "relu" else x
         return self.policy(x), self.value(x).squeeze(-1)
+
+    @torch.no_grad()
+    def make_uniform(self) -> None:
+        """Every action becomes equally likely, whatever is seen."""
+        for parameter in self.policy.parameters():
+            parameter.zero_()
 
     @torch.no_grad()
     def act(self, obs: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -31,6 +31,41 @@ class ObsNorm(nn.Module):
         return obs.sub_(self.mean).div_(self.std)
 
 
+class FrameNorm(nn.Module):
+    """The newest frame of a stack by the running mean and std of each pixel, clipped to +-5.
+
+    Until it has taken anything in, the scale of the observations stands in.
+    """
+
+    CLIP = 5.0
+    count: Tensor
+    mean: Tensor
+    squares: Tensor
+
+    def __init__(self, frame_shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros((), dtype=torch.float64))
+        self.register_buffer("mean", torch.zeros(frame_shape))
+        self.register_buffer("squares", torch.zeros(frame_shape))
+
+    def forward(self, obs: Tensor, before: ObsNorm) -> Tensor:
+        """Stacks [B, C, H, W] to [B, 1, H, W]."""
+        known = self.count > 0
+        mean = torch.where(known, self.mean, before.mean[0, -1:])
+        std = torch.where(known, (self.squares / self.count.clamp_min(1)).float().sqrt().clamp_min(1.0), before.std)
+        return ((obs[:, -1:].float() - mean) / std).clamp_(-self.CLIP, self.CLIP)
+
+    @torch.no_grad()
+    def take_in(self, obs: Tensor) -> None:
+        """Moves the mean and the sum of squared deviations by a batch, by Chan's rule."""
+        batch, n = obs[:, -1:].float(), len(obs)
+        mean, total = batch.mean(0), self.count + n
+        delta = mean - self.mean
+        self.squares += (batch - mean).square().sum(0) + delta.square() * (self.count * n / total).float()
+        self.mean += delta * (n / total).float()
+        self.count += n
+
+
 class Moments:
     """Exact mean and variance of all that was added, in float64: batches merged by Chan's rule."""
 

@@ -69,6 +69,25 @@ def db_bonus(mean: Tensor, std: Tensor, root: Literal["sqrt", "none"] = "sqrt") 
     return divergence.sqrt() if root == "sqrt" else divergence
 
 
+def information_gain(eta: Tensor, covariance: Tensor, outputs: int) -> Tensor:
+    """Nats gained about a linear map to `outputs` dimensions by one more sample at eta [thm:ucb-informal]: [B, D] to [B].
+
+    `covariance` [D, D] is the inverse of Lambda.
+    """
+    return outputs / 2 * torch.log1p((eta @ covariance * eta).sum(-1).clamp_min(0))
+
+
+def pairwise_kl(mean: Tensor, std: Tensor, other_mean: Tensor, other_std: Tensor) -> Tensor:
+    """KL of every diagonal Gaussian [B, D] from every other [C, D], [B, C], by products of matrices."""
+    weight = other_std.square().reciprocal()
+    centre = other_mean.mean(0)  # products of far-off means would lose digits
+    mean, other_mean = mean - centre, other_mean - centre
+    quadratic = (std.square() + mean.square()) @ weight.T - 2 * mean @ (other_mean * weight).T
+    quadratic = quadratic + (other_mean.square() * weight).sum(-1)
+    logs = other_std.log().sum(-1) - std.log().sum(-1, keepdim=True)
+    return (0.5 * (quadratic - mean.shape[-1]) + logs).clamp_min(0)
+
+
 def masked_mean(values: Tensor, mask: Tensor | None) -> Tensor:
     """The mean of the rows that count; 0 if none does."""
     if mask is None:

@@ -12,7 +12,7 @@ from ssedb.envs.names import NOISES, canonical_env
 from ssedb.errors import ConfigError
 from ssedb.validate import check_types, require
 
-Fidelity = Literal["paper", "released"]
+Fidelity = Literal["paper", "released", "ours"]
 Preset = Literal["paper", "small", "rooms"]
 
 # A field with this default takes its value from the preset or from the fidelity, unless it is given.
@@ -23,6 +23,8 @@ BY_NAME: Any = None
 class DBOptions:
     """The Dynamic Bottleneck's own choices."""
 
+    ablation: Literal["none", "no-upper", "no-pred", "no-nce", "no-nce-no-momentum"] = "none"
+    """Leaves a term of the loss (or the momentum encoder as well) out, whatever the weights below say."""
     alpha1: float = BY_NAME
     """Weight of I_upper, the compression; by game and noise unless given."""
     alpha2: float = 0.1
@@ -71,6 +73,21 @@ class DBOptions:
             target_frames="stack",
             momentum_every="epoch",
         ),
+        "ours": dict(
+            bonus_root="sqrt",
+            nce_input="mean",
+            action_input="first",
+            prediction_std="calibrated",
+            target_frames="newest",
+            momentum_every="step",
+        ),
+    }
+    ABLATIONS: ClassVar[dict[str, dict[str, Any]]] = {
+        "none": {},
+        "no-upper": dict(alpha1=0.0),
+        "no-pred": dict(alpha2=0.0),
+        "no-nce": dict(alpha3=0.0),
+        "no-nce-no-momentum": dict(alpha3=0.0, momentum_target=False),
     }
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": dict(channels=(32, 64, 64), state_dim=512, hidden_dim=256, latent_dim=128),
@@ -80,8 +97,6 @@ class DBOptions:
             state_dim=128,
             hidden_dim=64,
             latent_dim=32,
-            prediction_std="calibrated",
-            target_frames="newest",
             alpha1=0.001,
             alpha3=0.1,
         ),
@@ -89,6 +104,8 @@ class DBOptions:
 
     def __post_init__(self) -> None:
         check_types(self)  # the comparisons below need numbers
+        for name, value in self.ABLATIONS[self.ablation].items():
+            object.__setattr__(self, name, value)
         for name in ("alpha1", "alpha2", "alpha3"):
             require(getattr(self, name) >= 0, name, getattr(self, name), "must be 0 or more")
         require(0 <= self.tau <= 1, "tau", self.tau, "must lie between 0 and 1")
@@ -133,9 +150,15 @@ def bonus_names() -> list[str]:
     return sorted(name.replace("_", "-") for name in modules if name != "base")
 
 
+def canonical_bonus(name: str) -> str:
+    """The name of a bonus with dashes; `package.module:Class` names a class outside this package and stays as it is."""
+    return name if ":" in name else name.replace("_", "-")
+
+
 def options_class(bonus: str) -> type[Any]:
     """The frozen dataclass of a bonus's settings."""
-    require(bonus in bonus_names(), "bonus", repr(bonus), f"use one of {', '.join(bonus_names())}")
+    known = ":" in bonus or bonus in bonus_names()
+    require(known, "bonus", repr(bonus), f"use one of {', '.join(bonus_names())}, or package.module:Class")
     if bonus in OPTIONS:
         return OPTIONS[bonus]
     from ssedb.bonuses import bonus_class

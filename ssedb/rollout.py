@@ -30,6 +30,8 @@ class Rollout:
         self.dones = torch.zeros(steps, num_envs, dtype=torch.bool, device=device)
         self.log_probs = torch.zeros(steps, num_envs, device=device)
         self.values = torch.zeros(steps + 1, num_envs, device=device)
+        self.episodes = torch.arange(num_envs, device=device).repeat(steps + 1, 1)  # a number for each episode
+        self.states: Tensor | None = None  # int64 [T, N], the true states acted in, where the world tells them
         self._envs = torch.arange(num_envs, device=device)
         self._offsets = torch.arange(STACK, device=device)
 
@@ -46,6 +48,7 @@ class Rollout:
         """The last observation becomes observation 0 of the next stretch."""
         self.frames[:STACK] = self.frames[self.steps :].clone()
         self.starts[0] = (self.starts[self.steps] - self.steps).clamp_min(0)
+        self.episodes[0] = self.episodes[self.steps]
 
     def add(self, t: int, actions: Tensor, log_probs: Tensor, values: Tensor, step: Step) -> None:
         """Files what came of acting on observation t."""
@@ -53,6 +56,7 @@ class Rollout:
         self.rewards[t], self.dones[t] = step.rewards, step.dones
         self.frames[t + STACK] = step.frames
         self.starts[t + 1] = torch.where(step.dones, t + STACK, self.starts[t])
+        self.episodes[t + 1] = self.episodes[t] + self.num_envs * step.dones
 
     def stacks(self, t: Tensor, envs: Tensor) -> Tensor:
         """Observations uint8 [B, 4, H, W] at times t [B] of envs [B]."""
@@ -70,17 +74,24 @@ class Rollout:
         for envs in torch.randperm(self.num_envs).to(self.device).split(minibatch_envs):
             yield self.indices(envs)
 
+    def groups(self, envs: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """The same in order."""
+        for some in self._envs.split(envs):
+            yield self.indices(some)
+
     def indices(self, envs: Tensor) -> tuple[Tensor, Tensor]:
         times = torch.arange(self.steps, device=self.device)
         return times.repeat_interleave(len(envs)), envs.repeat(self.steps)
 
     def state_dict(self) -> dict[str, Any]:
         """The observation on which the next stretch begins."""
-        return {"frames": self.frames[self.steps :].clone(), "starts": self.starts[self.steps].clone()}
+        last = {name: getattr(self, name)[self.steps].clone() for name in ("starts", "episodes")}
+        return {"frames": self.frames[self.steps :].clone(), **last}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.frames[self.steps :] = state["frames"].to(self.device)
         self.starts[self.steps] = state["starts"].to(self.device)
+        self.episodes[self.steps] = state["episodes"].to(self.device)
 
 
 Act = Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
@@ -91,6 +102,8 @@ def collect(rollout: Rollout, env: Env, act: Act, on_step: Callable[[int], None]
     """Plays T steps into the rollout, going on from the observation it begins with."""
     for t in range(rollout.steps):
         actions, log_probs, values = act(rollout.obs(t))
+        if rollout.states is not None and (states := env.true_states()) is not None:
+            rollout.states[t] = states
         rollout.add(t, actions, log_probs, values, env.step(actions))
         on_step(t)
     rollout.values[rollout.steps] = act(rollout.obs(rollout.steps))[2]

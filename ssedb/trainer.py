@@ -19,6 +19,7 @@ from torch import Tensor
 
 from ssedb import checkpoint, engine, ppo
 from ssedb.bonuses import make_bonus
+from ssedb.bonuses.base import Bonus, Context
 from ssedb.config import TrainConfig
 from ssedb.envs import make_env
 from ssedb.envs.base import Env
@@ -53,6 +54,11 @@ class Trainer:
             obs_shape, num_actions, config.policy_channels, config.policy_width, config.policy_layers
         ).to(self.device)
         self.bonus = make_bonus(config.bonus, obs_shape, num_actions, **config.bonus_options).to(self.device)
+        self.learns = config.extrinsic_coef > 0 or (config.intrinsic_coef > 0 and self.bonus.pays)
+        if not self.learns:  # advantages that are nothing but the value's errors would make the policy drift
+            self.policy.make_uniform()
+        if self.bonus.uses_context and self.env.true_states() is not None:
+            self.rollout.states = torch.zeros_like(self.rollout.actions)
         self.policy_adam = self._adam(self.policy)
         self.bonus_adam = self._adam(self.bonus)
         self.reward_norm = RewardNorm(config.num_envs, config.gamma, self.device)
@@ -76,6 +82,7 @@ class Trainer:
 
         collect(rollout, self.env, self.policy.act, lambda t: self.progress.step(self.steps + (t + 1) * config.num_envs))
         bonus = self.intrinsic_rewards()  # [T, N]
+        self.take_in()
         paid = self.reward_norm(bonus) if config.normalize_bonus else bonus
         rewards = config.intrinsic_coef * paid + config.extrinsic_coef * rollout.rewards.clamp(-1, 1)
         advantages, returns = ppo.advantages_and_returns(rewards, rollout.values, config.gamma, config.gae_lambda)
@@ -84,7 +91,7 @@ class Trainer:
         for epoch in range(max(config.ppo_epochs, config.bonus_epochs)):
             for t, envs in rollout.minibatches(config.minibatch_envs):
                 obs = rollout.stacks(t, envs)
-                if epoch < config.ppo_epochs:
+                if epoch < config.ppo_epochs and self.learns:
                     self.update_policy(obs, t, envs, advantages, returns, metrics)
                 if epoch < config.bonus_epochs:
                     self.update_bonus(obs, t, envs, metrics)
@@ -92,6 +99,7 @@ class Trainer:
             if epoch < config.bonus_epochs:
                 self.bonus.after_epoch()
 
+        self.bonus.after_rollout()
         self.steps += config.rollout_size
         self.updates += 1
         metrics |= {"bonus_raw": [bonus.mean()], "bonus_raw_std": [bonus.std(correction=0)], "bonus": [paid.mean()]}
@@ -106,12 +114,16 @@ class Trainer:
     @torch.no_grad()
     def intrinsic_rewards(self) -> Tensor:
         """The bonus of every transition of the rollout, [T, N]."""
-        rollout, size = self.rollout, self.config.minibatch_envs
-        rewards = torch.empty_like(rollout.rewards)
-        for envs in torch.arange(rollout.num_envs, device=self.device).split(size):
-            t, n = rollout.indices(envs)
-            rewards[t, n] = self.bonus.reward(*self.transitions(rollout.stacks(t, n), t, n))
+        rewards = torch.empty_like(self.rollout.rewards)
+        for t, n in self.rollout.groups(self.config.minibatch_envs):
+            rewards[t, n] = self.bonus.reward(*self.experience(t, n))
         return rewards
+
+    def take_in(self) -> None:
+        """What a bonus counts or remembers, it takes in once its rewards are paid."""
+        if type(self.bonus).take_in is not Bonus.take_in:
+            for t, n in self.rollout.groups(self.config.minibatch_envs):
+                self.bonus.take_in(*self.experience(t, n))
 
     def update_policy(self, obs: Tensor, t: Tensor, envs: Tensor, advantages: Tensor, returns: Tensor, metrics: Any) -> None:
         logits, values = self.policy(obs)
@@ -134,9 +146,10 @@ class Trainer:
     def update_bonus(self, obs: Tensor, t: Tensor, envs: Tensor, metrics: Any) -> None:
         mask = ~self.rollout.dones[t, envs] if self.config.mask_boundaries else None
         loss, figures = self.bonus.loss(*self.transitions(obs, t, envs), mask)
-        self.bonus_adam.zero_grad(set_to_none=True)
-        loss.backward()
-        self.bonus_adam.step()
+        if loss.requires_grad:
+            self.bonus_adam.zero_grad(set_to_none=True)
+            loss.backward()
+            self.bonus_adam.step()
         self.bonus.after_step()
         for name, value in {"bonus_loss": loss.detach(), **figures}.items():
             metrics[name].append(value)
@@ -145,15 +158,26 @@ class Trainer:
         """(obs, actions, next_obs), what a bonus knows."""
         return obs, self.rollout.actions[t, envs], self.rollout.stacks(t + 1, envs)
 
+    def experience(self, t: Tensor, envs: Tensor) -> tuple[Any, ...]:
+        """Transitions and, for a bonus that uses it, their context."""
+        transitions = self.transitions(self.rollout.stacks(t, envs), t, envs)
+        if not self.bonus.uses_context:
+            return transitions
+        states = None if self.rollout.states is None else self.rollout.states[t, envs]
+        return (*transitions, Context(self.rollout.episodes[t, envs], states))
+
     def _adam(self, module: torch.nn.Module) -> torch.optim.Optimizer:
-        trained = [p for p in module.parameters() if p.requires_grad]
+        # An optimiser needs something to hold, even for a bonus that learns nothing by gradient.
+        trained = [p for p in module.parameters() if p.requires_grad] or [
+            torch.nn.Parameter(torch.zeros(1, device=self.device))
+        ]
         return torch.optim.Adam(trained, lr=self.config.learning_rate, eps=self.config.adam_eps, fused=True)
 
     def check_weights(self) -> None:
         """A checkpoint must not hold what the last step has spoiled."""
         for name, module in (("policy", self.policy), ("bonus", self.bonus)):
-            norms = torch._foreach_norm(list(module.parameters()))
-            if not torch.stack(norms).isfinite().all():
+            norms = [parameter.norm() for parameter in module.parameters()]
+            if norms and not torch.stack(norms).isfinite().all():
                 raise TrainingError(f"the weights of the {name} are not finite after update {self.updates}; not saved")
 
     def state_dict(self) -> dict[str, Any]:
@@ -180,6 +204,7 @@ class Trainer:
             self.rollout.load_state_dict(state["rollout"])
             self.rollout.carry_over()
         else:
+            self.rollout.episodes[0] = state["rollout"]["episodes"].to(self.device) + self.config.num_envs
             self.scores.forget_unfinished()
         torch.set_rng_state(state["rng"].cpu())
         if self.device.type == "cuda" and state["cuda_rng"] is not None:

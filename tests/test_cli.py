@@ -55,7 +55,7 @@ def test_resume_and_eval(trained):
     [
         (["train", "--env", "alein"], "unknown environment 'alein'; did you mean alien"),
         (["train", "--noise", "fog"], "noise='fog': use one of none, random-box"),
-        (["train", "--bonus", "luck"], "bonus='luck': use one of db, rnd"),
+        (["train", "--bonus", "luck"], "bonus='luck': use one of cb, count, db"),
         (["train", "--num-envs", "100"], "num_envs=100 does not split into minibatches of 16 envs; use 96 or 112"),
         (["train", "--num-envs", "-3"], "num_envs=-3: must be above 0"),
         (["train", "--alpha1", "-1"], "alpha1=-1.0: must be 0 or more"),

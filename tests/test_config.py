@@ -88,7 +88,7 @@ def test_alphas_know_every_spelling():
         ({"device": "tpu"}, "device='tpu': use auto, cpu"),
         ({"bonus_options": {"prediction_std": "zzz"}}, "prediction_std='zzz': use one of head, scalar, calibrated"),
         ({"bonus_options": {"alpha1": -1}}, "alpha1=-1: must be 0 or more"),
-        ({"bonus_options": {"alfa": 1}}, "bonus 'db' has no setting 'alfa'; it has alpha1"),
+        ({"bonus_options": {"alfa": 1}}, "bonus 'db' has no setting 'alfa'; it has ablation, alpha1"),
     ],
 )
 def test_mistakes_name_the_value_and_the_remedy(settings, message):

@@ -15,7 +15,7 @@ from torch import Tensor
 from ssedb import checkpoint, engine
 from ssedb.analysis import measures
 from ssedb.bonuses import make_bonus
-from ssedb.bonuses.base import Bonus
+from ssedb.bonuses.base import Bonus, Context
 from ssedb.config import TrainConfig
 from ssedb.envs.names import rooms_world
 from ssedb.envs.noisy import Observer
@@ -116,11 +116,23 @@ def probe_bonus(
 
 def rewards_and_features(bonus: Bonus, data: Transitions) -> tuple[Tensor, Tensor | None]:
     """The bonus [K, M] and its representation [K, M, D], if it has one, under every draw."""
-    pairs = [data.pair(k) for k in range(data.noisy.shape[1])]
-    rewards = torch.stack([_in_chunks(bonus.reward, pair) for pair in pairs])
-    if bonus.features(pairs[0][0][:1], pairs[0][1][:1]) is None:
+    draws = range(data.noisy.shape[1])
+    rewards = torch.stack([rewards_of(bonus, data, k) for k in draws])
+    if bonus.features(*experience(bonus, data, 0, slice(1))[:2]) is None:
         return rewards, None
-    return rewards, torch.stack([_in_chunks(lambda o, a, _: bonus.features(o, a), pair) for pair in pairs])
+    return rewards, torch.stack([_in_chunks(lambda o, a, *_: bonus.features(o, a), bonus, data, k) for k in draws])
+
+
+def rewards_of(bonus: Bonus, data: Transitions, draw: int | None) -> Tensor:
+    """The bonus [M] under one draw, or clean."""
+    return _in_chunks(bonus.reward, bonus, data, draw)
+
+
+def experience(bonus: Bonus, data: Transitions, draw: int | None, rows: slice) -> tuple[Any, ...]:
+    """Some transitions of one draw, and their context where the bonus uses one: each is an episode of its own."""
+    states = data.states[rows]
+    context = Context(-2 - torch.arange(len(states), device=states.device), states)
+    return (*(x[rows] for x in data.pair(draw)), *([context] if bonus.uses_context else []))
 
 
 def _fall(bonus: Bonus, data: Transitions, draws: int | None, learning_rate: float) -> tuple[float, ...]:
@@ -130,21 +142,24 @@ def _fall(bonus: Bonus, data: Transitions, draws: int | None, learning_rate: flo
     adam = torch.optim.Adam(trained, lr=learning_rate) if trained else None
     found = []
     for step in range(FALL_AT[-1] + 1):
-        batch = [x[:FALL_BATCH] for x in data.pair(None if draws is None else step % draws)]
+        batch = experience(twin, data, None if draws is None else step % draws, slice(FALL_BATCH))
         if step in FALL_AT:
             found.append(float(twin.reward(*batch).mean()))
-        loss, _ = twin.loss(batch[0], batch[1], batch[2])
+        twin.take_in(*batch)
+        loss, _ = twin.loss(*batch[:3])
         if adam is not None:
             adam.zero_grad()
             loss.backward()
             adam.step()
         twin.after_step()
+        twin.after_rollout()
     return tuple(found)
 
 
-def _in_chunks(function: Any, pair: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+def _in_chunks(function: Any, bonus: Bonus, data: Transitions, draw: int | None) -> Tensor:
     with torch.no_grad():
-        return torch.cat([function(*part) for part in zip(*(x.split(CHUNK) for x in pair), strict=True)])
+        starts = range(0, len(data.actions), CHUNK)
+        return torch.cat([function(*experience(bonus, data, draw, slice(i, i + CHUNK))) for i in starts])
 
 
 def check(config: TrainConfig, transitions: int, draws: int) -> None:
@@ -190,6 +205,6 @@ def probe_run(
     about = {"run": str(run), "steps": about["steps"], "bonus": config.bonus, "fresh": fresh}
     (run / "probe.json").write_text(json.dumps({**about, **asdict(result)}, indent=2) + "\n", encoding="utf-8")
     picture = run / "probe.png"
-    rewards = _in_chunks(bonus.reward, data.pair(0))
+    rewards = rewards_of(bonus, data, 0)
     plot_probe(result, rewards.cpu(), truth["choices"][data.states, data.actions].cpu(), world, data, picture)
     return result, picture

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ssedb.errors import ConfigError
-from ssedb.options import bonus_names, resolve_options
+from ssedb.options import bonus_names, canonical_bonus, resolve_options
 
 if TYPE_CHECKING:
     from ssedb.bonuses.base import Bonus
@@ -18,8 +18,19 @@ def list_bonuses() -> list[str]:
 
 
 def bonus_class(name: str) -> type[Bonus]:
-    """The class in the file of that name."""
-    return import_module(f"ssedb.bonuses.{name.replace('-', '_')}").BONUS
+    """The class in the file of that name, or the class that `package.module:Class` names."""
+    if ":" not in name:
+        return import_module(f"ssedb.bonuses.{name.replace('-', '_')}").BONUS
+    module, _, attribute = name.partition(":")
+    try:
+        found = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(f"bonus {name!r}: {error}; write package.module:Class, with the package on PYTHONPATH") from None
+    from ssedb.bonuses.base import Bonus
+
+    if not (isinstance(found, type) and issubclass(found, Bonus)):
+        raise ConfigError(f"bonus {name!r} is not a subclass of ssedb.bonuses.base.Bonus")
+    return found
 
 
 def make_bonus(
@@ -34,7 +45,7 @@ def make_bonus(
     **options: Any,
 ) -> Bonus:
     """Builds a bonus for stacks of `obs_shape` [C, H, W]; `options` override what the names imply."""
-    name = name.replace("_", "-")
+    name = canonical_bonus(name)
     if num_actions < 1:
         raise ConfigError(f"num_actions={num_actions}: must be 1 or more")
     settings = resolve_options(name, options, fidelity=fidelity, preset=preset, env=env, noise=noise)

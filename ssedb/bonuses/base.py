@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
@@ -21,6 +21,34 @@ class NoOptions:
         return {}
 
 
+@dataclass(frozen=True)
+class FeatureOptions(NoOptions):
+    """Sizes of a bonus that compares features of frames."""
+
+    channels: tuple[int, int, int] = (32, 64, 64)
+    """Filters of the three convolutions."""
+    feature_dim: int = 512
+    """Size of the features."""
+
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
+        "paper": {},
+        "small": dict(channels=(16, 32, 32), feature_dim=256),
+        "rooms": dict(channels=(8, 16, 16), feature_dim=64),
+    }
+
+    @classmethod
+    def defaults(cls, fidelity: str, preset: str, env: str | None, noise: str) -> dict[str, Any]:
+        return cls.PRESETS[preset]
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a trainer knows of transitions beyond themselves."""
+
+    episodes: Tensor  # int64 [B], a number for each episode; the transitions of one come in the order of time
+    states: Tensor | None = None  # int64 [B], the true state acted in, where the world tells it
+
+
 class Bonus(nn.Module, ABC):
     """An intrinsic reward and the model behind it.
 
@@ -29,6 +57,14 @@ class Bonus(nn.Module, ABC):
     """
 
     Options: type[Any] = NoOptions
+    pays: ClassVar[bool] = True
+    """Whether there is anything to learn from; without it (and without extrinsic reward) the policy stays uniform."""
+    deterministic: ClassVar[bool] = True
+    """Whether the same call of `reward` gives the same answer."""
+    uses_context: ClassVar[bool] = False
+    """Whether `reward` and `take_in` are given a `Context` as a fourth argument."""
+    fixed: ClassVar[tuple[str, ...]] = ()
+    """Submodules that no gradient may reach: targets, momentum copies, random features."""
 
     def __init__(self, obs_shape: tuple[int, ...], num_actions: int) -> None:
         super().__init__()
@@ -37,7 +73,7 @@ class Bonus(nn.Module, ABC):
 
     @abstractmethod
     def reward(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> Tensor:
-        """The reward of each transition, float32 [B], without gradient."""
+        """The reward of each transition, float32 [B], without gradient; changes nothing."""
 
     @abstractmethod
     def loss(
@@ -45,14 +81,21 @@ class Bonus(nn.Module, ABC):
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """What to minimise, a scalar with gradient, and figures for the log.
 
-        A mask, bool [B], names the transitions that count; the others are pairs across an episode's end.
+        A mask, bool [B], names the transitions that count; the others are pairs across an episode's end. A bonus without
+        trained parameters returns a constant.
         """
+
+    def take_in(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> None:
+        """Called with every transition once, after its reward was paid: counts, statistics and memories move here."""
 
     def after_step(self) -> None:
         """Called after each optimiser step."""
 
     def after_epoch(self) -> None:
         """Called after each pass over a rollout."""
+
+    def after_rollout(self) -> None:
+        """Called when all updates on a rollout are done."""
 
     def features(self, obs: Tensor, actions: Tensor) -> Tensor | None:
         """The representation behind the reward, [B, D], without gradient; None if there is none."""

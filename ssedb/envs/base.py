@@ -38,6 +38,10 @@ class Env(ABC):
     def stagger(self) -> None:  # noqa: B027 (games end at different times by themselves)
         """After a reset: cut the first episodes short by group, where all would otherwise end at the same time."""
 
+    def true_states(self) -> Tensor | None:
+        """The number of the true state each environment is in, int64 [N], where that is known."""
+        return None
+
     def metrics(self) -> dict[str, float]:
         """Figures for the log that only the environment knows, such as coverage."""
         return {}

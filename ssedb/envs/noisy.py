@@ -116,6 +116,9 @@ class NoisyEnv(Env):
     def stagger(self) -> None:
         self.env.stagger()
 
+    def true_states(self) -> Tensor | None:
+        return self.env.true_states()
+
     def metrics(self) -> dict[str, float]:
         return self.env.metrics()
 

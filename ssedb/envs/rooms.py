@@ -203,6 +203,9 @@ class RoomsEnv(Env):
         self.truth.begin(self.world.state_ids(self.state), index)
         return Step(self.world.frames(self.state), rewards, self._never.index_fill(0, index, True), final_frames=frames)
 
+    def true_states(self) -> Tensor:
+        return self.truth.now
+
     def metrics(self) -> dict[str, float]:
         return self.truth.metrics()
 

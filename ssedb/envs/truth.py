@@ -22,21 +22,21 @@ class Truth:
         self.visits = torch.zeros(states, dtype=torch.int64, device=device)  # N(s), the episodes' first states included
         self.first_seen = torch.full((states,), -1, dtype=torch.int64, device=device)  # steps of all worlds before it
         self.steps = 0
-        self._now = torch.zeros(0, dtype=torch.int64, device=device)
+        self.now = torch.zeros(0, dtype=torch.int64, device=device)  # the state each world is in
 
     def begin(self, ids: Tensor, where: Tensor | None = None) -> None:
         """Episodes begin in these states [N], everywhere or at these indices."""
-        self._now = ids
+        self.now = ids
         self._see(ids if where is None else ids[where])
 
     def act(self, actions: Tensor) -> None:
         """The worlds are about to take these actions."""
-        self.choices.view(-1).scatter_add_(0, self._now * self.choices.shape[1] + actions, torch.ones_like(actions))
+        self.choices.view(-1).scatter_add_(0, self.now * self.choices.shape[1] + actions, torch.ones_like(actions))
 
     def arrive(self, ids: Tensor) -> None:
         """The actions led here."""
         self.steps += len(ids)
-        self._now = ids
+        self.now = ids
         self._see(ids)
 
     def _see(self, ids: Tensor) -> None:
@@ -66,10 +66,10 @@ class Truth:
         }
 
     def state_dict(self) -> dict[str, Any]:
-        tensors = {name: getattr(self, name).clone() for name in ("choices", "visits", "first_seen", "_now")}
+        tensors = {name: getattr(self, name).clone() for name in ("choices", "visits", "first_seen", "now")}
         return {**tensors, "steps": self.steps}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.steps = state["steps"]
-        for name in ("choices", "visits", "first_seen", "_now"):
+        for name in ("choices", "visits", "first_seen", "now"):
             setattr(self, name, state[name].to(self._world.device).clone())

@@ -1,0 +1,84 @@
+"""Curiosity Bottleneck: pays for frames that a compressed code of their value has to spend many nats on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import softplus
+
+from ssedb.bonuses.base import Bonus, NoOptions
+from ssedb.networks import ConvTrunk, glorot
+from ssedb.normalize import FrameNorm
+from ssedb.objectives import kl_to_standard_normal, masked_mean
+
+
+@dataclass(frozen=True)
+class CBOptions(NoOptions):
+    """CB's own choices."""
+
+    channels: tuple[int, int, int] = (32, 64, 64)
+    """Filters of the three convolutions."""
+    code_dim: int = 64
+    """Size of the code."""
+    beta: float = 1e-3
+    """Weight of the compression."""
+
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
+        "paper": {},
+        "small": dict(channels=(16, 32, 32)),
+        "rooms": dict(channels=(8, 16, 16), code_dim=32),
+    }
+
+    @classmethod
+    def defaults(cls, fidelity: str, preset: str, env: str | None, noise: str) -> dict[str, Any]:
+        return cls.PRESETS[preset]
+
+
+class CuriosityBottleneck(Bonus):
+    """Pays for the KL divergence of a frame's code, trained to tell the return and nothing else.
+
+    With no reward every return is 0, so there is nothing to tell and only the compression is left: that is the
+    self-supervised setting in which the paper compares with it.
+    """
+
+    Options = CBOptions
+
+    def __init__(self, obs_shape: tuple[int, ...], num_actions: int, options: CBOptions) -> None:
+        super().__init__(obs_shape, num_actions)
+        self.options = options
+        frame = (1, *obs_shape[1:])
+        self.trunk = ConvTrunk(frame, options.channels)
+        self.code = glorot(nn.Linear(self.trunk.out_dim, 2 * options.code_dim))
+        self.value = glorot(nn.Linear(options.code_dim, 1))
+        self.scale = FrameNorm(frame)
+
+    def encode(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and std [B, code_dim] of the newest frame's code."""
+        mean, raw = self.code(self.trunk(self.scale(obs, self.normalize))).chunk(2, -1)
+        return mean, softplus(raw).clamp_min(1e-3)
+
+    @torch.no_grad()
+    def reward(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> Tensor:
+        return kl_to_standard_normal(*self.encode(next_obs)).clamp_min(0)
+
+    @torch.no_grad()
+    def features(self, obs: Tensor, actions: Tensor) -> Tensor:
+        return self.encode(obs)[0]
+
+    def loss(
+        self, obs: Tensor, actions: Tensor, next_obs: Tensor, mask: Tensor | None = None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        mean, std = self.encode(next_obs)
+        code = mean + std * torch.randn_like(mean)
+        error = masked_mean(self.value(code).squeeze(-1).square(), mask)  # the return to tell is 0
+        nats = masked_mean(kl_to_standard_normal(mean, std), mask)
+        return error + self.options.beta * nats, {"value_error": error.detach(), "code_nats": nats.detach()}
+
+    def take_in(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> None:
+        self.scale.take_in(next_obs)
+
+
+BONUS = CuriosityBottleneck

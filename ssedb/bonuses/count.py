@@ -1,0 +1,83 @@
+"""Counts: pays 1 / sqrt(N + 1) for a choice that was made N times before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.nn.functional import adaptive_avg_pool2d
+
+from ssedb.bonuses.base import Bonus, Context, NoOptions
+from ssedb.envs.names import rooms_world
+from ssedb.errors import ConfigError
+from ssedb.validate import require
+
+
+@dataclass(frozen=True)
+class CountOptions(NoOptions):
+    """What is counted."""
+
+    counted: Literal["frames", "states"] = "frames"
+    """Coarse newest frames, or the true states, which only Rooms tells (there it is the default)."""
+    grid: int = 12
+    """Rows and columns of a coarse frame."""
+    levels: int = 8
+    """Gray levels of a coarse frame."""
+    table_bits: int = 22
+    """The table has 2 to this power entries; frames are hashed into it, states fit exactly below it."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("grid", 1), ("levels", 2), ("table_bits", 1)):
+            require(getattr(self, name) >= least, name, getattr(self, name), f"must be {least} or more")
+        require(self.table_bits <= 30, "table_bits", self.table_bits, "must be 30 or less")
+
+    @classmethod
+    def defaults(cls, fidelity: str, preset: str, env: str | None, noise: str) -> dict[str, Any]:
+        return {"counted": "states"} if env is not None and rooms_world(env) is not None else {}
+
+
+class Count(Bonus):
+    """Pays by how rarely a choice was made: of true states on Rooms, of coarse frames elsewhere."""
+
+    Options = CountOptions
+    uses_context = True
+    visits: Tensor
+    keys: Tensor
+
+    def __init__(self, obs_shape: tuple[int, ...], num_actions: int, options: CountOptions) -> None:
+        super().__init__(obs_shape, num_actions)
+        self.options = options
+        self.register_buffer("visits", torch.zeros(2**options.table_bits, dtype=torch.int32))
+        keys = torch.Generator().manual_seed(0)  # the same hash in every run
+        self.register_buffer("keys", torch.randint(2**40, (options.grid**2,), generator=keys) * 2 + 1)
+
+    def places(self, obs: Tensor, actions: Tensor, context: Context | None) -> Tensor:
+        """Where in the table each choice is counted, int64 [B]."""
+        if self.options.counted == "states":
+            if context is None or context.states is None:
+                raise ConfigError("counted=states: this environment does not tell its true states; use frames")
+            ids = context.states
+        else:
+            coarse = adaptive_avg_pool2d(obs[:, -1:].float(), self.options.grid).flatten(1)
+            levels = (coarse * (self.options.levels / 256)).long()
+            ids = (levels * self.keys).sum(1) >> 11  # the low bits of a product are poor
+        return (ids * self.num_actions + actions) % len(self.visits)
+
+    @torch.no_grad()
+    def reward(self, obs: Tensor, actions: Tensor, next_obs: Tensor, context: Context | None = None) -> Tensor:
+        return (self.visits[self.places(obs, actions, context)] + 1.0).rsqrt()
+
+    @torch.no_grad()
+    def take_in(self, obs: Tensor, actions: Tensor, next_obs: Tensor, context: Context | None = None) -> None:
+        places = self.places(obs, actions, context)
+        self.visits.scatter_add_(0, places, torch.ones_like(places, dtype=self.visits.dtype))
+
+    def loss(
+        self, obs: Tensor, actions: Tensor, next_obs: Tensor, mask: Tensor | None = None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        return torch.zeros((), device=obs.device), {}
+
+
+BONUS = Count

@@ -1,0 +1,52 @@
+"""DB-BeBold: pays for stepping from what is known to what is not, both measured in DB's representation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from ssedb.bonuses.db_ucb import UCBOptions, UpperConfidence
+from ssedb.validate import require
+
+
+@dataclass(frozen=True)
+class BeBoldOptions(UCBOptions):
+    """DB-UCB's choices, and how much of the state left behind is subtracted."""
+
+    regulation: float = 0.5
+    """The reward is novelty of the next state minus this times the novelty of the current one, 0 if that is negative."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.regulation >= 0, "regulation", self.regulation, "must be 0 or more")
+
+
+class BeBold(UpperConfidence):
+    """Pays for the gain in novelty from one state to the next, in DB's representation."""
+
+    Options = BeBoldOptions
+
+    def __init__(self, obs_shape: tuple[int, ...], num_actions: int, options: BeBoldOptions) -> None:
+        super().__init__(obs_shape, num_actions, options)
+        self.regulation = options.regulation
+
+    def state(self, obs: Tensor) -> Tensor:
+        """DB represents choices, not states; a state is the mean [B, Z] over the choices it offers."""
+        encoded = self.encoder(self.normalize(obs))
+        actions = one_hot(torch.arange(self.num_actions, device=obs.device), self.num_actions).float()
+        means = [self.posterior(encoded, action.expand(len(obs), -1))[0] for action in actions]
+        return torch.stack(means).mean(0)
+
+    @torch.no_grad()
+    def reward(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> Tensor:
+        return (self.gain(self.state(next_obs)) - self.regulation * self.gain(self.state(obs))).clamp_min(0)
+
+    @torch.no_grad()
+    def take_in(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> None:
+        self.add(self.state(obs))
+
+
+BONUS = BeBold

@@ -1,0 +1,110 @@
+"""DB-NGU: pays for choices unlike those of the same episode, more so where all of life has taught little about them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ssedb.bonuses.base import Context
+from ssedb.bonuses.db_ucb import UCBOptions, UpperConfidence
+from ssedb.validate import require
+
+KERNEL_EPSILON, CLUSTER_DISTANCE = 1e-3, 8e-3
+
+
+@dataclass(frozen=True)
+class NGUOptions(UCBOptions):
+    """DB-UCB's choices, and those of the episodic memory."""
+
+    neighbours: int = 10
+    """How many nearest choices of the episode are looked at."""
+    lifelong_cap: float = 5.0
+    """The most that lifelong novelty multiplies the episodic one by."""
+    memory: int = 65536
+    """Choices remembered, of all episodes under way; the oldest go first."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("neighbours", "memory"):
+            require(getattr(self, name) > 0, name, getattr(self, name), "must be 1 or more")
+        require(self.lifelong_cap >= 1, "lifelong_cap", self.lifelong_cap, "must be 1 or more")
+
+
+class NeverGiveUp(UpperConfidence):
+    """Pays for novelty within the episode times novelty over life, in DB's representation.
+
+    Without a context every transition is an episode of its own.
+    """
+
+    Options = NGUOptions
+    uses_context = True
+    remembered: Tensor
+    owners: Tensor
+    written: Tensor
+    spread: Tensor
+    gain_mean: Tensor
+    gain_square: Tensor
+
+    def __init__(self, obs_shape: tuple[int, ...], num_actions: int, options: NGUOptions) -> None:
+        super().__init__(obs_shape, num_actions, options)
+        self.neighbours, self.lifelong_cap = options.neighbours, options.lifelong_cap
+        self.register_buffer("remembered", torch.zeros(options.memory, options.latent_dim))
+        self.register_buffer("owners", torch.full((options.memory,), -1))  # the episode of each row
+        self.register_buffer("written", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("spread", torch.tensor(1.0))  # running mean of squared distances to the neighbours
+        self.register_buffer("gain_mean", torch.tensor(0.0))
+        self.register_buffer("gain_square", torch.tensor(1.0))
+
+    def squared_distances(self, eta: Tensor, episodes: Tensor) -> Tensor:
+        """To the nearest earlier choices of the same episode, ascending [B, neighbours]; inf where there are fewer."""
+        own = torch.isin(self.owners, episodes)
+        past = torch.cat([self.remembered[own], eta])
+        owners = torch.cat([self.owners[own], episodes])
+        order = torch.arange(len(past), device=eta.device)
+        earlier = order < len(past) - len(eta) + order[: len(eta), None]  # all of the memory, and what came before
+        unlike = ~(earlier & (owners == episodes[:, None]))
+        distances = torch.cdist(eta, past).square_().masked_fill_(unlike, torch.inf)
+        missing = max(0, self.neighbours - len(past))
+        nearest = distances.topk(self.neighbours - missing, largest=False).values
+        return torch.nn.functional.pad(nearest, (0, missing), value=torch.inf)
+
+    def episodic(self, eta: Tensor, episodes: Tensor) -> Tensor:
+        """1 / sqrt(n + 1), n the summed similarity to the episode's nearest choices, [B]."""
+        relative = (self.squared_distances(eta, episodes) / self.spread - CLUSTER_DISTANCE).clamp_min(0)
+        return ((KERNEL_EPSILON / (relative + KERNEL_EPSILON)).sum(-1) + 1).rsqrt()
+
+    def lifelong(self, eta: Tensor) -> Tensor:
+        """1 where the information gain is at its running mean or below, above it by its deviations up to the cap, [B]."""
+        deviation = (self.gain_square - self.gain_mean.square()).clamp_min(1e-12).sqrt()
+        return (1 + (self.gain(eta) - self.gain_mean) / deviation).clamp(1, self.lifelong_cap)
+
+    @torch.no_grad()
+    def reward(self, obs: Tensor, actions: Tensor, next_obs: Tensor, context: Context | None = None) -> Tensor:
+        eta = self.represent(obs, actions)[0]
+        return self.episodic(eta, self._episodes(eta, context)) * self.lifelong(eta)
+
+    @torch.no_grad()
+    def take_in(self, obs: Tensor, actions: Tensor, next_obs: Tensor, context: Context | None = None) -> None:
+        eta = self.represent(obs, actions)[0]
+        episodes = self._episodes(eta, context)
+        nearest = self.squared_distances(eta, episodes)
+        known = nearest.isfinite()
+        mean = nearest.masked_fill(~known, 0).sum() / known.sum().clamp_min(1)
+        self.spread.lerp_(torch.where(known.any(), mean, self.spread).clamp_min(1e-8), 0.01)
+        gain = self.gain(eta)
+        self.gain_mean.lerp_(gain.mean(), 0.01)
+        self.gain_square.lerp_(gain.square().mean(), 0.01)
+        self.add(eta)
+        if context is not None:
+            newest = slice(-len(self.owners), None)
+            rows = (self.written + torch.arange(len(eta), device=eta.device))[newest] % len(self.owners)
+            self.remembered[rows], self.owners[rows] = eta[newest], episodes[newest]
+            self.written += len(eta)
+
+    def _episodes(self, eta: Tensor, context: Context | None) -> Tensor:
+        return -2 - torch.arange(len(eta), device=eta.device) if context is None else context.episodes
+
+
+BONUS = NeverGiveUp

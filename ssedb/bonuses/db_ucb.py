@@ -1,0 +1,67 @@
+"""DB-UCB: the exact information gain of Bayesian linear regression over DB's representation (Theorem 1 made practical)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ssedb.bonuses.db import DynamicBottleneck
+from ssedb.objectives import information_gain
+from ssedb.options import DBOptions
+from ssedb.validate import require
+
+
+@dataclass(frozen=True)
+class UCBOptions(DBOptions):
+    """DB's choices, and those of the regression."""
+
+    ridge: float = 1.0
+    """Lambda begins as this times the identity."""
+    keep: float = 1.0
+    """How much of Lambda is kept from one rollout to the next; below 1 old experience is forgotten, as z moves on."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.ridge > 0, "ridge", self.ridge, "must be above 0")
+        require(0 < self.keep <= 1, "keep", self.keep, "must be above 0 and at most 1")
+
+
+class UpperConfidence(DynamicBottleneck):
+    """Pays for the information gained about the dynamics, were they linear in DB's representation."""
+
+    Options = UCBOptions
+    precision: Tensor
+    covariance: Tensor
+
+    def __init__(self, obs_shape: tuple[int, ...], num_actions: int, options: UCBOptions) -> None:
+        super().__init__(obs_shape, num_actions, options)
+        self.ridge, self.keep = options.ridge, options.keep
+        identity = torch.eye(options.latent_dim, dtype=torch.float64)
+        self.register_buffer("precision", identity * options.ridge)  # Lambda = ridge I + sum of eta eta'
+        self.register_buffer("covariance", (identity / options.ridge).float())  # its inverse
+
+    def gain(self, eta: Tensor) -> Tensor:
+        """The root of the information gain of each row [B, Z]."""
+        return information_gain(eta, self.covariance, self.options.state_dim).sqrt()
+
+    @torch.no_grad()
+    def reward(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> Tensor:
+        return self.gain(self.represent(obs, actions)[0])
+
+    @torch.no_grad()
+    def take_in(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> None:
+        self.add(self.represent(obs, actions)[0])
+
+    def add(self, eta: Tensor) -> None:
+        """Experience [k, Z]: a rank-k update of Lambda."""
+        self.precision += (eta.T @ eta).double()
+        self.covariance.copy_(torch.cholesky_inverse(torch.linalg.cholesky(self.precision)))
+
+    def after_rollout(self) -> None:
+        if self.keep < 1:
+            self.precision.mul_(self.keep).diagonal().add_((1 - self.keep) * self.ridge)
+
+
+BONUS = UpperConfidence

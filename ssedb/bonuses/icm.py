@@ -1,0 +1,48 @@
+"""The Intrinsic Curiosity Module: pays for errors of a forward model over features that tell which action was taken."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from ssedb.bonuses.base import Bonus, FeatureOptions
+from ssedb.networks import Encoder, ForwardModels, glorot
+from ssedb.objectives import masked_mean
+
+
+class IntrinsicCuriosity(Bonus):
+    """Pays for what a forward model gets wrong in inverse-dynamics features."""
+
+    Options = FeatureOptions
+
+    def __init__(self, obs_shape: tuple[int, ...], num_actions: int, options: FeatureOptions) -> None:
+        super().__init__(obs_shape, num_actions)
+        dim = options.feature_dim
+        self.encoder = Encoder(obs_shape, options.channels, dim)
+        self.inverse = nn.Sequential(glorot(nn.Linear(2 * dim, dim)), nn.ReLU(), glorot(nn.Linear(dim, num_actions)))
+        self.forward_model = ForwardModels(1, dim, num_actions)
+
+    def errors(self, now: Tensor, actions: Tensor, later: Tensor) -> Tensor:
+        """Mean squared error of the forward model, [B]; the features are given, no gradient reaches them."""
+        return (self.forward_model(now.detach(), actions)[0] - later.detach()).square().mean(-1)
+
+    @torch.no_grad()
+    def reward(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> Tensor:
+        return self.errors(self.encoder(self.normalize(obs)), actions, self.encoder(self.normalize(next_obs)))
+
+    @torch.no_grad()
+    def features(self, obs: Tensor, actions: Tensor) -> Tensor:
+        return self.encoder(self.normalize(obs))
+
+    def loss(
+        self, obs: Tensor, actions: Tensor, next_obs: Tensor, mask: Tensor | None = None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        now, later = self.encoder(self.normalize(obs)), self.encoder(self.normalize(next_obs))
+        guess = self.inverse(torch.cat([now, later], -1))
+        inverse = masked_mean(cross_entropy(guess, actions, reduction="none"), mask)
+        forward = masked_mean(self.errors(now, actions, later), mask)
+        return inverse + forward, {"inverse_loss": inverse.detach(), "forward_loss": forward.detach()}
+
+
+BONUS = IntrinsicCuriosity

@@ -1,0 +1,43 @@
+"""Curiosity over random features: pays for errors of a forward model in the features of a fixed random network."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ssedb.bonuses.base import Bonus, FeatureOptions
+from ssedb.networks import Encoder, ForwardModels
+from ssedb.objectives import masked_mean
+
+
+class RandomFeatures(Bonus):
+    """Pays for what a forward model gets wrong in fixed random features."""
+
+    Options = FeatureOptions
+    fixed = ("encoder",)
+
+    def __init__(self, obs_shape: tuple[int, ...], num_actions: int, options: FeatureOptions) -> None:
+        super().__init__(obs_shape, num_actions)
+        self.encoder = Encoder(obs_shape, options.channels, options.feature_dim).requires_grad_(False)
+        self.forward_model = ForwardModels(1, options.feature_dim, num_actions)
+
+    def errors(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> Tensor:
+        """Mean squared error of the forward model, [B]."""
+        now, later = self.encoder(self.normalize(obs)), self.encoder(self.normalize(next_obs))
+        return (self.forward_model(now, actions)[0] - later).square().mean(-1)
+
+    @torch.no_grad()
+    def reward(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> Tensor:
+        return self.errors(obs, actions, next_obs)
+
+    @torch.no_grad()
+    def features(self, obs: Tensor, actions: Tensor) -> Tensor:
+        return self.encoder(self.normalize(obs))
+
+    def loss(
+        self, obs: Tensor, actions: Tensor, next_obs: Tensor, mask: Tensor | None = None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        return masked_mean(self.errors(obs, actions, next_obs), mask), {}
+
+
+BONUS = RandomFeatures
