@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 import time
-from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +22,8 @@ from ssedb.trainer import Trainer
 
 SECONDS = 4.0
 """How long each part is timed at least."""
+WARM_UP = 5 if torch.cuda.is_available() else 1
+"""Calls before that; a CUDA graph is recorded in them."""
 
 
 def run_bench(config: TrainConfig, updates: int) -> dict[str, float]:
@@ -38,9 +39,9 @@ def run_bench(config: TrainConfig, updates: int) -> dict[str, float]:
         f"{config.env}, noise {config.noise}, preset {config.preset}: {config.num_envs} envs x {config.rollout_steps} steps"
         f", {trainer.device}, {torch.get_num_threads()} threads, torch {torch.__version__}"
     )
-    collect(trainer.rollout, trainer.env, trainer.policy.act)
+    collect(trainer.rollout, trainer.env, trainer.act)
     rates["emulator"] = _rate(config.num_envs, lambda: trainer.env.step(_random_actions(trainer)))
-    rates["inference"] = _rate(config.num_envs, lambda: trainer.policy.act(trainer.rollout.obs(1)))
+    rates["inference"] = _rate(config.num_envs, lambda: trainer.act(trainer.rollout.obs(1)))
     rates["bonus"] = _rate(config.rollout_size, trainer.intrinsic_rewards)
     rates["update"] = update_rate(trainer)
     console.print(f"timing {updates} whole updates ...")
@@ -73,12 +74,10 @@ def run_bench(config: TrainConfig, updates: int) -> dict[str, float]:
 def update_rate(trainer: Trainer) -> float:
     """Agent steps per second of the updates alone, from single minibatches of PPO and of the bonus."""
     config = trainer.config
-    t, envs = next(iter(trainer.rollout.minibatches(config.minibatch_envs)))
-    obs = trainer.rollout.stacks(t, envs)
-    advantages = torch.randn_like(trainer.rollout.rewards)
-    metrics: dict[str, list[Tensor]] = defaultdict(list)
-    ppo = _rate(len(t), lambda: trainer.update_policy(obs, t, envs, advantages, advantages, metrics))
-    bonus = _rate(len(t), lambda: trainer.update_bonus(obs, t, envs, metrics))
+    trainer.advantages.normal_()
+    t, envs = trainer.rollout.indices(torch.arange(config.minibatch_envs, device=trainer.device))
+    ppo = _rate(len(t), lambda: trainer.learn(t, envs, policy=True, bonus=False))
+    bonus = _rate(len(t), lambda: trainer.learn(t, envs, policy=False, bonus=True))
     return 1 / (config.ppo_epochs / ppo + config.bonus_epochs / bonus)
 
 
@@ -119,7 +118,8 @@ def _random_actions(trainer: Trainer) -> Tensor:
 def _rate(steps: int, part: Callable[[], object], repeats: int | None = None) -> float:
     """Agent steps per second of `part`, which does `steps` of them; once to warm up, then for a few seconds."""
     if repeats is None:
-        part()
+        for _ in range(WARM_UP):
+            part()
     _wait()
     began, done = time.perf_counter(), 0
     while done < (repeats or 2) or (repeats is None and time.perf_counter() - began < SECONDS):

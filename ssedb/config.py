@@ -97,6 +97,8 @@ class TrainConfig:
     """Whose side to take where the paper and its released code disagree (docs/fidelity.md)."""
     device: str = "auto"
     """Where to learn: auto, cpu, cuda or cuda:N."""
+    engine: Literal["auto", "eager", "fast"] = "auto"
+    """How to run the updates: fast replays CUDA graphs, eager does not; auto is fast on a GPU."""
 
     num_envs: int = BY_NAME
     """Environments stepped side by side."""

@@ -49,6 +49,7 @@ class Trainer:
         self.env.stagger()
         self.rollout = Rollout(config.rollout_steps, config.num_envs, (frames.shape[1], frames.shape[2]), self.device)
         self.rollout.begin(frames)
+        self.advantages, self.returns = (torch.zeros_like(self.rollout.rewards) for _ in range(2))
         obs_shape, num_actions = self.rollout.obs_shape, self.env.num_actions
         self.policy = ActorCritic(
             obs_shape, num_actions, config.policy_channels, config.policy_width, config.policy_layers
@@ -59,6 +60,12 @@ class Trainer:
             self.policy.make_uniform()
         if self.bonus.uses_context and self.env.true_states() is not None:
             self.rollout.states = torch.zeros_like(self.rollout.actions)
+        self.fast = engine.is_fast(config.engine, self.device)
+        self.act, self.pay, self.learn = self.policy.act, self._pay, self._learn
+        if self.fast:
+            replay = engine.Replayer()
+            self.act, self.learn = replay(self.policy.act), replay(self._learn)
+            self.pay = replay(self._pay) if self.bonus.replayable else self._pay
         self.policy_adam = self._adam(self.policy)
         self.bonus_adam = self._adam(self.bonus)
         self.reward_norm = RewardNorm(config.num_envs, config.gamma, self.device)
@@ -80,21 +87,20 @@ class Trainer:
         config, rollout, began = self.config, self.rollout, time.perf_counter()
         metrics: dict[str, list[Tensor]] = defaultdict(list)
 
-        collect(rollout, self.env, self.policy.act, lambda t: self.progress.step(self.steps + (t + 1) * config.num_envs))
+        collect(rollout, self.env, self.act, lambda t: self.progress.step(self.steps + (t + 1) * config.num_envs))
         bonus = self.intrinsic_rewards()  # [T, N]
         self.take_in()
         paid = self.reward_norm(bonus) if config.normalize_bonus else bonus
         rewards = config.intrinsic_coef * paid + config.extrinsic_coef * rollout.rewards.clamp(-1, 1)
         advantages, returns = ppo.advantages_and_returns(rewards, rollout.values, config.gamma, config.gae_lambda)
-        advantages = ppo.normalize_advantages(advantages)
+        self.advantages.copy_(ppo.normalize_advantages(advantages))
+        self.returns.copy_(returns)
 
         for epoch in range(max(config.ppo_epochs, config.bonus_epochs)):
             for t, envs in rollout.minibatches(config.minibatch_envs):
-                obs = rollout.stacks(t, envs)
-                if epoch < config.ppo_epochs and self.learns:
-                    self.update_policy(obs, t, envs, advantages, returns, metrics)
-                if epoch < config.bonus_epochs:
-                    self.update_bonus(obs, t, envs, metrics)
+                policy, bonus_too = epoch < config.ppo_epochs and self.learns, epoch < config.bonus_epochs
+                for name, value in self.learn(t, envs, policy=policy, bonus=bonus_too).items():
+                    metrics[name].append(value)
                 self.progress.learn()
             if epoch < config.bonus_epochs:
                 self.bonus.after_epoch()
@@ -104,7 +110,8 @@ class Trainer:
         self.updates += 1
         metrics |= {"bonus_raw": [bonus.mean()], "bonus_raw_std": [bonus.std(correction=0)], "bonus": [paid.mean()]}
         metrics |= {"explained_variance": [ppo.explained_variance(rollout.values[:-1], returns)]}
-        metrics |= {name: [value] for name, value in self.bonus.diagnostics(*self.transitions(obs, t, envs)).items()}
+        figures = self.bonus.diagnostics(*self.transitions(rollout.stacks(t, envs), t, envs))
+        metrics |= {name: [value] for name, value in figures.items()}
         scores = self.scores.add(rollout.rewards.cpu().numpy(), rollout.dones.cpu().numpy())
         rollout.carry_over()
         means = {name: torch.stack(values).double().mean().item() for name, values in metrics.items()}
@@ -116,8 +123,11 @@ class Trainer:
         """The bonus of every transition of the rollout, [T, N]."""
         rewards = torch.empty_like(self.rollout.rewards)
         for t, n in self.rollout.groups(self.config.minibatch_envs):
-            rewards[t, n] = self.bonus.reward(*self.experience(t, n))
+            rewards[t, n] = self.pay(t, n)
         return rewards
+
+    def _pay(self, t: Tensor, envs: Tensor) -> Tensor:
+        return self.bonus.reward(*self.experience(t, envs))
 
     def take_in(self) -> None:
         """What a bonus counts or remembers, it takes in once its rewards are paid."""
@@ -125,25 +135,34 @@ class Trainer:
             for t, n in self.rollout.groups(self.config.minibatch_envs):
                 self.bonus.take_in(*self.experience(t, n))
 
-    def update_policy(self, obs: Tensor, t: Tensor, envs: Tensor, advantages: Tensor, returns: Tensor, metrics: Any) -> None:
+    def _learn(self, t: Tensor, envs: Tensor, *, policy: bool, bonus: bool) -> dict[str, Tensor]:
+        """One step of PPO, of the bonus model, or of both, on a minibatch; returns figures for the log."""
+        figures: dict[str, Tensor] = {}
+        obs = self.rollout.stacks(t, envs)
+        if policy:
+            figures |= self.update_policy(obs, t, envs)
+        if bonus:
+            figures |= self.update_bonus(obs, t, envs)
+        return figures
+
+    def update_policy(self, obs: Tensor, t: Tensor, envs: Tensor) -> dict[str, Tensor]:
         logits, values = self.policy(obs)
         loss, figures = ppo.ppo_loss(
             logits,
             values,
             self.rollout.actions[t, envs],
             self.rollout.log_probs[t, envs],
-            advantages[t, envs],
-            returns[t, envs],
+            self.advantages[t, envs],
+            self.returns[t, envs],
             clip=self.config.clip,
             entropy_coef=self.config.entropy_coef,
         )
         self.policy_adam.zero_grad(set_to_none=True)
         loss.backward()
         self.policy_adam.step()
-        for name, value in figures.items():
-            metrics[name].append(value)
+        return figures
 
-    def update_bonus(self, obs: Tensor, t: Tensor, envs: Tensor, metrics: Any) -> None:
+    def update_bonus(self, obs: Tensor, t: Tensor, envs: Tensor) -> dict[str, Tensor]:
         mask = ~self.rollout.dones[t, envs] if self.config.mask_boundaries else None
         loss, figures = self.bonus.loss(*self.transitions(obs, t, envs), mask)
         if loss.requires_grad:
@@ -151,8 +170,7 @@ class Trainer:
             loss.backward()
             self.bonus_adam.step()
         self.bonus.after_step()
-        for name, value in {"bonus_loss": loss.detach(), **figures}.items():
-            metrics[name].append(value)
+        return {"bonus_loss": loss.detach(), **figures}
 
     def transitions(self, obs: Tensor, t: Tensor, envs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(obs, actions, next_obs), what a bonus knows."""
@@ -171,7 +189,9 @@ class Trainer:
         trained = [p for p in module.parameters() if p.requires_grad] or [
             torch.nn.Parameter(torch.zeros(1, device=self.device))
         ]
-        return torch.optim.Adam(trained, lr=self.config.learning_rate, eps=self.config.adam_eps, fused=True)
+        return torch.optim.Adam(
+            trained, lr=self.config.learning_rate, eps=self.config.adam_eps, fused=True, capturable=self.fast
+        )
 
     def check_weights(self) -> None:
         """A checkpoint must not hold what the last step has spoiled."""

@@ -6,7 +6,7 @@ import torch
 import ssedb
 from ssedb.envs.noise import pixel_noise, random_boxes
 from ssedb.runlog import read_metrics
-from ssedb.trainer import resume
+from ssedb.trainer import Trainer, resume
 from tests.toy import TINY_OPTIONS, Grid, tiny_config, transitions
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
@@ -75,3 +75,44 @@ def test_the_probe_runs_there(tmp_path):
     result, picture = probe_run(tmp_path / "run", transitions=256, draws=3)
     assert 0 <= result.bonus_noise_share <= 1
     assert picture.exists()
+
+
+@pytest.fixture
+def exact():
+    """Sums in float32 and in the same order each time."""
+    before = torch.backends.cudnn.allow_tf32, torch.backends.cudnn.deterministic
+    torch.backends.cudnn.allow_tf32, torch.backends.cudnn.deterministic = False, True
+    yield
+    torch.backends.cudnn.allow_tf32, torch.backends.cudnn.deterministic = before
+
+
+@pytest.mark.parametrize("bonus", ssedb.list_bonuses())
+def test_replaying_gives_the_numbers_of_the_plain_path(exact, tmp_path, bonus):
+    weights, rows = [], []
+    for engine in ("eager", "fast"):
+        config = tiny_config(tmp_path, env="rooms-small", preset="rooms", bonus=bonus, bonus_options={}, noise="random-box",
+                             device="cuda", engine=engine, obs_norm_steps=64)  # fmt: skip
+        trainer = Trainer(config)
+        trainer.fit_observations()
+        rows.append([trainer.iterate() for _ in range(5)])
+        weights.append({**trainer.policy.state_dict(), **trainer.bonus.state_dict()})
+    for name, value in weights[0].items():
+        torch.testing.assert_close(
+            weights[1][name], value, rtol=1e-4, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}"
+        )
+    for plain, fast in zip(*rows, strict=True):
+        assert {k: v for k, v in fast.items() if k != "sps"} == pytest.approx(
+            {k: v for k, v in plain.items() if k != "sps"}, rel=1e-3
+        )
+
+
+def test_two_replays_draw_differently(tmp_path):
+    trainer = Trainer(
+        tiny_config(tmp_path, env="rooms-small", preset="rooms", device="cuda", engine="fast", bonus_options={})
+    )
+    obs = trainer.rollout.obs(0)
+    actions = [trainer.act(obs)[0] for _ in range(40)]
+    assert len({tuple(a.tolist()) for a in actions[5:]}) > 10
+    t, envs = trainer.rollout.indices(torch.arange(4, device="cuda"))
+    draws = [float(trainer.learn(t, envs, policy=False, bonus=True)["i_pred"]) for _ in range(12)]
+    assert len(set(draws[5:])) == len(draws[5:])

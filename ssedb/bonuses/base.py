@@ -63,6 +63,8 @@ class Bonus(nn.Module, ABC):
     """Whether the same call of `reward` gives the same answer."""
     uses_context: ClassVar[bool] = False
     """Whether `reward` and `take_in` are given a `Context` as a fourth argument."""
+    replayable: ClassVar[bool] = True
+    """Whether `reward` may be recorded as a CUDA graph: shapes that do not depend on data, no waiting for the device."""
     fixed: ClassVar[tuple[str, ...]] = ()
     """Submodules that no gradient may reach: targets, momentum copies, random features."""
 
