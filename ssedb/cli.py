@@ -63,10 +63,10 @@ class BenchArgs:
 
 @dataclass(frozen=True)
 class ProbeArgs:
-    """Measure on Rooms whether a run's bonus is blind to noise and fades with visits."""
+    """Measure whether a run's bonus is blind to noise and, on Rooms, whether it fades with visits."""
 
     run: tyro.conf.Positional[Path]
-    """Folder of a run on rooms."""
+    """Folder of the run."""
     fresh: bool = False
     """Probe an untrained bonus of the same kind instead."""
     noise: str | None = None

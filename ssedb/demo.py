@@ -18,7 +18,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from ssedb.analysis import measures
-from ssedb.analysis.probe import Transitions, draw_transitions, rewards_and_features
+from ssedb.analysis.probe import Transitions, count_correlation, draw_transitions, rewards_and_features
 from ssedb.config import TrainConfig
 from ssedb.envs.names import rooms_world
 from ssedb.envs.rooms import RoomsEnv, World
@@ -86,11 +86,11 @@ def _world(config: TrainConfig) -> tuple[str, int]:
 
 def _probe(trainer: Trainer, data: Transitions) -> dict[str, float]:
     rewards, features = rewards_and_features(trainer.bonus, data)
-    counts = trainer.env.env.truth.choices[data.states, data.actions]  # type: ignore[attr-defined]
+    choices = trainer.env.env.truth.choices  # type: ignore[attr-defined]
     return {
         "noise_share": measures.noise_share(rewards),
         "feature_noise_share": 0.0 if features is None else measures.noise_share(features),
-        "count_correlation": measures.rank_correlation(rewards.mean(0), (counts + 1.0).rsqrt()),
+        "count_correlation": count_correlation(rewards, data, choices),
     }
 
 

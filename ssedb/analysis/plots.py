@@ -22,11 +22,13 @@ BLUE, ORANGE, GRAY = "#0072B2", "#D55E00", "#777777"
 METHOD_COLOURS = {"db": BLUE, "rnd": ORANGE, "random": GRAY}
 
 
-def plot_probe(probe: Probe, rewards: Tensor, counts: Tensor, world: World, data: Transitions, path: Path) -> None:
-    """Four panels: bonus against visits, its fall under repetition, the shares, and the bonus over the map."""
-    figure, ((visits, fall), (shares, chart)) = plt.subplots(2, 2, figsize=(10, 8), layout="constrained")
-    visits.scatter(counts.numpy() + 1, rewards.numpy(), s=6, color=BLUE, alpha=0.5, linewidths=0)
-    visits.set(xscale="log", xlabel="N(s, a) + 1", ylabel="bonus", title="bonus against visits")
+def plot_probe(
+    probe: Probe, rewards: Tensor, choices: Tensor | None, world: World | None, data: Transitions, path: Path
+) -> None:
+    """The bonus's fall under repetition and what it sees; on Rooms also the bonus against visits and over the map."""
+    known = world is not None
+    figure, axes = plt.subplots(2 if known else 1, 2, figsize=(10, 8 if known else 4), layout="constrained", squeeze=False)
+    fall, shares = axes[-1]
     fall.plot(probe.fall_steps, np.array(probe.fall_clean) / probe.fall_clean[0], "o-", color=BLUE, label="clean")
     fall.plot(probe.fall_steps, np.array(probe.fall_noisy) / probe.fall_noisy[0], "s--", color=ORANGE, label=probe.noise)
     fall.set(xlabel="gradient steps on the same transitions", ylabel="bonus, start = 1", title="fall under repetition")
@@ -41,16 +43,21 @@ def plot_probe(probe: Probe, rewards: Tensor, counts: Tensor, world: World, data
     bars = {name: value for name, value in bars.items() if value is not None}
     colours = [ORANGE if "noise" in name else BLUE for name in bars]
     shares.barh(list(bars), list(bars.values()), color=colours)
-    shares.set(xlim=(0, 1), title="what it sees: noise (orange), truth (blue)")
+    shares.set(xlim=(0, 1), title="what it sees: noise (orange)" + (", truth (blue)" if known else ""))
     shares.invert_yaxis()
-    total, times = np.zeros(world.layout.floor.shape), np.zeros(world.layout.floor.shape)
-    for cell, reward in zip((data.states // world.scenes_per_cell).tolist(), rewards.tolist(), strict=True):
-        total[world.cells[cell]] += reward
-        times[world.cells[cell]] += 1
-    mean = np.divide(total, times, out=np.full_like(total, np.nan), where=times > 0)
-    chart.imshow(world.layout.floor, cmap="gray", vmin=-1, vmax=3)
-    figure.colorbar(chart.imshow(mean, cmap="viridis"), ax=chart, label="bonus")
-    chart.set(title="bonus over the map", xticks=[], yticks=[])
+    if world is not None and choices is not None and data.states is not None:
+        visits, chart = axes[0]
+        counts = choices[data.states, data.actions].cpu()
+        visits.scatter(counts.numpy() + 1, rewards.cpu().numpy(), s=6, color=BLUE, alpha=0.5, linewidths=0)
+        visits.set(xscale="log", xlabel="N(s, a) + 1", ylabel="bonus", title="bonus against visits")
+        total, times = np.zeros(world.layout.floor.shape), np.zeros(world.layout.floor.shape)
+        for cell, reward in zip((data.states // world.scenes_per_cell).tolist(), rewards.tolist(), strict=True):
+            total[world.cells[cell]] += reward
+            times[world.cells[cell]] += 1
+        mean = np.divide(total, times, out=np.full_like(total, np.nan), where=times > 0)
+        chart.imshow(world.layout.floor, cmap="gray", vmin=-1, vmax=3)
+        figure.colorbar(chart.imshow(mean, cmap="viridis"), ax=chart, label="bonus")
+        chart.set(title="bonus over the map", xticks=[], yticks=[])
     figure.savefig(path, dpi=120)
     plt.close(figure)
 

@@ -1,8 +1,9 @@
-"""Is the bonus right? Measured on Rooms, over a fixed set of transitions under many draws of the noise."""
+"""Is the bonus right? Measured over a fixed set of transitions under many draws of the noise; on Rooms against the truth."""
 
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import sys
 from dataclasses import asdict, dataclass
@@ -17,6 +18,7 @@ from ssedb.analysis import measures
 from ssedb.bonuses import make_bonus
 from ssedb.bonuses.base import Bonus, Context
 from ssedb.config import TrainConfig
+from ssedb.envs.frames import to_agent_frames
 from ssedb.envs.names import rooms_world
 from ssedb.envs.noisy import Observer
 from ssedb.envs.rooms import World
@@ -36,7 +38,7 @@ class Transitions:
     clean: Tensor  # uint8 [STACK + 1, M, 84, 84]: the frames of both stacks
     noisy: Tensor  # uint8 [STACK + 1, K, M, 84, 84]
     actions: Tensor  # int64 [M]
-    states: Tensor  # int64 [M], the true state acted in
+    states: Tensor | None = None  # int64 [M], the true state acted in, on Rooms
 
     def pair(self, draw: int | None) -> tuple[Tensor, Tensor, Tensor]:
         """(obs, actions, next_obs) of one draw, or clean."""
@@ -47,7 +49,7 @@ class Transitions:
 
 @dataclass(frozen=True)
 class Probe:
-    """What the probe found. None where a bonus has no representation, or a run no counts."""
+    """What the probe found. None where a bonus has no representation, a run no counts, or the world no known truth."""
 
     noise: str
     bonus_mean: float
@@ -87,15 +89,49 @@ def draw_transitions(
     return Transitions(torch.stack(clean), torch.stack(noisy).unflatten(1, (draws, count)), actions, ids)
 
 
+PLAYED_ENVS, PLAYED_APART = 16, 12
+"""Where the truth is not known: games played at once, and steps between two transitions of one of them."""
+
+
+def play_transitions(config: TrainConfig, count: int, draws: int, seed: int, device: torch.device) -> Transitions:
+    """What a random agent meets in the run's environment, before and under the noise."""
+    from ssedb.trainer import env_of
+
+    env = env_of(dataclasses.replace(config, seed=seed), PLAYED_ENVS, stream=3, device=device)
+    observer = env.observer
+    eyes = Observer(
+        draws * PLAYED_ENVS, env.num_actions, observer.noise, strength=observer.strength, pixel=observer.pixel,
+        box=observer.box, seed=seed, device=device,
+    )  # fmt: skip
+    generator = torch.Generator().manual_seed(seed)
+    frames = env.env.reset()
+    clean: list[Tensor] = []
+    noisy: list[Tensor] = []
+    actions: list[Tensor] = []
+    found: list[tuple[Tensor, Tensor, Tensor]] = []
+    age = torch.zeros(PLAYED_ENVS, dtype=torch.int64, device=device)
+    repeated = (draws, *[1] * (frames.ndim - 1))
+    while sum(len(part[2]) for part in found) < count:
+        clean = [*clean, to_agent_frames(frames)][-STACK - 1 :]
+        noisy = [*noisy, eyes.observe(frames.repeat(repeated)).unflatten(0, (draws, PLAYED_ENVS))][-STACK - 1 :]
+        if len(actions) % PLAYED_APART == 0 and (whole := age >= STACK).any():
+            found.append((torch.stack(clean)[:, whole], torch.stack(noisy)[:, :, whole], actions[-1][whole]))
+        actions.append(torch.randint(env.num_actions, (PLAYED_ENVS,), generator=generator).to(device))
+        step = env.env.step(actions[-1])
+        frames, age = step.frames, torch.where(step.dones, 0, age + 1)
+        eyes.advance(actions[-1].repeat(draws), step.dones.repeat(draws))
+    env.close()
+    parts = (torch.cat(part, -1 if part[0].ndim == 1 else part[0].ndim - 3) for part in zip(*found, strict=True))
+    clean_frames, noisy_frames, chosen = parts
+    return Transitions(clean_frames[:, :count], noisy_frames[:, :, :count], chosen[:count])
+
+
 def probe_bonus(
-    bonus: Bonus, world: World, data: Transitions, choices: Tensor | None, noise: str, learning_rate: float
+    bonus: Bonus, world: World | None, data: Transitions, choices: Tensor | None, noise: str, learning_rate: float
 ) -> Probe:
     """All measures of one bonus; `choices` is N(s, a) of the run that trained it."""
     draws = data.noisy.shape[1]
     rewards, features = rewards_and_features(bonus, data)
-    counts = None if choices is None else choices[data.states, data.actions]
-    cell = data.states // world.scenes_per_cell
-    place = torch.tensor(world.cells, device=world.device)[cell]
     difference = (data.noisy[-2, 0].float() - data.clean[-2].float()).unflatten(1, (4, 21)).unflatten(3, (4, 21))
     fields = difference.mean((2, 4)).flatten(1)  # [M, 16]: how the noise changed the newest frame, coarsely
     fall = {draw: _fall(bonus, data, draw, learning_rate) for draw in (None, draws)}
@@ -103,10 +139,9 @@ def probe_bonus(
         noise=noise,
         bonus_mean=float(rewards.mean()),
         bonus_noise_share=measures.noise_share(rewards),
-        count_correlation=None if counts is None else measures.rank_correlation(rewards.mean(0), (counts + 1.0).rsqrt()),
+        count_correlation=None if choices is None else count_correlation(rewards, data, choices),
         feature_noise_share=None if features is None else measures.noise_share(features),
-        room_accuracy=None if features is None else measures.probe_accuracy(features[0], world.room_of_cell[cell]),
-        place_explained=None if features is None else measures.explained_share(features[0], place),
+        **_truth_told(features, world, data),
         noise_explained=None if features is None else measures.explained_share(features[0], fields),
         fall_steps=FALL_AT,
         fall_clean=fall[None],
@@ -123,6 +158,23 @@ def rewards_and_features(bonus: Bonus, data: Transitions) -> tuple[Tensor, Tenso
     return rewards, torch.stack([_in_chunks(lambda o, a, *_: bonus.features(o, a), bonus, data, k) for k in draws])
 
 
+def _truth_told(features: Tensor | None, world: World | None, data: Transitions) -> dict[str, float | None]:
+    """How well a linear probe reads the agent's room and place from the features."""
+    if features is None or world is None or data.states is None:
+        return {"room_accuracy": None, "place_explained": None}
+    cell = data.states // world.scenes_per_cell
+    place = torch.tensor(world.cells, device=world.device)[cell]
+    return {
+        "room_accuracy": measures.probe_accuracy(features[0], world.room_of_cell[cell]),
+        "place_explained": measures.explained_share(features[0], place),
+    }
+
+
+def count_correlation(rewards: Tensor, data: Transitions, choices: Tensor) -> float:
+    """Spearman's rank correlation of the bonus [K, M], averaged over draws, with what a count would pay."""
+    return measures.rank_correlation(rewards.mean(0), (choices[data.states, data.actions] + 1.0).rsqrt())
+
+
 def rewards_of(bonus: Bonus, data: Transitions, draw: int | None) -> Tensor:
     """The bonus [M] under one draw, or clean."""
     return _in_chunks(bonus.reward, bonus, data, draw)
@@ -130,8 +182,8 @@ def rewards_of(bonus: Bonus, data: Transitions, draw: int | None) -> Tensor:
 
 def experience(bonus: Bonus, data: Transitions, draw: int | None, rows: slice) -> tuple[Any, ...]:
     """Some transitions of one draw, and their context where the bonus uses one: each is an episode of its own."""
-    states = data.states[rows]
-    context = Context(-2 - torch.arange(len(states), device=states.device), states)
+    states = None if data.states is None else data.states[rows]
+    context = Context(-2 - torch.arange(len(data.actions[rows]), device=data.actions.device), states)
     return (*(x[rows] for x in data.pair(draw)), *([context] if bonus.uses_context else []))
 
 
@@ -164,8 +216,8 @@ def _in_chunks(function: Any, bonus: Bonus, data: Transitions, draw: int | None)
 
 def check(config: TrainConfig, transitions: int, draws: int) -> None:
     """Mistakes that can be named before anything is loaded."""
-    if rooms_world(config.env) is None:
-        raise ConfigError(f"env={config.env}: the probe needs a world whose truth is known; train with --env rooms")
+    if config.noise == "sticky":
+        raise ConfigError("noise=sticky: the probe draws noise over pictures; name another with --noise, such as random-box")
     for name, value, least in (("transitions", transitions, 128), ("draws", draws, 2)):
         if value < least:
             raise ConfigError(f"{name}={value}: must be {least} or more")
@@ -175,11 +227,13 @@ def probe_run(
     run: Path, *, fresh: bool = False, noise: str | None = None, transitions: int = 1024, draws: int = 8,
     seed: int = 0, device: str = "auto",
 ) -> tuple[Probe, Path]:  # fmt: skip
-    """Probes the bonus of a run on Rooms (or a fresh one of its kind) and writes `probe.json` and `probe.png` there."""
+    """Probes the bonus of a run (or a fresh one of its kind) and writes `probe.json` and `probe.png` there."""
     from ssedb.analysis.plots import plot_probe
     from ssedb.runlog import saved_config
 
     config = saved_config(run)
+    if noise is not None:
+        config = dataclasses.replace(config, noise=noise)
     check(config, transitions, draws)
     engine.tune_allocator()
     place = engine.pick_device(device)
@@ -188,23 +242,25 @@ def probe_run(
     state, about, complaints = saved
     for complaint in complaints:
         print(f"{complaint}; probing the one before it", file=sys.stderr)
-    size, layout_seed = rooms_world(config.env) or ("", 0)
-    world = World(size, layout_seed, place)
-    noise = noise or config.noise
-    observer = {"noise": noise, "strength": config.noise_strength, "pixel": config.pixel_noise, "box": config.box_noise}
-    truth = state["env"]["env"]["truth"]
-    data = draw_transitions(world, truth["visits"] > 0, transitions, draws, observer, seed)
+    world = choices = None
+    if named := rooms_world(config.env):
+        world, truth = World(*named, place), state["env"]["env"]["truth"]
+        observer = {"noise": config.noise, "strength": config.noise_strength}
+        observer |= {"pixel": config.pixel_noise, "box": config.box_noise}
+        data, choices = draw_transitions(world, truth["visits"] > 0, transitions, draws, observer, seed), truth["choices"]
+    else:
+        data = play_transitions(config, transitions, draws, seed, place)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        bonus = make_bonus(config.bonus, (STACK, *data.clean.shape[2:]), world.num_actions, **config.bonus_options).to(place)
+        num_actions = state["policy"]["policy.bias"].shape[0]
+        bonus = make_bonus(config.bonus, (STACK, *data.clean.shape[2:]), num_actions, **config.bonus_options).to(place)
         if fresh:
             bonus.normalize.load_state_dict({k[10:]: v for k, v in state["bonus"].items() if k.startswith("normalize.")})
         else:
             bonus.load_state_dict(state["bonus"])
-        result = probe_bonus(bonus, world, data, truth["choices"], noise, config.learning_rate)
+        result = probe_bonus(bonus, world, data, choices, config.noise, config.learning_rate)
     about = {"run": str(run), "steps": about["steps"], "bonus": config.bonus, "fresh": fresh}
     (run / "probe.json").write_text(json.dumps({**about, **asdict(result)}, indent=2) + "\n", encoding="utf-8")
     picture = run / "probe.png"
-    rewards = rewards_of(bonus, data, 0)
-    plot_probe(result, rewards.cpu(), truth["choices"][data.states, data.actions].cpu(), world, data, picture)
+    plot_probe(result, rewards_of(bonus, data, 0), choices, world, data, picture)
     return result, picture

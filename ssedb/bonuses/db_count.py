@@ -1,4 +1,4 @@
-"""DB-count: counts the past choices that DB's representation cannot tell from this one, and pays like a count."""
+"""DB-count: counts the past choices that are near this one in DB's representation, and pays like a count."""
 
 from __future__ import annotations
 
@@ -8,52 +8,59 @@ import torch
 from torch import Tensor
 
 from ssedb.bonuses.db import DynamicBottleneck
-from ssedb.objectives import pairwise_kl
 from ssedb.options import DBOptions
 from ssedb.validate import require
+
+WIDTH_ROWS = 1024
+"""Choices of the memory from which the kernel's width is taken."""
 
 
 @dataclass(frozen=True)
 class DBCountOptions(DBOptions):
-    """DB's choices, and the size of the memory."""
+    """DB's choices, and those of the memory."""
 
     memory: int = 4096
     """Past choices kept, an even draw from all of life; they are encoded anew after each rollout, as z moves on."""
+    neighbours: int = 10
+    """The kernel is as wide as the distance to this many nearest choices in memory."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.memory > 0, "memory", self.memory, "must be 1 or more")
+        require(self.neighbours > 0, "neighbours", self.neighbours, "must be 1 or more")
+        require(self.memory > self.neighbours, "memory", self.memory, f"must be more than {self.neighbours} (neighbours)")
 
 
 class DBCount(DynamicBottleneck):
-    """Pays 1 / sqrt(N + 1), N the number of past choices whose posterior overlaps this one's."""
+    """Pays 1 / sqrt(N + 1), N a count of the past choices that are near this one in DB's representation."""
 
     Options = DBCountOptions
     past_obs: Tensor
     past_actions: Tensor
-    past_mean: Tensor
-    past_std: Tensor
+    past: Tensor
+    width: Tensor
     seen: Tensor
 
     def __init__(self, obs_shape: tuple[int, ...], num_actions: int, options: DBCountOptions) -> None:
         super().__init__(obs_shape, num_actions, options)
-        self.memory = options.memory
+        self.memory, self.neighbours = options.memory, options.neighbours
         self.register_buffer("past_obs", torch.zeros(options.memory, *obs_shape, dtype=torch.uint8))
         self.register_buffer("past_actions", torch.zeros(options.memory, dtype=torch.int64))
-        self.register_buffer("past_mean", torch.zeros(options.memory, options.latent_dim))
-        self.register_buffer("past_std", torch.ones(options.memory, options.latent_dim))
+        self.register_buffer("past", torch.zeros(options.memory, options.latent_dim))  # their means of z
+        self.register_buffer("width", torch.tensor(1.0))  # squared
         self.register_buffer("seen", torch.zeros((), dtype=torch.int64))
 
-    def counts(self, obs: Tensor, actions: Tensor) -> Tensor:
-        """How many of all past choices are like this one, estimated from those in memory, [B]."""
-        mean, std = self.represent(obs, actions)
-        held = torch.arange(self.memory, device=obs.device) < self.seen
-        overlap = (-pairwise_kl(mean, std, self.past_mean, self.past_std)).exp() * held
-        return overlap.sum(-1) * (self.seen / held.sum().clamp_min(1))
+    def counts(self, z: Tensor) -> Tensor:
+        """How many of all past choices are near z [B, Z], estimated from those in memory, [B]."""
+        near = (-torch.cdist(z, self.past).square() / self.width).exp() * self.held()
+        return near.sum(-1) * (self.seen / self.seen.clamp(1, self.memory))
+
+    def held(self) -> Tensor:
+        """Which places of the memory are filled, bool [memory]."""
+        return torch.arange(self.memory, device=self.past.device) < self.seen
 
     @torch.no_grad()
     def reward(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> Tensor:
-        return (self.counts(obs, actions) + 1).rsqrt().float()
+        return (self.counts(self.represent(obs, actions)[0]) + 1).rsqrt()
 
     @torch.no_grad()
     def take_in(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> None:
@@ -64,19 +71,24 @@ class DBCount(DynamicBottleneck):
         taken = place < self.memory
         place, obs, actions = place[taken], obs[taken], actions[taken]
         # Of those that drew the same place the last stays, as if they had come one by one.
-        last = torch.zeros_like(self.past_actions).scatter_reduce(
-            0, place, torch.arange(len(place), device=obs.device), "amax"
-        )
-        winner = last[place] == torch.arange(len(place), device=obs.device)
-        place, obs, actions = place[winner], obs[winner], actions[winner]
+        turn = torch.arange(len(place), device=obs.device)
+        last = torch.zeros_like(self.past_actions).scatter_reduce(0, place, turn, "amax")[place] == turn
+        place, obs, actions = place[last], obs[last], actions[last]
         self.past_obs[place], self.past_actions[place] = obs, actions
-        self.past_mean[place], self.past_std[place] = self.represent(obs, actions)
+        if len(place):
+            self.past[place] = self.represent(obs, actions)[0]
         self.seen += len(order)
 
     @torch.no_grad()
     def after_rollout(self) -> None:
-        for rows in torch.arange(self.memory, device=self.past_actions.device).split(1024):
-            self.past_mean[rows], self.past_std[rows] = self.represent(self.past_obs[rows], self.past_actions[rows])
+        """Encodes the memory with the model as it is now, and takes the kernel's width from it."""
+        for rows in torch.arange(self.memory, device=self.past.device).split(1024):
+            self.past[rows] = self.represent(self.past_obs[rows], self.past_actions[rows])[0]
+        distances = torch.cdist(self.past[:WIDTH_ROWS], self.past).square().masked_fill(~self.held(), torch.inf)
+        nearest = distances.kthvalue(self.neighbours + 1).values  # itself is the first
+        known = nearest.isfinite() & self.held()[:WIDTH_ROWS]
+        mean = torch.where(known, nearest, 0).sum() / known.sum().clamp_min(1)
+        self.width.copy_(torch.where(mean > 0, mean, self.width))
 
 
 BONUS = DBCount

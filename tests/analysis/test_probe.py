@@ -6,9 +6,11 @@ import pytest
 import torch
 
 import ssedb
-from ssedb.analysis.probe import draw_transitions, probe_bonus, probe_run
+from ssedb.analysis.probe import draw_transitions, play_transitions, probe_bonus, probe_run
 from ssedb.bonuses.base import Bonus
+from ssedb.envs.frames import to_agent_frames
 from ssedb.envs.rooms import World
+from ssedb.trainer import env_of
 from tests.toy import tiny_config
 
 
@@ -89,6 +91,35 @@ def test_a_real_run(tmp_path, monkeypatch):
     assert len(result.fall_clean) == len(result.fall_steps) == 7
     fresh, _ = probe_run(tmp_path / "run", transitions=256, draws=3, fresh=True)
     assert fresh.bonus_mean != result.bonus_mean
-    ssedb.train(tiny_config(tmp_path / "game", steps=256, obs_norm_steps=64))
-    with pytest.raises(ssedb.ConfigError, match="env=breakout: the probe needs a world whose truth is known"):
-        probe_run(tmp_path / "game")
+
+
+@pytest.mark.parametrize("fidelity", ["paper", "released"])
+def test_a_game_is_probed_for_noise_alone(tmp_path, fidelity):
+    run = tmp_path / "game"
+    ssedb.train(tiny_config(run, steps=256, obs_norm_steps=64, noise="random-box", fidelity=fidelity))
+    result, picture = probe_run(run, transitions=128, draws=3)
+    assert picture.stat().st_size > 10_000
+    assert 0 < result.bonus_noise_share <= 1
+    assert result.room_accuracy is result.count_correlation is None
+    with pytest.raises(ssedb.ConfigError, match="noise=sticky: the probe draws noise over pictures"):
+        probe_run(run, noise="sticky")
+
+
+def test_played_transitions_are_one_game_under_several_draws(tmp_path):
+    config = tiny_config(tmp_path, noise="random-box", max_episode_steps=40)
+    data = play_transitions(config, 200, 3, 0, torch.device("cpu"))
+    assert data.clean.shape == (5, 200, 84, 84)
+    assert data.noisy.shape == (5, 3, 200, 84, 84)
+    touched = (data.noisy != data.clean[:, None]).double().mean((-1, -2))  # boxes cover a part of each picture
+    assert 0 < touched.min() <= touched.max() < 0.9
+    assert not torch.equal(data.noisy[:, 0], data.noisy[:, 1])
+    obs, actions, next_obs = data.pair(1)
+    assert torch.equal(obs[:, 1:], next_obs[:, :-1])  # shared frames carry the same noise
+    env = env_of(config, 16, 3, torch.device("cpu"))
+    frames = [env.env.reset()]  # the same game played once more: the first transition of each begins at step 8
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(12):
+        chosen = torch.randint(env.num_actions, (16,), generator=generator)
+        frames.append(to_agent_frames(env.env.step(chosen).frames))
+    assert torch.equal(data.clean[:, :16], torch.stack(frames[8:13]))
+    assert torch.equal(actions[:16], chosen)

@@ -1,0 +1,110 @@
+"""What each bonus costs: time and memory of paying and learning from one rollout of 128 environments x 128 steps.
+
+    python benchmarks/bonus_cost.py --device cpu --minibatches 1
+    python benchmarks/bonus_cost.py --device cuda
+
+Paper-size networks, one pass of the bonus model. Every bonus runs in a process of its own, so that memory is its own; the
+row `none` is what the process and the rollout take without any. With `--minibatches` fewer than the 8 of a rollout are timed
+and the time is scaled up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import resource
+import time
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+import ssedb
+from ssedb.bonuses.base import Bonus
+from ssedb.envs.base import Env, Step
+from ssedb.trainer import Trainer
+
+
+class Still(Env):
+    """Random pictures that cost nothing to step."""
+
+    num_actions = 18
+
+    def __init__(self, num_envs: int, device: str) -> None:
+        self.num_envs, self.device = num_envs, torch.device(device)
+        self.frames = torch.randint(256, (num_envs, 84, 84), dtype=torch.uint8, device=device)
+        self.step_made = Step(
+            self.frames, torch.zeros(num_envs, device=device), torch.zeros_like(self.frames[:, 0, 0]).bool()
+        )
+
+    def reset(self) -> Tensor:
+        return self.frames
+
+    def step(self, actions: Tensor) -> Step:
+        return self.step_made
+
+
+def measure(bonus: str, device: str, minibatches: int) -> tuple[float, float, float, float]:
+    """Seconds to pay, to take in and to learn, and GiB at the highest."""
+    config = ssedb.TrainConfig(env="alien", bonus=bonus, device=device)
+    trainer = Trainer(config, Still(config.num_envs, device))
+    rollout = trainer.rollout
+    rollout.frames.random_(256)
+    rollout.actions.random_(18)
+    groups = list(rollout.groups(config.minibatch_envs))[:minibatches]
+    share = len(groups) / (config.num_envs // config.minibatch_envs)
+
+    def timed(part: Callable[[Tensor, Tensor], object]) -> float:
+        for _ in range(4 if device == "cuda" else 1):
+            part(*groups[0])
+        wait(device)
+        began = time.perf_counter()
+        for group in groups:
+            part(*group)
+        wait(device)
+        return (time.perf_counter() - began) / share
+
+    pay = timed(trainer.pay)
+    take_in = 0.0
+    if type(trainer.bonus).take_in is not Bonus.take_in:
+        take_in = timed(lambda t, n: trainer.bonus.take_in(*trainer.experience(t, n)))
+    trainer.bonus.after_rollout()
+    wait(device)
+    began = time.perf_counter()
+    trainer.bonus.after_rollout()
+    wait(device)
+    take_in += time.perf_counter() - began
+    learn = timed(lambda t, n: trainer.learn(t, n, policy=False, bonus=True))
+    peak = (
+        torch.cuda.max_memory_allocated() / 2**30
+        if device == "cuda"
+        else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    )
+    return pay, take_in, learn, peak
+
+
+def wait(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--minibatches", type=int, default=8, help="how many of the rollout's 8 minibatches are timed")
+    parser.add_argument("--bonuses", nargs="+", default=ssedb.list_bonuses())
+    args = parser.parse_args()
+    print(
+        f"torch {torch.__version__}, {args.device}, {torch.get_num_threads()} threads, {args.minibatches} of 8 minibatches\n"
+    )
+    print("| bonus | pay, ms | take in, ms | learn, ms | all, ms | steps/s | GiB |\n|---|---|---|---|---|---|---|")
+    for bonus in args.bonuses:
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            pay, take_in, learn, peak = pool.apply(measure, (bonus, args.device, args.minibatches))
+        total = pay + take_in + learn
+        cells = [f"{1000 * x:,.1f}" for x in (pay, take_in, learn, total)]
+        print(f"| `{bonus}` | {' | '.join(cells)} | {128 * 128 / total:,.0f} | {peak:.2f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
