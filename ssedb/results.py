@@ -202,23 +202,37 @@ def _number(value: Any) -> float | None:
 
 
 def _name_methods(runs: list[Run]) -> list[Run]:
-    """A method is a bonus plus whatever differs between runs of that bonus on the same env and noise, seeds apart."""
-    differing: dict[str, list[str]] = {}
-    groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    """A method is a bonus plus whatever tells its runs on the same env and noise apart, seeds aside.
+
+    Names that imply other settings come first, so that `db no-upper` is not also called `alpha1=0.0`.
+    """
+    groups: dict[str, dict[tuple[str, str], list[dict[str, Any]]]] = {}
     for run in runs:
-        bonus = str(run.config.get("bonus", "?"))
-        groups.setdefault((run.env, run.noise, bonus), []).append(_settings(run.config))
-    for (_, _, bonus), several in groups.items():
-        for key in dict.fromkeys(k for settings in several for k in settings):
-            known = differing.setdefault(bonus, [])
-            if key not in known and len({repr(s.get(key)) for s in several if s}) > 1:
-                known.append(key)
+        if run.config:
+            group = groups.setdefault(str(run.config.get("bonus", "?")), {}).setdefault((run.env, run.noise), [])
+            group.append(_settings(run.config))
+    telling = {bonus: _telling_keys(list(several.values())) for bonus, several in groups.items()}
     named = []
     for run in runs:
         bonus, settings = str(run.config.get("bonus", "?")), _settings(run.config)
-        extra = [_setting_name(key, settings[key]) for key in differing.get(bonus, []) if key in settings]
-        named.append(replace(run, method=" ".join([bonus, *filter(None, extra)])))
+        words = [_setting_name(key, settings[key]) for key in telling.get(bonus, []) if key in settings]
+        named.append(replace(run, method=" ".join([bonus, *filter(None, words)])))
     return named
+
+
+def _telling_keys(groups: list[list[dict[str, Any]]]) -> list[str]:
+    """Settings, as few as it takes, that differ within a group where those before them do not."""
+    keys = dict.fromkeys(["ablation", "fidelity", "preset", *(k for group in groups for run in group for k in run)])
+    chosen: list[str] = []
+    for key in keys:
+        for group in groups:
+            values: dict[str, set[str]] = {}
+            for run in [run for run in group if key in run]:
+                values.setdefault(repr([run.get(k) for k in chosen]), set()).add(repr(run[key]))
+            if any(len(different) > 1 for different in values.values()):
+                chosen.append(key)
+                break
+    return chosen
 
 
 def _settings(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -227,7 +241,7 @@ def _settings(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _setting_name(key: str, value: Any) -> str:
-    if key == "ablation":
+    if key in ("ablation", "fidelity", "preset"):
         return "" if value == "none" else str(value)
     return f"{key}={value}"
 

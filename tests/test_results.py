@@ -97,6 +97,19 @@ def test_settings_that_differ_make_methods(tmp_path):
     assert alone == {"db"}  # alphas go by game and noise: that is not another method
 
 
+def test_a_name_stands_for_what_it_implies(tmp_path):
+    for ablation in ("none", "no-upper", "no-nce-no-momentum"):
+        make_run(tmp_path / ablation, bonus_options={"ablation": ablation})
+    make_run(tmp_path / "ours", bonus_options={}, fidelity="ours")
+    methods = {run.path.name: run.method for run in results.load_runs(tmp_path)}
+    assert methods["none"] == "db paper"
+    assert methods["ours"] == "db ours"
+    assert methods["no-upper"] == "db no-upper paper"
+    assert methods["no-nce-no-momentum"] == "db no-nce-no-momentum paper"
+    alone = results.load_runs(tmp_path / "none", tmp_path / "no-upper")
+    assert {run.method for run in alone} == {"db", "db no-upper"}
+
+
 def test_curves_and_normalised_scores(tmp_path):
     run = results.load_runs(make_run(tmp_path / "run", env="breakout", score=16.1, states=1.0))[0]
     steps, values = run.curve("states_share")
