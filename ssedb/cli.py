@@ -122,6 +122,20 @@ class SweepArgs:
 
 
 @dataclass(frozen=True)
+class StatsArgs:
+    """Compare many runs: tables with 95% intervals, aggregates, probabilities of improvement, figures."""
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    """Folders that hold runs, at any depth."""
+    out: Path | None = None
+    """Folder for the tables and figures; stats/ in the first folder unless given."""
+    measures: tuple[str, ...] = ()
+    """What to compare (such as states_share score area:score i_nce); the first one is compared between methods."""
+    figures: bool = True
+    """Draw the figures too (needs `pip install ssedb[report]`)."""
+
+
+@dataclass(frozen=True)
 class ListArgs:
     """Show what can be chosen."""
 
@@ -286,6 +300,16 @@ def sweep(args: list[str]) -> int:
     return 130 if outcome.stopped else 1 if outcome.failed else 0
 
 
+def stats(args: list[str]) -> int:
+    options = parse(StatsArgs, args, "stats")
+    if not options.runs:
+        raise ConfigError("no folder is named; use `ssedb stats runs/quick`")
+    from ssedb.tables import write_stats
+
+    write_stats(options.runs, options.out or options.runs[0] / "stats", options.measures, options.figures)
+    return 0
+
+
 def show_list(args: list[str]) -> int:
     what = parse(ListArgs, args, "list").what
     if what == "envs":
@@ -309,6 +333,7 @@ COMMANDS: dict[str, tuple[Callable[[list[str]], int], str]] = {
     "eval": (evaluate, "play episodes with a trained agent"),
     "demo": (demo, "see in minutes why noise fools curiosity and not DB"),
     "sweep": (sweep, "train a whole grid of runs; again, only what is missing"),
+    "stats": (stats, "tables and figures of many runs"),
     "analyze": (analyze, "probe what a bonus has learned"),
     "bench": (bench, "measure the speed of training here"),
     "list": (show_list, "show the envs, noises or bonuses there are"),

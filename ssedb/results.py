@@ -20,6 +20,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ssedb import stats
+from ssedb.envs.names import NOISES
 from ssedb.errors import ConfigError
 from ssedb.references import human_normalised, random_normalised
 from ssedb.runlog import read_metrics
@@ -40,25 +41,30 @@ class Measure:
 
     label: str
     better: Literal["high", "low", ""] = ""
-    goal: float | None = None  # the best there can be
+    bounds: tuple[float, float] = (-math.inf, math.inf)
+    goal: float | None = None
+    """What counts as solved, for the optimality gap."""
+
+
+SHARE = (0.0, 1.0)
 
 
 MEASURES: dict[str, Measure] = {
-    "human_score": Measure("human-normalised score", "high", 1.0),
+    "human_score": Measure("human-normalised score", "high", goal=1.0),
     "random_score": Measure("score above a random agent's, in its own scores", "high"),
     "score": Measure("score, last 100 episodes", "high"),
     "score_best": Measure("best score of an episode", "high"),
-    "states_share": Measure("share of states seen", "high", 1.0),
-    "rooms_share": Measure("share of rooms seen", "high", 1.0),
+    "states_share": Measure("share of states seen", "high", SHARE, 1.0),
+    "rooms_share": Measure("share of rooms seen", "high", SHARE, 1.0),
     "visit_entropy": Measure("entropy of visits (nats)", "high"),
-    "area:states_share": Measure("states seen, mean along training", "high", 1.0),
+    "area:states_share": Measure("states seen, mean along training", "high", SHARE, 1.0),
     "area:score": Measure("score, mean along training", "high"),
-    "bonus_noise_share": Measure("noise in the bonus", "low", 0.0),
-    "feature_noise_share": Measure("noise in the features", "low", 0.0),
-    "count_correlation": Measure("correlation with counts", "high", 1.0),
-    "room_accuracy": Measure("room named from the features", "high", 1.0),
-    "place_explained": Measure("place explained by the features", "high", 1.0),
-    "noise_explained": Measure("noise explained by the features", "low", 0.0),
+    "bonus_noise_share": Measure("noise in the bonus", "low", SHARE),
+    "feature_noise_share": Measure("noise in the features", "low", SHARE),
+    "count_correlation": Measure("correlation with counts", "high", (-1.0, 1.0)),
+    "room_accuracy": Measure("room named from the features", "high", SHARE),
+    "place_explained": Measure("place explained by the features", "high", SHARE),
+    "noise_explained": Measure("noise explained by the features", "low", SHARE),
     "bonus_raw": Measure("bonus, as paid before normalisation"),
     "entropy": Measure("entropy of the policy (nats)"),
     "sps": Measure("steps per second"),
@@ -246,6 +252,24 @@ def _setting_name(key: str, value: Any) -> str:
     return f"{key}={value}"
 
 
+def method_order(runs: Iterable[Run]) -> list[str]:
+    """Methods as every table and figure orders them: DB, its kin, the rivals, the agent that acts at random."""
+
+    def rank(method: str) -> tuple[int, str]:
+        bonus = method.split()[0]
+        return (0 if bonus == "db" else 1 if bonus.startswith("db-") else 3 if bonus == "none" else 2, method)
+
+    return sorted({run.method for run in runs}, key=rank)
+
+
+def _measure(key: str) -> Measure:
+    return MEASURES.get(key, Measure(key))
+
+
+def label(key: str) -> str:
+    return _measure(key).label
+
+
 # Tables.
 
 
@@ -275,11 +299,22 @@ def curve_table(runs: Iterable[Run]) -> list[Row]:
 
 
 def conditions(runs: Iterable[Run]) -> dict[tuple[str, str, str], list[Run]]:
-    """Runs by (env, noise, method), in order of appearance."""
+    """Runs by (env, noise, method): envs by name, noises and methods in their usual order."""
+    runs = [run for run in runs if run.config]
+    methods = method_order(runs)
     found: dict[tuple[str, str, str], list[Run]] = {}
-    for run in runs:
+    for run in sorted(runs, key=lambda r: (r.env, _noise_rank(r.noise), methods.index(r.method))):
         found.setdefault((run.env, run.noise, run.method), []).append(run)
     return found
+
+
+def tasks_of(runs: Iterable[Run]) -> list[tuple[str, str]]:
+    """The (env, noise) pairs, in their usual order."""
+    return list(dict.fromkeys((env, noise) for env, noise, _ in conditions(runs)))
+
+
+def _noise_rank(noise: str) -> int:
+    return list(NOISES).index(noise) if noise in NOISES else len(NOISES)
 
 
 def condition_table(runs: Iterable[Run], key: str, *, seed: int = 0) -> list[Row]:
@@ -293,7 +328,7 @@ def condition_table(runs: Iterable[Run], key: str, *, seed: int = 0) -> list[Row
         row: Row = {"env": env, "noise": noise, "method": method, "measure": key, "runs": len(values)}
         row["left_out"] = len(several) - len(values)
         if values:
-            e = stats.bootstrap({env: values}, stats.mean, seed=seed)
+            e = stats.bootstrap({env: values}, stats.mean, seed=seed, bounds=_measure(key).bounds)
             row |= {"mean": e.value, "low": _number(e.low), "high": _number(e.high), "values": values}
         else:
             row |= {"mean": None, "low": None, "high": None, "values": []}
@@ -315,15 +350,15 @@ def aggregate_table(runs: Iterable[Run], key: str, *, seed: int = 0) -> list[Row
     """One row a method: IQM, mean, median (and the gap to the measure's goal) over the tasks that every method has."""
     scores = scores_by_task(runs, key)
     common = _common_tasks(scores)
-    goal = MEASURES[key].goal if key in MEASURES else None
+    measure = _measure(key)
     rows = []
     for method, tasks in scores.items():
         row: Row = {"method": method, "measure": key, "tasks": len(common), "tasks_left_out": len(tasks) - len(common)}
         chosen = {task: tasks[task] for task in common}
         for name, statistic in stats.AGGREGATES.items():
-            if not chosen or (name == "optimality_gap" and goal != 1.0):
+            if not chosen or (name == "optimality_gap" and measure.goal is None):
                 continue
-            e = stats.bootstrap(chosen, statistic, seed=seed)
+            e = stats.bootstrap(chosen, statistic, seed=seed, bounds=measure.bounds)
             row |= {"runs": e.runs, name: e.value, f"{name}_low": _number(e.low), f"{name}_high": _number(e.high)}
         rows.append(row)
     return rows
@@ -332,7 +367,7 @@ def aggregate_table(runs: Iterable[Run], key: str, *, seed: int = 0) -> list[Row
 def improvement_table(runs: Iterable[Run], key: str, *, seed: int = 0) -> list[Row]:
     """One row an ordered pair of methods: how probably a run of the first beats one of the second, on common tasks."""
     scores = scores_by_task(runs, key)
-    sign = -1.0 if key in MEASURES and MEASURES[key].better == "low" else 1.0
+    sign = -1.0 if _measure(key).better == "low" else 1.0
     rows = []
     for first, mine in scores.items():
         for second, theirs in scores.items():
@@ -343,6 +378,34 @@ def improvement_table(runs: Iterable[Run], key: str, *, seed: int = 0) -> list[R
             e = stats.improvement(x, y, seed=seed)
             row: Row = {"first": first, "second": second, "measure": key, "tasks": len(common)}
             rows.append(row | {"probability": e.value, "low": _number(e.low), "high": _number(e.high)})
+    return rows
+
+
+def efficiency_table(runs: Iterable[Run], key: str, *, points: int = 40, seed: int = 0) -> list[Row]:
+    """IQM over the common tasks along training: a row a method and step. Unfinished runs count as far as they go."""
+    found: dict[str, dict[str, list[tuple[np.ndarray, np.ndarray]]]] = {}
+    for (env, noise, method), several in conditions(runs).items():
+        curves = [curve for run in several if np.isfinite((curve := run.curve(key))[1]).any()]
+        if curves:
+            found.setdefault(method, {})[f"{env}, {noise}"] = curves
+    common = _common_tasks(found)
+    ends = [steps for tasks in found.values() for task in common for steps, _ in tasks[task]]
+    if not ends:
+        return []
+    grid = np.linspace(min(steps[0] for steps in ends), max(steps[-1] for steps in ends), points)
+    rows: list[Row] = []
+    for method, tasks in found.items():
+        on_grid = {task: [stats.resample(*curve, grid) for curve in tasks[task]] for task in common}
+        e, counts = stats.curve(on_grid, stats.iqm, reps=400, seed=seed)
+        for i in np.flatnonzero(np.isfinite(e.value)):
+            row: Row = {
+                "method": method,
+                "measure": key,
+                "tasks": len(common),
+                "steps": float(grid[i]),
+                "runs": int(counts[i]),
+            }
+            rows.append(row | {"iqm": float(e.value[i]), "low": _number(float(e.low[i])), "high": _number(float(e.high[i]))})
     return rows
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from statistics import NormalDist
 from typing import Any
 
@@ -149,6 +150,7 @@ def _plain(value: Any) -> Any:
     return float(value) if np.ndim(value) == 0 else value
 
 
+@cache
 def student_quantile(p: float, freedom: int) -> float:
     """Quantile of Student's t for p > 0.5, by halving the interval over its exact distribution function."""
     low, high = 0.0, 1e6
@@ -175,16 +177,12 @@ def _student_cdf(t: float, freedom: int) -> float:
 
 
 def resample(steps: Numbers, values: Numbers, grid: Numbers) -> Array:
-    """A run's curve on a common grid of steps: the last value known at each, NaN before the first and past the end."""
+    """A run's curve on a common grid of steps, linear between known values; NaN before the first and past the last."""
     x, y, at = (np.asarray(a, float) for a in (steps, values, grid))
     known = np.isfinite(y)
-    x, y = x[known], y[known]
-    if not x.size:
+    if not known.any():
         return np.full(len(at), math.nan)
-    place = np.searchsorted(x, at, side="right") - 1
-    out = y[np.maximum(place, 0)]
-    out[(place < 0) | (at > x[-1])] = math.nan
-    return out
+    return np.interp(at, x[known], y[known], left=math.nan, right=math.nan)
 
 
 def curve(

@@ -132,7 +132,7 @@ def test_what_has_no_value_is_not_averaged(bad):
 def test_curves_on_a_grid():
     grid = [0, 10, 15, 20, 30]
     found = stats.resample([10, 20], [1.0, 2.0], grid)
-    assert np.array_equal(found, [math.nan, 1, 1, 2, math.nan], equal_nan=True)
+    assert np.array_equal(found, [math.nan, 1, 1.5, 2, math.nan], equal_nan=True)
     skipped = stats.resample([10, 15, 20], [math.nan, 3.0, 2.0], grid)  # no episode had ended at step 10
     assert np.array_equal(skipped, [math.nan, math.nan, 3, 2, math.nan], equal_nan=True)
     assert np.isnan(stats.resample([], [], grid)).all()
