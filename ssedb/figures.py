@@ -169,7 +169,7 @@ def aggregates(runs: Sequence[Run], key: str) -> Figure | None:
         panel.set_yticks(range(len(methods)), methods)
         panel.set(title={"iqm": "IQM", "optimality_gap": "optimality gap"}.get(name, name), ylim=(len(methods) - 0.5, -0.5))
     tasks = rows[0]["tasks"]
-    _common_labels(figure, f"{label(key)} over {tasks} task{'s'[: tasks > 1]}", "")
+    figure.suptitle(f"{label(key)} over {tasks} task{'s'[: tasks > 1]}", fontsize=10)
     return figure
 
 
@@ -297,7 +297,11 @@ def _panels(
 
 
 def _common_labels(figure: Figure, x: str, y: str) -> None:
-    figure.supxlabel(x, fontsize=9)
+    """x below the lowest panels (a label of the whole figure would lie on the legend), y beside all of them."""
+    for panel in figure.axes:
+        place = panel.get_subplotspec()
+        if place is not None and place.is_last_row():
+            panel.set_xlabel(x)
     if y:
         figure.supylabel(y, fontsize=9)
 
@@ -308,7 +312,7 @@ def _legend(figure: Figure, styles: dict[str, dict[str, Any]]) -> None:
 
     width, height = figure.get_size_inches()
     longest = max(len(name) for name in styles)
-    columns = max(1, min(len(styles), int(width / (0.65 + 0.075 * longest))))
+    columns = max(1, min(len(styles), int(width / (0.55 + 0.065 * longest))))
     figure.set_size_inches(width, height + 0.1 + 0.19 * math.ceil(len(styles) / columns))
 
     lines = [Line2D([], [], **{k: v for k, v in s.items() if k != "marker" or s.get("ls") == ""}) for s in styles.values()]

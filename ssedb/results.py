@@ -25,13 +25,15 @@ from ssedb.errors import ConfigError
 from ssedb.references import human_normalised, random_normalised
 from ssedb.runlog import read_metrics
 
-Status = Literal["finished", "unfinished", "failed", "missing", "damaged"]
+Status = Literal["finished", "unfinished", "failed", "missing", "damaged", "duplicate"]
 Row = dict[str, Any]
 
 PLAN, FAILURE, ORIGIN = "plan.json", "failure.json", "origin.json"
 """What a sweep leaves: in its folder the runs it is to make, in a run's folder how it failed and which code made it."""
 
-NOT_A_METHOD = {"env", "noise", "bonus", "seed", "out", "device", "steps", "checkpoint_minutes", "wandb"}
+NOT_OF_THE_RUN = ("out", "device", "checkpoint_minutes", "wandb")
+"""Settings that change nothing of what a run computes (but for the last digits, on another device)."""
+NOT_A_METHOD = {"env", "noise", "bonus", "seed", "steps", *NOT_OF_THE_RUN}
 """Settings that do not make another method."""
 
 
@@ -166,8 +168,7 @@ def load_runs(*folders: Path) -> list[Run]:
             inside.sort()
     if not found:
         raise ConfigError(f"{', '.join(map(str, folders))} holds no run; train one with `ssedb train` or `ssedb sweep`")
-    # A plan is read before the folders below it.
-    return _name_methods([found[path] for path in sorted(found)])
+    return _name_methods(_mark_duplicates([found[path] for path in sorted(found)]))
 
 
 def _load(path: Path) -> Run:
@@ -205,6 +206,17 @@ def _json(path: Path) -> dict[str, Any]:
 
 def _number(value: Any) -> float | None:
     return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
+
+
+def _mark_duplicates(runs: list[Run]) -> list[Run]:
+    """Two sweeps may hold the same run: counted twice it would pass for another seed."""
+    first: dict[str, Run] = {}
+    marked = []
+    for run in runs:
+        settings = {key: value for key, value in run.config.items() if key not in NOT_OF_THE_RUN}
+        same = first.setdefault(repr(sorted(settings.items())), run) if run.finished else run
+        marked.append(run if same is run else replace(run, status="duplicate", reason=f"the same run as {same.path}"))
+    return marked
 
 
 def _name_methods(runs: list[Run]) -> list[Run]:

@@ -224,7 +224,7 @@ def write_stats(folders: Sequence[Path], out: Path, asked: Sequence[str] = (), f
 
         shown, main = choose_measures(runs, asked)
         made += [f"figures/{path.name}" for path in write_figures(runs, out / "figures", shown, main)]
-    console.print(f"written to {out}: {', '.join(made)}", soft_wrap=True)
+    console.print(f"written to {out}: {', '.join(made)}", soft_wrap=True, markup=False)
     for line in missed:
-        console.print(line, soft_wrap=True)
+        console.print(line, soft_wrap=True, markup=False)
     return missed

@@ -96,6 +96,15 @@ def test_settings_that_differ_make_methods(tmp_path):
     assert alone == {"db"}  # alphas go by game and noise: that is not another method
 
 
+def test_the_same_run_in_two_sweeps_counts_once(tmp_path):
+    for name, seed in (("a/db-0", 0), ("a/db-1", 1), ("b/db-0", 0)):
+        make_run(tmp_path / name, seed=seed, states=0.1 * (1 + seed))
+    runs = results.load_runs(tmp_path)
+    assert [run.status for run in runs] == ["finished", "finished", "duplicate"]
+    assert "the same run as" in runs[2].reason
+    assert results.condition_table(runs, "states_share")[0]["mean"] == pytest.approx(0.15)
+
+
 def test_a_name_stands_for_what_it_implies(tmp_path):
     for ablation in ("none", "no-upper", "no-nce-no-momentum"):
         make_run(tmp_path / ablation, bonus_options={"ablation": ablation})

@@ -62,7 +62,7 @@ def print_estimate(grid: Grid, root: Path, jobs: int | None) -> None:
     import torch
 
     missing = [run for run in grid.runs if not is_finished(run, grid.probe)]
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     at_a_time = min(jobs or cores(), max(len(missing), 1))
     torch.set_num_threads(max(1, cores() // at_a_time))
     kinds: dict[tuple[str, str], list[Planned]] = {}

@@ -17,10 +17,9 @@ from ssedb.config import TrainConfig
 from ssedb.envs.names import rooms_world
 from ssedb.errors import ConfigError
 from ssedb.options import options_class
+from ssedb.results import NOT_OF_THE_RUN
 
 FIELDS = {f.name for f in dataclasses.fields(TrainConfig)} - {"out", "bonus_options"}
-NOT_IN_THE_ID = ("out", "device", "checkpoint_minutes", "wandb")
-"""Settings that change nothing of what a run computes (but for the last digits, on another device)."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +170,7 @@ def _plan(
 
 def run_id(config: TrainConfig) -> str:
     """The same for the same settings, wherever and whenever."""
-    settings = {key: value for key, value in dataclasses.asdict(config).items() if key not in NOT_IN_THE_ID}
+    settings = {key: value for key, value in dataclasses.asdict(config).items() if key not in NOT_OF_THE_RUN}
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from ssedb.sweep.display import Display
 from ssedb.sweep.grid import Grid, Planned
@@ -18,7 +19,7 @@ def run_sweep(
     ray: str | None = None, cpus: float = 1, gpus: float | None = None,
 ) -> Outcome:  # fmt: skip
     """Does what is missing of a grid, and leaves what is there as it is."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     write_plan(grid, root)
     missing = [run for run in grid.runs if not is_finished(run, grid.probe)]
     _say_what_is_there(console, grid, root, missing)
@@ -43,7 +44,7 @@ def run_sweep(
 def _say_what_is_there(console: Console, grid: Grid, root: Path, missing: list[Planned]) -> None:
     done, steps = len(grid.runs) - len(missing), sum(run.config.steps for run in missing)
     counts = f"{len(grid.runs)} runs, {done} finished, {len(missing)} to do ({steps:,} steps)"
-    console.print(f"{grid.name}: {counts}, in {root}", soft_wrap=True, markup=False)
+    console.print(f"{grid.name}: {counts}, in {root}", soft_wrap=True)
     for code, count in made_by_other_code(grid.runs).items():
         console.print(
             f"note: {count} of these runs were made, in part or whole, by other code: ssedb {code}", soft_wrap=True
@@ -60,7 +61,7 @@ def _say_how_it_ended(console: Console, grid: Grid, root: Path, outcome: Outcome
     if outcome.failed:
         table = Table("run", "error", title=f"{len(outcome.failed)} runs failed", title_justify="left")
         for name, error in outcome.failed.items():
-            table.add_row(name, error)
+            table.add_row(Text(name), Text(error))
         console.print(table)
     left = len(grid.runs) - sum(is_finished(run, grid.probe) for run in grid.runs)
     state = f"all {len(grid.runs)} runs are finished" if not left else f"{left} of {len(grid.runs)} runs are not finished"
