@@ -96,6 +96,46 @@ class DemoArgs:
 
 
 @dataclass(frozen=True)
+class SweepArgs:
+    """Train every run of a grid file, several at a time; run again, it does only what is missing."""
+
+    grid: tyro.conf.Positional[Path]
+    """The grid file, such as experiments/quick.toml (docs/sweeps.md explains the format)."""
+    out: Path | None = None
+    """Folder for the runs; runs/NAME unless given."""
+    jobs: int | None = None
+    """Runs at a time; by cores and measured memory unless given."""
+    device: str = "auto"
+    """Where to learn: auto, cpu, cuda or cuda:N."""
+    dry_run: bool = False
+    """Print the plan, with time and disk estimated by a short calibration here, and do nothing."""
+    minutes: float | None = None
+    """Let every run save and stop after so many minutes."""
+    retries: int = 1
+    """How often a run whose process died is taken up again."""
+    ray: str | None = None
+    """Run on Ray: auto (the cluster this machine belongs to), local (a Ray of its own here), or ray://HOST:PORT."""
+    cpus: float = 1
+    """On Ray: CPUs that a run is given."""
+    gpus: float | None = None
+    """On Ray: the share of a GPU that a run is given; 0.25 where the cluster has GPUs unless given."""
+
+
+@dataclass(frozen=True)
+class StatsArgs:
+    """Compare many runs: tables with 95% intervals, aggregates, probabilities of improvement, figures."""
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    """Folders that hold runs, at any depth."""
+    out: Path | None = None
+    """Folder for the tables and figures; stats/ in the first folder unless given."""
+    measures: tuple[str, ...] = ()
+    """What to compare (such as states_share score area:score i_nce); the first one is compared between methods."""
+    figures: bool = True
+    """Draw the figures too (needs `pip install ssedb[report]`)."""
+
+
+@dataclass(frozen=True)
 class ListArgs:
     """Show what can be chosen."""
 
@@ -226,6 +266,50 @@ def demo(args: list[str]) -> int:
     return 0
 
 
+def sweep(args: list[str]) -> int:
+    options = parse(SweepArgs, args, "sweep")
+    from ssedb.sweep.grid import read_grid
+
+    for name, value, least in (("jobs", options.jobs, 1), ("retries", options.retries, 0), ("minutes", options.minutes, 0)):
+        if value is not None and value < least:
+            raise ConfigError(f"{name}={value}: must be {least} or more")
+    if options.ray is not None and find_spec("ray") is None:
+        raise ConfigError("Ray is not installed; run `pip install ssedb[ray]`, or leave --ray out")
+    grid = read_grid(options.grid, options.out, device=options.device)
+    if grid.probe and find_spec("matplotlib") is None:
+        raise ConfigError("the grid asks for the probe and matplotlib is not installed; run `pip install ssedb[report]`")
+    root = grid.runs[0].folder.parent
+    if options.dry_run:
+        from ssedb.sweep.estimate import print_estimate
+
+        print_estimate(grid, root, options.jobs)
+        return 0
+    from ssedb.sweep.run import run_sweep
+
+    outcome = run_sweep(
+        grid,
+        root,
+        device=options.device,
+        jobs=options.jobs,
+        retries=options.retries,
+        minutes=options.minutes,
+        ray=options.ray,
+        cpus=options.cpus,
+        gpus=options.gpus,
+    )
+    return 130 if outcome.stopped else 1 if outcome.failed else 0
+
+
+def stats(args: list[str]) -> int:
+    options = parse(StatsArgs, args, "stats")
+    if not options.runs:
+        raise ConfigError("no folder is named; use `ssedb stats runs/quick`")
+    from ssedb.tables import write_stats
+
+    write_stats(options.runs, options.out or options.runs[0] / "stats", options.measures, options.figures)
+    return 0
+
+
 def show_list(args: list[str]) -> int:
     what = parse(ListArgs, args, "list").what
     if what == "envs":
@@ -248,6 +332,8 @@ COMMANDS: dict[str, tuple[Callable[[list[str]], int], str]] = {
     "train": (train, "train an agent, or go on with --resume"),
     "eval": (evaluate, "play episodes with a trained agent"),
     "demo": (demo, "see in minutes why noise fools curiosity and not DB"),
+    "sweep": (sweep, "train a whole grid of runs; again, only what is missing"),
+    "stats": (stats, "tables and figures of many runs"),
     "analyze": (analyze, "probe what a bonus has learned"),
     "bench": (bench, "measure the speed of training here"),
     "list": (show_list, "show the envs, noises or bonuses there are"),

@@ -5,5 +5,9 @@ class ConfigError(ValueError):
     """Bad input. The message is one line that holds the value and the remedy; the command line exits with 2."""
 
 
+class FolderInUse(ConfigError):
+    """Another process has the run's folder."""
+
+
 class TrainingError(RuntimeError):
     """Training cannot go on; what was saved before is intact. The command line exits with 1."""

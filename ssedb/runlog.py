@@ -13,7 +13,7 @@ from typing import Any
 
 from ssedb import __version__, checkpoint
 from ssedb.config import TrainConfig
-from ssedb.errors import ConfigError
+from ssedb.errors import ConfigError, FolderInUse
 
 MAY_CHANGE = ("steps", "device", "engine", "checkpoint_minutes", "wandb")
 """What a resumed run may do otherwise than it began."""
@@ -185,7 +185,7 @@ def _lock(path: Path, create: bool) -> Any:
         file.seek(0)
         owner = file.read().strip() or "unknown"
         file.close()
-        raise ConfigError(f"{path} is in use by process {owner}; wait for it to end, or choose another --out") from None
+        raise FolderInUse(f"{path} is in use by process {owner}; wait for it to end, or choose another --out") from None
     file.truncate(0)
     file.write(str(os.getpid()))
     file.flush()

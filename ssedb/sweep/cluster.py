@@ -1,0 +1,140 @@
+"""A plan on a Ray cluster: each run is a task with its share of the machines, and goes on from its checkpoint if it is lost.
+
+Ray starts a task anew whose worker or node dies; the run's folder, which all machines must share, holds its checkpoint and
+its lock, so a second worker cannot work on a run that the first still has. A driver that dies is simply started again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import os
+import sys
+import traceback
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from ssedb.errors import ConfigError
+from ssedb.sweep.display import Display
+from ssedb.sweep.execute import Steps, comes_not_always, describe, execute, write_failure
+from ssedb.sweep.grid import Planned
+from ssedb.sweep.pool import Outcome
+from ssedb.sweep.worker import LOG, output_to
+
+POLL = 1.0  # seconds
+DEFAULT_GPUS = 0.25
+
+
+def run_on_ray(
+    runs: list[Planned], *, probe: bool, display: Display, address: str = "auto", device: str = "auto", cpus: float = 1,
+    gpus: float | None = None, retries: int = 1, **local: Any,
+) -> Outcome:  # fmt: skip
+    """Runs everything as Ray tasks. `address` is auto, local (Ray starts here, with the settings in `local`) or ray://..."""
+    ray: Any = import_module("ray")  # its own types are partial
+    ours = not ray.is_initialized()
+    if ours:
+        try:
+            ray.init(
+                address=None if address == "local" else address, log_to_driver=False, logging_level=logging.ERROR, **local
+            )
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            said = " ".join(str(error).split())
+            raise ConfigError(
+                f"no Ray at {address!r}: {said}; start one with `ray start --head`, or use --ray local"
+            ) from None
+    try:
+        if gpus is None:
+            gpus = DEFAULT_GPUS if device != "cpu" and ray.cluster_resources().get("GPU") else 0
+        board = ray.remote(num_cpus=0, max_restarts=-1)(Board).remote()
+        task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=retries)(run_task)
+        given = (probe, device, max(1, int(cpus)), retries, board)
+        waiting = {task.remote(_anywhere(run), *given): run for run in runs}
+        return _watch(ray, waiting, board, display, retries)
+    finally:
+        if ours:
+            ray.shutdown()
+
+
+def _watch(ray: Any, waiting: dict[Any, Planned], board: Any, display: Display, retries: int) -> Outcome:
+    outcome, begun = Outcome(), set()
+    by_id = {run.id: run for run in waiting.values()}
+    try:
+        while waiting:
+            ended, _ = ray.wait(list(waiting), timeout=POLL)
+            for name, steps in _read(ray, board).items():
+                if name not in begun:
+                    begun.add(name)
+                    display.started(by_id[name])
+                display.stepped(name, steps)
+            for reference in ended:
+                run = waiting.pop(reference)
+                try:
+                    error = ray.get(reference)
+                except ray.exceptions.RayError as lost:  # its worker died more often than it may
+                    error = " ".join(str(lost).split())[:300]
+                    write_failure(run, error, retries + 1)
+                if error is None:
+                    outcome.finished.append(run)
+                    display.ended(run, "finished")
+                    display.note(f"finished {run.name}")
+                else:
+                    outcome.failed[run.name] = error
+                    display.ended(run, "failed")
+                    display.note(f"FAILED {run.name}: {error}; the whole story is in {run.folder / LOG}")
+            display.update()
+    except KeyboardInterrupt:
+        display.note("stopping; the same command goes on from the last checkpoints")
+        for reference in waiting:
+            with contextlib.suppress(Exception):
+                ray.cancel(reference, force=True)
+        outcome.stopped = True
+    return outcome
+
+
+class Board:
+    """Where the tasks write how far they are."""
+
+    def __init__(self) -> None:
+        self._steps: dict[str, int] = {}
+
+    def write(self, name: str, steps: int) -> None:
+        self._steps[name] = steps
+
+    def read(self) -> dict[str, int]:
+        return self._steps
+
+
+def _read(ray: Any, board: Any) -> dict[str, int]:
+    try:
+        return ray.get(board.read.remote(), timeout=10 * POLL)
+    except ray.exceptions.RayError:  # its node died and Ray makes another; the runs do not wait for it
+        return {}
+
+
+def _anywhere(run: Planned) -> Planned:
+    """With a path that means the same in any process."""
+    return dataclasses.replace(run, config=dataclasses.replace(run.config, out=Path(os.path.abspath(run.folder))))
+
+
+def run_task(run: Planned, probe: bool, device: str, threads: int, retries: int, board: Any) -> str | None:
+    """One run, on whatever machine Ray chose; or the error's one line. A lost worker is Ray's to replace."""
+    import torch
+
+    torch.set_num_threads(threads)
+    tell = Steps(lambda steps: board.write.remote(run.id, steps))
+    with output_to(run.folder / LOG):
+        attempts, again = 0, True
+        while again:
+            attempts += 1
+            try:
+                if not execute(run, probe, device, tell):
+                    os._exit(1)  # asked to stop, with all saved: Ray takes it up elsewhere
+                return None
+            except Exception as error:
+                print(traceback.format_exc(), file=sys.stderr, flush=True)
+                said = describe(error)
+                again = attempts <= retries and comes_not_always(error)
+        write_failure(run, said, attempts)
+        return said

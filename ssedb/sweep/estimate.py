@@ -1,0 +1,111 @@
+"""What a plan costs on this machine, from a few updates of each bonus."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from ssedb.checkpoint import KEEP
+from ssedb.config import TrainConfig
+from ssedb.sweep.display import clock
+from ssedb.sweep.grid import Grid, Planned
+from ssedb.sweep.plan import is_finished
+from ssedb.sweep.worker import cores
+
+SHORT_ROLLOUT = 16
+"""Steps of a calibration's rollout: the time of a step hardly depends on it, and paper-size ones take a minute on a CPU."""
+TENSORBOARD = 1.5
+"""The same figures again for TensorBoard, in bytes of the JSONL."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one kind of run: seconds a step (alone on its share of the cores), and bytes on disk."""
+
+    seconds: float
+    checkpoint: int
+    row: int
+
+    def disk(self, config: TrainConfig) -> float:
+        return KEEP * self.checkpoint + (1 + TENSORBOARD) * self.row * config.steps / config.rollout_size
+
+
+def calibrate(config: TrainConfig) -> Cost:
+    """Times one update after a first one that warms up; writes nothing."""
+    import torch
+
+    from ssedb.trainer import Trainer
+
+    short = replace(config, rollout_steps=min(SHORT_ROLLOUT, config.rollout_steps))
+    trainer = Trainer(short)
+    try:
+        trainer.iterate()
+        began = time.perf_counter()
+        row = trainer.iterate()
+        seconds = (time.perf_counter() - began) / short.rollout_size
+        buffer = io.BytesIO()
+        torch.save(trainer.state_dict(), buffer)
+    finally:
+        trainer.env.close()
+    return Cost(seconds, buffer.tell(), len(json.dumps(row)))
+
+
+def print_estimate(grid: Grid, root: Path, jobs: int | None) -> None:
+    """The plan as a table: what there is to do, how long it takes, how much disk it needs."""
+    import torch
+
+    missing = [run for run in grid.runs if not is_finished(run, grid.probe)]
+    console = Console(highlight=False, markup=False)
+    at_a_time = min(jobs or cores(), max(len(missing), 1))
+    torch.set_num_threads(max(1, cores() // at_a_time))
+    kinds: dict[tuple[str, str], list[Planned]] = {}
+    for run in missing:
+        kinds.setdefault((_family(run.config.env), run.config.bonus), []).append(run)
+    table = Table("env", "bonus", "runs to do", "steps", "steps/s of one", "hours of one after another", "disk")
+    total, disk = 0.0, 0.0
+    for (family, bonus), runs in kinds.items():
+        print(f"calibrating {bonus} on {runs[0].config.env}", file=sys.stderr, flush=True)
+        cost = calibrate(runs[0].config)
+        steps = sum(run.config.steps for run in runs)
+        space = sum(cost.disk(run.config) for run in runs)
+        total, disk = total + steps * cost.seconds, disk + space
+        hours = f"{steps * cost.seconds / 3600:,.2f}"
+        table.add_row(family, bonus, str(len(runs)), f"{steps:,}", f"{1 / cost.seconds:,.0f}", hours, _size(space))
+    if missing:
+        console.print(table)
+    finished = len(grid.runs) - len(missing)
+    console.print(f"{grid.name}: {len(grid.runs)} runs in {root}, {finished} finished, {len(missing)} to do")
+    if not missing:
+        return
+    longest = max(run.config.steps for run in missing)
+    console.print(f"steps        {sum(run.config.steps for run in missing):,} (the longest run {longest:,})")
+    shared = torch.cuda.is_available()
+    where = "one GPU shared" if shared else f"{cores()} cores"
+    console.print(f"time         about {clock(total / at_a_time)}, {at_a_time} runs at a time on {where}")
+    if shared:
+        console.print(f"             if they do not slow each other down; {clock(total)} one after another")
+    console.print(f"disk         about {_size(disk)}")
+    if grid.probe:
+        console.print("probe        some seconds more for each run")
+
+
+def _family(env: str) -> str:
+    """Games cost about the same; each Rooms world has its own size."""
+    from ssedb.envs.names import atari_game
+
+    return "atari" if atari_game(env) else env
+
+
+def _size(number: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if number < 1000:
+            return f"{number:.0f} {unit}"
+        number /= 1000
+    return f"{number:,.1f} TB"

@@ -1,0 +1,100 @@
+"""One run of a plan, from wherever it stands to its end. The same for the pool and for Ray."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ssedb.errors import ConfigError, FolderInUse, TrainingError
+from ssedb.progress import Progress
+from ssedb.results import FAILURE
+from ssedb.runlog import RunFolder, saved_config
+from ssedb.sweep.grid import Planned, run_id
+from ssedb.sweep.plan import is_finished, is_probed, note_origin, plain_config, write_json
+
+WAIT_FOR_FOLDER = 120.0
+"""Seconds to wait for another process to let go of the run's folder: one whose driver has died ends by itself."""
+
+
+class Steps(Progress):
+    """Tells how far the run is, at most once a second."""
+
+    def __init__(self, tell: Callable[[int], None]) -> None:
+        self._tell, self._last = tell, float("-inf")
+
+    def start(self, steps: int, config: Any) -> None:
+        self._tell(steps)
+
+    def log(self, row: dict[str, Any]) -> None:
+        if time.monotonic() - self._last >= 1:
+            self._last = time.monotonic()
+            self._tell(row["steps"])
+
+
+def execute(run: Planned, probe: bool, device: str, progress: Progress) -> bool:
+    """Trains the run to its end and probes it; whether it got there. A finished run is left as it is."""
+    if is_finished(run, probe):
+        return True
+    run.folder.mkdir(parents=True, exist_ok=True)
+    if not _trained(run):
+        from ssedb.trainer import train_in
+
+        folder = _open(run, device)
+        if folder is not None:
+            note_origin(run)
+            if not train_in(folder, progress).finished:
+                return False
+    if probe and not is_probed(run.folder):
+        from ssedb.analysis.probe import probe_run
+
+        probe_run(run.folder, device=device)
+    (run.folder / FAILURE).unlink(missing_ok=True)
+    return True
+
+
+def _open(run: Planned, device: str) -> RunFolder | None:
+    """The run's folder, to begin or to go on; None where another process has finished it in the meantime."""
+    limit = time.monotonic() + WAIT_FOR_FOLDER
+    while True:
+        try:
+            if not (run.folder / "config.toml").exists():
+                return RunFolder.create(dataclasses.replace(run.config, device=device))
+            saved = saved_config(run.folder)
+            if run_id(saved) != run.id:
+                raise TrainingError(f"{run.folder} holds a run of other settings; move it away")
+            folder = RunFolder.reopen(run.folder, device=device, checkpoint_minutes=run.config.checkpoint_minutes)
+        except FolderInUse:
+            if time.monotonic() > limit:
+                raise
+            time.sleep(1)
+            continue
+        if _trained(run):
+            folder.close()
+            return None
+        return folder
+
+
+def _trained(run: Planned) -> bool:
+    return is_finished(run, probe=False)
+
+
+def write_failure(run: Planned, error: str, attempts: int) -> None:
+    """Leaves in the run's folder why it is not finished."""
+    with contextlib.suppress(OSError):
+        run.folder.mkdir(parents=True, exist_ok=True)
+        write_json(run.folder / FAILURE, {"error": error, "attempts": attempts, "config": plain_config(run)})
+
+
+def describe(error: BaseException) -> str:
+    """One line."""
+    said = " ".join(str(error).split())
+    name = type(error).__name__
+    return said if isinstance(error, (TrainingError, ConfigError)) else f"{name}: {said}" if said else name
+
+
+def comes_not_always(error: BaseException) -> bool:
+    """Whether it is worth trying again: bad settings and NaN come however often one tries."""
+    return not isinstance(error, (ConfigError, TrainingError))

@@ -1,0 +1,190 @@
+"""A grid file, read and checked before anything starts: settings that all runs share, and axes whose values are combined."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import itertools
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ssedb.config import TrainConfig
+from ssedb.envs.names import rooms_world
+from ssedb.errors import ConfigError
+from ssedb.options import options_class
+from ssedb.results import NOT_OF_THE_RUN
+
+FIELDS = {f.name for f in dataclasses.fields(TrainConfig)} - {"out", "bonus_options"}
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One run of a plan."""
+
+    id: str
+    name: str
+    config: TrainConfig
+
+    @property
+    def folder(self) -> Path:
+        return self.config.out
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What a grid file says: the runs, and whether each is probed at its end."""
+
+    name: str
+    runs: list[Planned]
+    probe: bool
+
+
+SHAPES: dict[str, type] = {
+    "name": str,
+    "probe": bool,
+    "settings": dict,
+    "axes": dict,
+    "bonus_options": dict,
+    "exclude": list,
+}
+"""The keys of a grid file."""
+
+
+def read_grid(path: Path, out: Path | None = None, **overrides: Any) -> Grid:
+    """The runs of a grid file, each with a folder of its own below `out` (`runs/<name>` unless given)."""
+    file = _File(path)
+    settings, axes = {**file.table("settings"), **overrides}, file.table("axes")
+    options, excludes = file.table("bonus_options"), file.values.get("exclude", [])
+    known = file.check(settings, axes, options, excludes)
+    name = file.values.get("name", path.stem)
+    root = out or Path("runs") / name
+    runs: dict[str, Planned] = {}
+    unused = list(excludes)
+    for combination in itertools.product(*axes.values()):
+        point = dict(zip(axes, combination, strict=True))
+        matching = [entry for entry in excludes if all(_matches(point[key], wanted) for key, wanted in entry.items())]
+        unused = [entry for entry in unused if entry not in matching]
+        if matching:
+            continue
+        try:
+            planned = _plan(settings, point, options, known, root)
+        except ConfigError as error:
+            where = ", ".join(f"{key}={value}" for key, value in point.items())
+            raise ConfigError(f"{path}, the run with {where or 'these settings'}: {error}") from None
+        runs.setdefault(planned.id, planned)  # an option that a bonus does not have makes no second run of it
+    if unused:
+        raise file.wrong("exclude", f"{unused[0]!r} matches no run; leave it out")
+    if not runs:
+        raise file.wrong("exclude", "everything is excluded, no run is left")
+    probe = file.values.get("probe", False)
+    if probe and (other := [run.config.env for run in runs.values() if rooms_world(run.config.env) is None]):
+        raise file.wrong("probe", f"the probe needs a world whose truth is known, which {other[0]} is not; leave it out")
+    return Grid(name, list(runs.values()), probe)
+
+
+class _File:
+    """A grid file as it stands, and complaints that name the key and its line."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self.text = path.read_text(encoding="utf-8")
+            self.values = tomllib.loads(self.text)
+        except OSError as error:
+            raise ConfigError(f"cannot read {path}: {error.strerror}; name a grid file (experiments/*.toml)") from None
+        except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise ConfigError(f"{path} is not TOML: {error}") from None
+        for key, value in self.values.items():
+            if key not in SHAPES:
+                raise self.wrong(key, f"there is no such key; use {', '.join(SHAPES)}")
+            if not isinstance(value, SHAPES[key]):
+                words = {dict: "a table", list: "a list of tables", bool: "true or false", str: "text"}
+                raise self.wrong(key, f"must be {words[SHAPES[key]]}, not {value!r}")
+
+    def table(self, key: str) -> dict[str, Any]:
+        return dict(self.values.get(key, {}))
+
+    def wrong(self, key: str, said: str) -> ConfigError:
+        return ConfigError(f"{self.path}, {_line_of(self.text, key)}{key}: {said}")
+
+    def check(self, settings: Any, axes: Any, options: Any, excludes: Any) -> dict[str, set[str]]:
+        """Every name must mean something; returns the options of each bonus of the grid."""
+        for key in settings:
+            if key not in FIELDS:
+                raise self.wrong(key, "a run has no such setting; see `ssedb train --help` (options go by bonus_options)")
+        for key, values in axes.items():
+            if not isinstance(values, list) or not values:
+                raise self.wrong(key, f"an axis is a list of values, not {values!r}")
+            if len({repr(value) for value in values}) < len(values):
+                raise self.wrong(key, f"a value is there twice in {values!r}")
+            if key in settings:
+                raise self.wrong(key, "is both a setting and an axis; leave one out")
+        bonuses = [str(bonus) for bonus in axes.get("bonus", [settings.get("bonus", TrainConfig().bonus)])]
+        for bonus, given in options.items():
+            if bonus not in bonuses or not isinstance(given, dict):
+                raise self.wrong(bonus, f"bonus_options holds a table for a bonus of the grid ({', '.join(bonuses)})")
+        known = {bonus: self._options_of(bonus) for bonus in bonuses}
+        for key in axes:
+            if key not in FIELDS and not any(key in names for names in known.values()):
+                raise self.wrong(key, "is neither a setting of a run nor an option of one of the grid's bonuses")
+        for entry in excludes:
+            if not isinstance(entry, dict) or not entry or not set(entry) <= set(axes):
+                raise self.wrong("exclude", f"{entry!r} must name values of axes ({', '.join(axes)})")
+        return known
+
+    def _options_of(self, bonus: str) -> set[str]:
+        try:
+            return {f.name for f in dataclasses.fields(options_class(bonus))}
+        except ConfigError as error:
+            raise self.wrong("bonus", str(error)) from None
+
+
+def _plan(
+    settings: Mapping[str, Any],
+    point: Mapping[str, Any],
+    options: Mapping[str, Any],
+    known: Mapping[str, set[str]],
+    root: Path,
+) -> Planned:
+    values = {**settings, **{key: value for key, value in point.items() if key in FIELDS}}
+    values = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
+    bonus = values.get("bonus", TrainConfig().bonus)
+    chosen = {key: value for key, value in point.items() if key not in FIELDS and key in known[bonus]}
+    config = TrainConfig(**values, bonus_options={**options.get(bonus, {}), **chosen})
+    identity = run_id(config)
+    others = {key: value for key, value in point.items() if key in FIELDS - {"env", "noise", "bonus", "seed"}} | chosen
+    words = [
+        config.env,
+        config.noise,
+        config.bonus,
+        *(_word(key, value) for key, value in others.items() if value != "none"),
+    ]
+    name = re.sub(r"[^\w.@-]+", "_", "-".join([*words, f"s{config.seed}", identity[:8]]))
+    return Planned(identity, name, dataclasses.replace(config, out=root / name))
+
+
+def run_id(config: TrainConfig) -> str:
+    """The same for the same settings, wherever and whenever."""
+    settings = {key: value for key, value in dataclasses.asdict(config).items() if key not in NOT_OF_THE_RUN}
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+
+
+def _word(key: str, value: Any) -> str:
+    return value if isinstance(value, str) else f"{key}-{value}"
+
+
+def _matches(value: Any, wanted: Any) -> bool:
+    return value in wanted if isinstance(wanted, list) else value == wanted
+
+
+def _line_of(text: str, key: str) -> str:
+    """Where the key stands, as far as that can be told from the text."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if re.match(rf"\s*(\[+[\w.]*)?{re.escape(key)}\s*[=\]]", line):
+            return f"line {number}, "
+    return ""

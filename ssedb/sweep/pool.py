@@ -1,0 +1,229 @@
+"""A plan on this machine: worker processes that live on from run to run, as many as cores and measured memory allow.
+
+A worker is a process of its own, so that a crash or an out-of-memory kill takes one run, which another worker takes up from
+its checkpoint. Workers end by themselves when the process that started them is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+from ssedb.sweep.display import Display
+from ssedb.sweep.grid import Planned
+from ssedb.sweep.worker import GRACE, LOG, Memory, cores, work
+
+MARGIN = 1.25
+"""Runs differ, and grow: each is given so much more memory than the largest one measured."""
+
+
+@dataclass
+class Outcome:
+    """How a sweep ended."""
+
+    finished: list[Planned] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+    """Name of the run to the error's one line."""
+    stopped: bool = False
+
+
+@dataclass
+class Worker:
+    process: Any
+    pipe: Connection
+    run: Planned | None = None
+
+
+def run_pool(
+    runs: list[Planned], *, probe: bool, display: Display, device: str = "auto", jobs: int | None = None, retries: int = 1,
+    minutes: float | None = None,
+) -> Outcome:  # fmt: skip
+    """Runs everything, several at a time. A signal, or `minutes` gone, lets every run save and ends it there."""
+    pool = Pool(runs, probe, display, device, jobs, retries)
+    deadline = None if minutes is None else time.monotonic() + 60 * minutes
+    with _stop_on_signals(pool):
+        try:
+            while pool.turn():
+                if deadline is not None and time.monotonic() > deadline and not pool.outcome.stopped:
+                    display.note(f"{minutes:g} minutes are over; every run saves and stops")
+                    pool.stop()
+        finally:
+            pool.close()
+    return pool.outcome
+
+
+class Pool:
+    """The scheduler: hands out runs, hears from the workers, replaces those that die."""
+
+    def __init__(
+        self, runs: list[Planned], probe: bool, display: Display, device: str, jobs: int | None, retries: int
+    ) -> None:
+        self.waiting, self.outcome = deque(runs), Outcome()
+        self._probe, self._display, self._device, self._retries = probe, display, device, retries
+        self._cores = cores()
+        self._most = min(jobs or self._cores, max(len(runs), 1))
+        self._limit = self._most if jobs else 1  # one run shows what a run needs, then more begin
+        self._measure = jobs is None
+        self._there: Memory | None = None  # what the first run found
+        self._need_host = self._need_gpu = 0
+        self._attempts: dict[str, int] = {}
+        self._workers: list[Worker] = []
+        self._made = 0
+        self._context = multiprocessing.get_context("spawn")
+
+    @property
+    def threads(self) -> int:
+        return max(1, self._cores // self._most)
+
+    def turn(self) -> bool:
+        """One round of listening and handing out; False when nothing is left to do."""
+        if not self.outcome.stopped:
+            self._hand_out()
+        busy = [worker for worker in self._workers if worker.run is not None]
+        if not busy:
+            return False
+        ready = wait([worker.pipe for worker in self._workers], timeout=0.5)
+        for worker in [w for w in self._workers if w.pipe in ready]:
+            try:
+                self._hear(worker, worker.pipe.recv())
+            except (EOFError, ConnectionError):
+                self._bury(worker)
+        self._display.update()
+        return True
+
+    def stop(self) -> None:
+        """Asks every run to save and stop; asked twice, they stop at once."""
+        again, self.outcome.stopped = self.outcome.stopped, True
+        for worker in self._workers:
+            with contextlib.suppress(OSError, ValueError):
+                if worker.run is not None or again:
+                    os.kill(worker.process.pid, signal.SIGKILL if again else signal.SIGTERM)
+
+    def close(self) -> None:
+        """Lets idle workers go, and ends those that do not go."""
+        for worker in self._workers:
+            worker.pipe.close()
+        limit = time.monotonic() + GRACE
+        for worker in self._workers:
+            worker.process.join(max(0.1, limit - time.monotonic()))
+            if worker.process.is_alive():
+                worker.process.kill()
+                worker.process.join()
+        self._workers.clear()
+
+    def _hand_out(self) -> None:
+        running = sum(worker.run is not None for worker in self._workers)
+        while self.waiting and running < self._limit:
+            idle = next((worker for worker in self._workers if worker.run is None), None)
+            worker = idle or self._hire()
+            run = self.waiting.popleft()
+            try:
+                worker.pipe.send((run, self._probe))
+            except (OSError, ValueError):  # it died while it had nothing to do
+                self.waiting.appendleft(run)
+                self._bury(worker)
+                continue
+            worker.run = run
+            self._attempts[run.id] = self._attempts.get(run.id, 0) + 1
+            self._display.started(run)
+            running += 1
+
+    def _hire(self) -> Worker:
+        ours, theirs = self._context.Pipe()
+        arguments = (theirs, self._made, self._device, self.threads)
+        process = self._context.Process(target=work, args=arguments, name=f"sweep-{self._made}")
+        self._made += 1
+        process.start()
+        theirs.close()
+        worker = Worker(process, ours)
+        self._workers.append(worker)
+        return worker
+
+    def _hear(self, worker: Worker, message: tuple[Any, ...]) -> None:
+        kind, run = message[0], worker.run
+        assert run is not None
+        if kind == "steps":
+            self._display.stepped(run.id, message[1])
+        elif kind == "memory":
+            self._fit(message[1])
+        elif kind == "finished":
+            worker.run = None
+            self.outcome.finished.append(run)
+            self._display.ended(run, "finished")
+            self._display.note(f"finished {run.name}")
+        elif kind == "stopped":
+            worker.run = None
+            self._display.ended(run, "stopped")
+        elif kind == "failed":
+            worker.run = None
+            _, error, again = message
+            self._failed(run, error, again)
+
+    def _fit(self, memory: Memory) -> None:
+        """As many runs at a time as the memory that the first one found allows, each as large as the largest so far."""
+        if not self._measure:
+            return
+        there = self._there = self._there or memory
+        self._need_host, self._need_gpu = max(self._need_host, memory.host), max(self._need_gpu, memory.gpu)
+        limit = int((there.host_free + there.host) / (MARGIN * self._need_host))
+        said = f"{self._need_host / 2**30:.1f} GiB"
+        if there.gpus:
+            limit = min(limit, there.gpus * int((there.gpu_free + there.gpu) / (MARGIN * self._need_gpu)))
+            said += f" and {self._need_gpu / 2**30:.1f} GiB of a GPU"
+        limit = max(1, min(limit, self._most))
+        if limit != self._limit:
+            self._limit = limit
+            self._display.note(f"a run needs {said}: {limit} at a time, {self.threads} thread{'s'[: self.threads > 1]} each")
+
+    def _bury(self, worker: Worker) -> None:
+        """A worker is gone: its run goes on in another, from its checkpoint."""
+        self._workers.remove(worker)
+        worker.pipe.close()
+        worker.process.join(GRACE)
+        code, run = worker.process.exitcode, worker.run
+        if run is None:
+            return
+        if self.outcome.stopped:
+            self._display.ended(run, "stopped")
+            return
+        why = f"killed by signal {-code}" if code is not None and code < 0 else f"exit code {code}"
+        self._failed(
+            run, f"its process died ({why}" + (", perhaps out of memory)" if code == -signal.SIGKILL else ")"), True
+        )
+
+    def _failed(self, run: Planned, error: str, again: bool) -> None:
+        from ssedb.sweep.execute import write_failure
+
+        attempts = self._attempts[run.id]
+        if "out of memory" in error and self._measure and self._limit > 1:
+            self._limit = self._most = self._limit - 1
+        if again and attempts <= self._retries:
+            self._display.ended(run, "again")
+            self._display.note(f"{run.name}: {error}; taken up again")
+            self.waiting.append(run)
+            return
+        write_failure(run, error, attempts)
+        self.outcome.failed[run.name] = error
+        self._display.ended(run, "failed")
+        self._display.note(f"FAILED {run.name}: {error}; the whole story is in {run.folder / LOG}")
+
+
+@contextlib.contextmanager
+def _stop_on_signals(pool: Pool) -> Iterator[None]:
+    def ask(number: int, frame: Any) -> None:
+        pool.stop()
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

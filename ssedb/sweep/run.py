@@ -1,0 +1,69 @@
+"""`ssedb sweep`: what is there, what is missing, and someone to run it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ssedb.sweep.display import Display
+from ssedb.sweep.grid import Grid, Planned
+from ssedb.sweep.plan import is_finished, made_by_other_code, strangers, write_plan
+from ssedb.sweep.pool import Outcome, run_pool
+
+
+def run_sweep(
+    grid: Grid, root: Path, *, device: str = "auto", jobs: int | None = None, retries: int = 1, minutes: float | None = None,
+    ray: str | None = None, cpus: float = 1, gpus: float | None = None,
+) -> Outcome:  # fmt: skip
+    """Does what is missing of a grid, and leaves what is there as it is."""
+    console = Console(highlight=False, markup=False)
+    write_plan(grid, root)
+    missing = [run for run in grid.runs if not is_finished(run, grid.probe)]
+    _say_what_is_there(console, grid, root, missing)
+    if not missing:
+        console.print(f"nothing to do; look at it with: ssedb stats {root}", soft_wrap=True)
+        return Outcome()
+    with Display(missing, len(grid.runs) - len(missing)) as display:
+        if ray is None:
+            outcome = run_pool(
+                missing, probe=grid.probe, display=display, device=device, jobs=jobs, retries=retries, minutes=minutes
+            )
+        else:
+            from ssedb.sweep.cluster import run_on_ray
+
+            outcome = run_on_ray(
+                missing, probe=grid.probe, display=display, device=device, address=ray, cpus=cpus, gpus=gpus, retries=retries
+            )
+    _say_how_it_ended(console, grid, root, outcome)
+    return outcome
+
+
+def _say_what_is_there(console: Console, grid: Grid, root: Path, missing: list[Planned]) -> None:
+    done, steps = len(grid.runs) - len(missing), sum(run.config.steps for run in missing)
+    counts = f"{len(grid.runs)} runs, {done} finished, {len(missing)} to do ({steps:,} steps)"
+    console.print(f"{grid.name}: {counts}, in {root}", soft_wrap=True)
+    for code, count in made_by_other_code(grid.runs).items():
+        console.print(
+            f"note: {count} of these runs were made, in part or whole, by other code: ssedb {code}", soft_wrap=True
+        )
+    if others := strangers(grid, root):
+        console.print(
+            f"note: {len(others)} runs in {root} are not in this grid (its settings have changed) and are left alone, "
+            f"such as {others[0]}",
+            soft_wrap=True,
+        )
+
+
+def _say_how_it_ended(console: Console, grid: Grid, root: Path, outcome: Outcome) -> None:
+    if outcome.failed:
+        table = Table("run", "error", title=f"{len(outcome.failed)} runs failed", title_justify="left")
+        for name, error in outcome.failed.items():
+            table.add_row(Text(name), Text(error))
+        console.print(table)
+    left = len(grid.runs) - sum(is_finished(run, grid.probe) for run in grid.runs)
+    state = f"all {len(grid.runs)} runs are finished" if not left else f"{left} of {len(grid.runs)} runs are not finished"
+    console.print(state + ("; the same command goes on with them" if left else ""))
+    console.print(f"tables       ssedb stats {root}", soft_wrap=True)

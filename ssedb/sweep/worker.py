@@ -1,0 +1,138 @@
+"""A worker process of the pool: it takes runs through a pipe and says how they go."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import resource
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+LOG = "log.txt"
+"""In a run's folder: what its worker printed, with the whole story of an error."""
+CUDA_CONTEXT = 600 * 2**20
+"""What a process takes of a GPU besides its tensors."""
+GRACE = 60.0
+"""Seconds for a worker to save and end when it is asked to."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What a run takes and what is free beside it, in bytes; the GPU's are 0 without one."""
+
+    host: int
+    host_free: int
+    gpu: int = 0
+    gpu_free: int = 0
+    gpus: int = 0
+
+
+def work(pipe: Connection, number: int, device: str, threads: int) -> None:
+    """A worker's life: a run, word of how it went, the next run, until the pipe closes."""
+    os.setpgid(0, 0)  # Ctrl-C goes to the sweep alone, which then asks each worker once
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    import torch
+
+    torch.set_num_threads(threads)
+    if device == "auto":
+        gpus = torch.cuda.device_count()
+        device = f"cuda:{number % gpus}" if gpus else "cpu"
+    while True:
+        try:
+            run, probe = pipe.recv()
+        except (EOFError, OSError):
+            return
+        with output_to(run.folder / LOG), contextlib.suppress(BrokenPipeError):
+            if not _one(pipe, run, probe, device):
+                return
+
+
+def _one(pipe: Connection, run: Any, probe: bool, device: str) -> bool:
+    """One run; whether this process is fit for another."""
+    from ssedb.sweep.execute import Steps, comes_not_always, describe, execute
+
+    measured = False
+
+    def tell(steps: int) -> None:
+        nonlocal measured
+        pipe.send(("steps", steps))
+        if steps and not measured:  # an update has been made: it has seen all the memory it needs
+            measured = True
+            pipe.send(("memory", memory_of_this_process(device)))
+
+    try:
+        finished = execute(run, probe, device, Steps(tell))
+    except Exception as error:
+        print(traceback.format_exc(), file=sys.stderr, flush=True)
+        pipe.send(("failed", describe(error), comes_not_always(error)))
+        return "out of memory" not in str(error)  # a new process begins with a clean memory
+    pipe.send(("finished" if finished else "stopped",))
+    return finished
+
+
+def _end_with_parent() -> None:
+    """If the sweep dies, its workers save and end instead of working on unseen."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    wait([parent.sentinel])
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(GRACE)
+    os._exit(1)
+
+
+@contextlib.contextmanager
+def output_to(path: Path) -> Iterator[None]:
+    """Both outputs of this process go to the end of a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    kept = os.dup(1), os.dup(2)
+    with open(path, "a", encoding="utf-8") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for target, copy in enumerate(kept, 1):
+            os.dup2(copy, target)
+            os.close(copy)
+
+
+def memory_of_this_process(device: str) -> Memory:
+    unit = 1 if sys.platform == "darwin" else 1024
+    host, free = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit, free_memory()
+    if not device.startswith("cuda"):
+        return Memory(host, free)
+    import torch
+
+    gpu = torch.cuda.max_memory_reserved(device) + CUDA_CONTEXT
+    return Memory(host, free, gpu, torch.cuda.mem_get_info(device)[0], torch.cuda.device_count())
+
+
+def free_memory() -> int:
+    """Bytes that processes here may still take: the machine's, or what the container leaves of its limit."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):  # no Linux: half of the machine, as a guess
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    with contextlib.suppress(OSError, ValueError):
+        group = Path("/sys/fs/cgroup")
+        cache = dict(line.split() for line in (group / "memory.stat").read_text().splitlines()).get("file", "0")
+        used = int((group / "memory.current").read_text()) - int(cache)
+        free = min(free, int((group / "memory.max").read_text()) - used)  # "max" is no number: no limit
+    return free
+
+
+def cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

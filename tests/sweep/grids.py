@@ -1,0 +1,85 @@
+"""A grid of 8 runs that take a second each."""
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+from ssedb.runlog import read_metrics
+from ssedb.sweep.display import Display
+
+TOY = """
+name = "toy"
+
+[settings]
+env = "rooms-small"
+preset = "rooms"
+steps = 96
+num_envs = 4
+rollout_steps = 8
+minibatch_envs = 2
+bonus_epochs = 1
+obs_norm_steps = 32
+checkpoint_minutes = 0
+
+[axes]
+noise = ["none", "random-box"]
+bonus = ["db", "rnd"]
+seed = [0, 1]
+"""
+
+
+def write_grid(folder: Path, text: str = TOY) -> Path:
+    path = folder / "toy.toml"
+    path.write_text(text)
+    return path
+
+
+class Silent(Display):
+    """Notes what it is told and shows nothing."""
+
+    def __init__(self, runs, finished_before=0):
+        super().__init__(runs, finished_before)
+        self.notes = []
+
+    def note(self, text):
+        self.notes.append(text)
+
+    def update(self, force=False):
+        pass
+
+
+class Killing(Silent):
+    """Kills the process of a run the first time it tells of a step."""
+
+    def __init__(self, runs, victims):
+        super().__init__(runs)
+        self.victims = list(victims)
+
+    def stepped(self, run_id, steps):
+        super().stepped(run_id, steps)
+        for victim in [v for v in self.victims if v.id == run_id and steps > 0]:
+            self.victims.remove(victim)
+            os.kill(int((victim.folder / ".lock").read_text()), signal.SIGKILL)
+
+
+def wait_for(condition, seconds=120):
+    limit = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < limit, "it took too long"
+        time.sleep(0.05)
+
+
+def numbers(run: Path) -> list[dict]:
+    """What a run computed, without clocks; checks that it came to its end exactly once."""
+    rows = read_metrics(run)
+    assert [row["steps"] for row in rows] == [32, 64, 96], run
+    summary = json.loads((run / "summary.json").read_text())
+    assert summary["finished"]
+    assert summary["steps"] == 96
+    return [{key: value for key, value in row.items() if key not in ("time", "sps")} for row in rows]
+
+
+def all_numbers(root: Path) -> dict[str, list[dict]]:
+    return {run.parent.name: numbers(run.parent) for run in sorted(root.glob("*/config.toml"))}

@@ -1,0 +1,52 @@
+"""The same grid on a real Ray: killed workers, a killed driver, and the numbers of the pool."""
+
+import subprocess
+import sys
+
+import pytest
+
+from ssedb.sweep.grid import read_grid
+from tests.sweep.grids import TOY, Killing, all_numbers, wait_for, write_grid
+
+pytest.importorskip("ray")
+
+SMALL = dict(num_cpus=2, include_dashboard=False, object_store_memory=80 * 2**20)
+DRIVER = """
+import sys
+from pathlib import Path
+from ssedb.sweep.cluster import run_on_ray
+from ssedb.sweep.grid import read_grid
+from tests.sweep.grids import Silent
+
+runs = read_grid(Path(sys.argv[1]), Path(sys.argv[2])).runs
+run_on_ray(runs, probe=False, display=Silent(runs), address="local", device="cpu", **{small})
+"""
+
+
+def test_ray_finishes_every_run_once_whatever_dies(swept, tmp_path):
+    from ssedb.sweep.cluster import run_on_ray
+
+    grid, out = write_grid(tmp_path), tmp_path / "ray"
+    command = [sys.executable, "-c", DRIVER.replace("{small}", repr(SMALL)), str(grid), str(out)]
+    driver = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    wait_for(lambda: len(list(out.glob("*/summary.json"))) >= 2)
+    driver.kill()
+    driver.wait()
+    done = {path: path.read_bytes() for path in out.glob("*/summary.json") if b'"finished": true' in path.read_bytes()}
+    assert 2 <= len(done) < 8
+
+    runs = read_grid(grid, out).runs
+    bad = read_grid(write_grid(tmp_path, TOY.replace("rooms-small", "CartPole-v1")), out).runs[0]
+    left = [run for run in runs if run.folder / "summary.json" not in done]
+    display = Killing([bad, *runs], left[-1:])
+    outcome = run_on_ray([bad, *runs], probe=False, display=display, address="local", device="cpu", **SMALL)
+
+    assert not display.victims  # a worker was killed
+    assert len(outcome.finished) == 8
+    assert list(outcome.failed) == [bad.name]
+    assert "needs uint8 images" in outcome.failed[bad.name]
+    assert all(path.read_bytes() == summary for path, summary in done.items())  # what was finished was left alone
+
+    numbers = all_numbers(out)
+    assert len(numbers) == 8
+    assert numbers == all_numbers(swept[0] / "runs")  # the pool's

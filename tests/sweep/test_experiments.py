@@ -1,0 +1,43 @@
+"""Every file of the ladder resolves to the runs it promises."""
+
+from pathlib import Path
+
+import pytest
+
+from ssedb import GAMES
+from ssedb.bonuses import list_bonuses
+from ssedb.sweep.grid import read_grid
+
+FOLDER = Path(__file__).parent.parent.parent / "experiments"
+RUNS = {
+    "smoke": 12,
+    "quick": 225,
+    "atari-mini": 72,
+    "paper-main": 18 * 4 * 3,
+    "paper-random-box": 18 * 4 * 3,
+    "paper-pixel": 18 * 4 * 3,
+    "paper-sticky": 18 * 4 * 3,
+    "paper-ablation": 5 * 2 * 3,
+    "paper-re3": 6 * 3 * 2 * 3,
+    "paper-montezuma": 4 * 3,
+}
+
+
+def test_the_list_is_complete():
+    assert {path.stem for path in FOLDER.glob("*.toml")} == set(RUNS)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_every_file_resolves(name):
+    grid = read_grid(FOLDER / f"{name}.toml")
+    assert grid.name == name
+    assert len(grid.runs) == RUNS[name]
+    if name.startswith("paper"):
+        assert all(run.config.steps == 100_000_000 and run.config.num_envs == 128 for run in grid.runs)
+        assert {run.config.seed for run in grid.runs} == {0, 1, 2}
+    if name in ("paper-main", "paper-random-box", "paper-pixel", "paper-sticky"):
+        assert {run.config.env for run in grid.runs} == set(GAMES)
+
+
+def test_quick_has_every_bonus():
+    assert {run.config.bonus for run in read_grid(FOLDER / "quick.toml").runs} == set(list_bonuses())

@@ -1,0 +1,92 @@
+"""Grid files: what they mean, and what is said about a wrong one before anything starts."""
+
+import pytest
+
+from ssedb.errors import ConfigError
+from ssedb.sweep.grid import read_grid, run_id
+from tests.sweep.grids import TOY, write_grid
+
+
+def test_axes_are_combined(tmp_path):
+    grid = read_grid(write_grid(tmp_path), tmp_path / "runs")
+    assert (grid.name, grid.probe, len(grid.runs)) == ("toy", False, 8)
+    assert len({run.id for run in grid.runs}) == 8
+    first = grid.runs[0]
+    assert (first.config.env, first.config.noise, first.config.bonus, first.config.seed) == ("rooms-small", "none", "db", 0)
+    assert first.config.num_envs == 4
+    assert first.name == f"rooms-small-none-db-s0-{first.id[:8]}"
+    assert first.folder == tmp_path / "runs" / first.name
+
+
+def test_ids_depend_on_what_is_computed_and_on_nothing_else(tmp_path):
+    path = write_grid(tmp_path)
+    here, there = read_grid(path, tmp_path / "a"), read_grid(path, tmp_path / "b", device="cpu")
+    assert [run.id for run in here.runs] == [run.id for run in there.runs]
+    assert all(run_id(run.config) == run.id for run in here.runs)
+    sooner = read_grid(write_grid(tmp_path, TOY.replace("checkpoint_minutes = 0", "checkpoint_minutes = 9")))
+    assert [run.id for run in here.runs] == [run.id for run in sooner.runs]
+    longer = read_grid(write_grid(tmp_path, TOY.replace("steps = 96", "steps = 97")))
+    assert not {run.id for run in here.runs} & {run.id for run in longer.runs}
+
+
+def test_an_option_is_an_axis_of_the_bonuses_that_have_it(tmp_path):
+    text = TOY + "alpha1 = [0.1, 0.2]\n[bonus_options.db]\nalpha2 = 0.7\n"
+    runs = read_grid(write_grid(tmp_path, text)).runs
+    by_bonus = {bonus: [run for run in runs if run.config.bonus == bonus] for bonus in ("db", "rnd")}
+    assert len(by_bonus["db"]) == 8
+    assert len(by_bonus["rnd"]) == 4  # once each: rnd has no alpha1
+    assert {run.config.bonus_options["alpha1"] for run in by_bonus["db"]} == {0.1, 0.2}
+    assert {run.config.bonus_options["alpha2"] for run in by_bonus["db"]} == {0.7}
+    assert any("db-alpha1-0.2-s1" in run.name for run in runs)
+
+
+def test_excludes(tmp_path):
+    text = TOY + '[[exclude]]\nbonus = "rnd"\nnoise = "none"\n[[exclude]]\nseed = [1, 2]\nbonus = "db"\n'
+    runs = read_grid(write_grid(tmp_path, text)).runs
+    left = {(run.config.noise, run.config.bonus, run.config.seed) for run in runs}
+    assert left == {("none", "db", 0), ("random-box", "db", 0), ("random-box", "rnd", 0), ("random-box", "rnd", 1)}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("steps = 96", "setps = 96", "line 7, setps: a run has no such setting"),
+        ("steps = 96", "steps = -1", "steps=-1: must be above 0"),
+        ("steps = 96", "steps = 1e5", "steps=100000.0: must be a whole number"),
+        ('"random-box"', '"fog"', "the run with noise=fog, bonus=db, seed=0: noise='fog': use one of none"),
+        ('"rnd"', '"luck"', "line 17, bonus: bonus='luck': use one of"),
+        ("seed = [0, 1]", "seed = 3", "line 18, seed: an axis is a list of values, not 3"),
+        ("seed = [0, 1]", "seed = []", "an axis is a list of values"),
+        ("seed = [0, 1]", "seed = [1, 1]", "seed: a value is there twice"),
+        ("seed = [0, 1]", "seed = [0]\nsteps = [32]", "steps: is both a setting and an axis"),
+        ("seed = [0, 1]", "sed = [0, 1]", "line 18, sed: is neither a setting of a run nor an option"),
+        ("[axes]", "[axis]", "line 15, axis: there is no such key; use name, probe, settings"),
+        ('name = "toy"', "name = 3", "line 2, name: must be text, not 3"),
+        ('name = "toy"', "name = ", "is not TOML: Invalid value (at line 2"),
+        (
+            "[axes]",
+            "[bonus_options.icm]\neta = 1\n[axes]",
+            "icm: bonus_options holds a table for a bonus of the grid (db, rnd)",
+        ),
+        ("[axes]", "[bonus_options.db]\neta = 1\n[axes]", "bonus 'db' has no setting 'eta'"),
+        ("[axes]", '[[exclude]]\nbonus = "icm"\n[axes]', "exclude: {'bonus': 'icm'} matches no run"),
+        ("[axes]", "[[exclude]]\nsteps = 3\n[axes]", "exclude: {'steps': 3} must name values of axes"),
+        ('name = "toy"', "probe = 1", "probe: must be true or false, not 1"),
+        ('"rooms-small"', '"alien"', "the probe needs a world whose truth is known, which alien is not"),
+    ],
+)
+def test_mistakes_are_named(tmp_path, before, after, message):
+    text = TOY.replace(before, after)
+    assert text != TOY
+    if after == '"alien"':
+        text = "probe = true\n" + text
+    with pytest.raises(ConfigError) as caught:
+        read_grid(write_grid(tmp_path, text))
+    assert message in str(caught.value)
+    assert str(tmp_path / "toy.toml") in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_no_file(tmp_path):
+    with pytest.raises(ConfigError, match=r"cannot read .*nowhere\.toml: No such file"):
+        read_grid(tmp_path / "nowhere.toml")

@@ -1,0 +1,148 @@
+"""A real sweep on worker processes: killed workers, a killed driver, a run that always fails."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import torch
+
+from ssedb import trainer
+from ssedb.sweep.grid import read_grid
+from ssedb.sweep.plan import code_version, is_finished, made_by_other_code, strangers
+from ssedb.sweep.pool import Pool
+from ssedb.sweep.worker import Memory, free_memory
+from tests.sweep.grids import TOY, Silent, all_numbers, numbers, wait_for, write_grid
+
+
+def test_a_killed_worker_costs_no_run(swept):
+    folder, grid, _, display, outcome = swept
+    assert not display.victims
+    assert sum("killed by signal 9, perhaps out of memory); taken up again" in note for note in display.notes) == 2
+    assert {run.id for run in outcome.finished} == {run.id for run in grid.runs}
+    assert len(outcome.finished) == 8  # once each
+    assert all(is_finished(run, probe=False) for run in grid.runs)
+    assert len(all_numbers(folder / "runs")) == 8
+
+
+def test_a_run_that_cannot_work_is_reported_and_the_others_finish(swept):
+    _, _, bad, _, outcome = swept
+    assert list(outcome.failed) == [bad.name]
+    assert "needs uint8 images" in outcome.failed[bad.name]
+    failure = json.loads((bad.folder / "failure.json").read_text())
+    assert failure["attempts"] == 1  # bad settings are not tried twice
+    assert failure["config"]["env"] == "CartPole-v1"
+    assert "ConfigError" in (bad.folder / "log.txt").read_text()
+
+
+def test_killed_or_not_the_numbers_are_those_of_the_run_alone(swept, tmp_path):
+    _, grid, _, _, _ = swept
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for run in (grid.runs[1], grid.runs[6]):
+            config = read_grid(write_grid(tmp_path), tmp_path, device="cpu").runs[grid.runs.index(run)].config
+            trainer.train(config)
+            assert numbers(config.out) == numbers(run.folder)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_other_code_and_other_settings_are_noticed(swept, tmp_path):
+    folder, grid, _, _, _ = swept
+    assert made_by_other_code(grid.runs) == {}
+    origin = grid.runs[0].folder / "origin.json"
+    saved = origin.read_text()
+    assert json.loads(saved)["code"] == code_version()
+    origin.write_text(saved.replace(code_version(), "0.0.9 source 12345678"))
+    assert made_by_other_code(grid.runs) == {"0.0.9 source 12345678": 1}
+    origin.write_text(saved)
+    longer = read_grid(write_grid(tmp_path, TOY.replace("steps = 96", "steps = 128")), folder / "runs")
+    assert not any(is_finished(run, probe=False) for run in longer.runs)
+    assert len(strangers(longer, folder / "runs")) == 8
+
+
+def test_finished_means_trained_with_these_settings_and_probed(swept, tmp_path):
+    _, grid, _, _, _ = swept
+    run = grid.runs[0]
+    assert not is_finished(run, probe=True)
+    config = run.folder / "config.toml"
+    saved = config.read_text()
+    config.write_text(saved.replace("gamma = 0.99", "gamma = 0.9"))
+    assert not is_finished(run, probe=False)
+    config.write_text(saved)
+    assert is_finished(run, probe=False)
+
+
+def sweep(grid, out, *args):
+    command = [sys.executable, "-m", "ssedb", "sweep", str(grid), "--out", str(out), "--device", "cpu", "--jobs", "2", *args]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def lock_holders(out):
+    return [int(path.read_text() or 0) for path in out.glob("*/.lock")]
+
+
+def alive(pid):
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    return True
+
+
+def test_a_killed_driver_and_then_the_same_command(swept, tmp_path):
+    grid, out = write_grid(tmp_path), tmp_path / "runs"
+    driver = sweep(grid, out)
+    wait_for(lambda: len(list(out.glob("*/summary.json"))) >= 2)
+    workers = lock_holders(out)
+    driver.kill()
+    driver.communicate()
+    before = {
+        path.parent.name: path.read_bytes()
+        for path in out.glob("*/summary.json")
+        if b'"finished": true' in path.read_bytes()
+    }
+    assert len(before) < 8
+    again = sweep(grid, out)
+    stdout, stderr = again.communicate(timeout=120)
+    assert again.returncode == 0, stderr
+    assert "all 8 runs are finished" in stdout
+    assert not any(alive(pid) for pid in workers)  # the workers of the dead driver have ended too
+    assert all_numbers(out) == all_numbers(swept[0] / "runs")
+    assert all((out / name / "summary.json").read_bytes() == summary for name, summary in before.items())  # not done twice
+
+
+def test_a_signal_lets_every_run_save(tmp_path):
+    grid, out = write_grid(tmp_path, TOY.replace("steps = 96", "steps = 96000")), tmp_path / "runs"
+    driver = sweep(grid, out)
+    wait_for(lambda: len(list(out.glob("*/checkpoints/*.ckpt"))) >= 2)
+    driver.send_signal(signal.SIGTERM)
+    stdout, stderr = driver.communicate(timeout=60)
+    assert driver.returncode == 130, stderr
+    assert "8 of 8 runs are not finished; the same command goes on with them" in stdout
+    stopped = [json.loads(path.read_text()) for path in out.glob("*/summary.json")]
+    assert stopped
+    assert all(summary["steps"] >= 32 and not summary["finished"] for summary in stopped)
+
+
+def test_as_many_as_memory_and_cores_allow(tmp_path):
+    runs = read_grid(write_grid(tmp_path)).runs
+    pool = Pool(runs, False, Silent(runs), "cpu", None, 1)
+    pool._most = 6
+    assert pool._limit == 1  # one shows what a run needs
+    pool._fit(Memory(host=10, host_free=1000))
+    assert pool._limit == 6  # cores
+    pool._fit(Memory(host=200, host_free=900))
+    assert pool._limit == int(1010 / 250)  # a larger one: less at a time, of what there was at first
+    pool._fit(Memory(host=10, host_free=900))
+    assert pool._limit == 4
+    gpu = Pool(runs, False, Silent(runs), "cpu", None, 1)
+    gpu._most = 16
+    gpu._fit(Memory(host=1, host_free=1000, gpu=20, gpu_free=80, gpus=2))
+    assert gpu._limit == 2 * int(100 / 25)
+    fixed = Pool(runs, False, Silent(runs), "cpu", 3, 1)
+    fixed._fit(Memory(host=1000, host_free=1))
+    assert fixed._limit == 3  # --jobs is obeyed
+    assert free_memory() > 0

@@ -1,0 +1,154 @@
+"""Run folders as tables: every run is accounted for, whole or not."""
+
+import json
+import math
+
+import pytest
+
+from ssedb import results
+from ssedb.errors import ConfigError
+from tests.toy import tiny_config
+
+
+def make_run(folder, *, states=0.5, score=None, steps=256, finished=True, probe=None, **changes):
+    """A run folder as the trainer leaves it, without the training."""
+    config = tiny_config(folder, env=changes.pop("env", "rooms-small"), steps=256, **changes)
+    folder.mkdir(parents=True)
+    (folder / "config.toml").write_text(config.to_toml())
+    rows = [{"steps": at, "states_share": states * at / steps, "score": score} for at in range(64, steps + 1, 64)]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    summary = {"steps": steps, "finished": finished, "score": score, "last": rows[-1]}
+    (folder / "summary.json").write_text(json.dumps(summary))
+    if probe is not None:
+        (folder / "probe.json").write_text(json.dumps(probe))
+    return folder
+
+
+@pytest.fixture
+def sweep(tmp_path):
+    for seed in range(3):
+        make_run(tmp_path / f"db-{seed}", states=0.4 + 0.1 * seed, seed=seed, probe={"bonus_noise_share": 0.1 * seed})
+        make_run(tmp_path / f"rnd-{seed}", states=0.3, bonus="rnd", bonus_options={}, seed=seed)
+    make_run(tmp_path / "db-9", states=0.9, seed=9, steps=128, finished=False)
+    failed = tmp_path / "rnd-8"
+    failed.mkdir()
+    config = {"env": "rooms-small", "noise": "none", "bonus": "rnd", "seed": 8, "steps": 256}
+    (failed / "failure.json").write_text(json.dumps({"error": "CUDA out of memory", "attempts": 2, "config": config}))
+    missing = {"folder": "rnd-7", "config": {**config, "seed": 7}}
+    (tmp_path / "plan.json").write_text(json.dumps({"runs": [missing, {"folder": "db-0", "config": {}}]}))
+    damaged = make_run(tmp_path / "rnd-6", bonus="rnd", bonus_options={}, seed=6)
+    (damaged / "config.toml").write_text("env = ")
+    return tmp_path
+
+
+def test_every_run_is_accounted_for(sweep):
+    runs = results.load_runs(sweep)
+    assert [run.path.name for run in runs] == sorted(run.path.name for run in runs)
+    status = {run.path.name: run.status for run in runs}
+    assert status.pop("db-9") == "unfinished"
+    assert status.pop("rnd-8") == "failed"
+    assert status.pop("rnd-7") == "missing"
+    assert status.pop("rnd-6") == "damaged"
+    assert set(status.values()) == {"finished"}
+    assert len(status) == 6
+    reasons = {row["run"]: row["reason"] for row in results.left_out(runs)}
+    assert reasons["db-9"] == "at step 128 of 256"
+    assert reasons["rnd-8"] == "CUDA out of memory (tried 2 times)"
+    assert reasons["rnd-7"] == "planned, not begun"
+    assert "config.toml cannot be read" in reasons["rnd-6"]
+    assert len(results.run_table(runs)) == 10
+
+
+def test_condition_table(sweep):
+    rows = {row["method"]: row for row in results.condition_table(results.load_runs(sweep), "states_share")}
+    assert rows["db"]["mean"] == pytest.approx(0.5)
+    assert (rows["db"]["runs"], rows["db"]["left_out"]) == (3, 1)
+    assert rows["db"]["low"] < 0.5 < rows["db"]["high"]
+    assert (rows["rnd"]["runs"], rows["rnd"]["left_out"]) == (3, 2)
+    probed = {row["method"]: row for row in results.condition_table(results.load_runs(sweep), "bonus_noise_share")}
+    assert probed["db"]["mean"] == pytest.approx(0.1)
+    assert (probed["rnd"]["mean"], probed["rnd"]["left_out"]) == (None, 5)
+
+
+def test_aggregates_and_improvement_go_the_right_way(sweep):
+    runs = results.load_runs(sweep)
+    rows = {row["method"]: row for row in results.aggregate_table(runs, "states_share")}
+    assert rows["db"]["iqm"] == pytest.approx(0.5)
+    assert rows["db"]["optimality_gap"] == pytest.approx(0.5)
+    pairs = {(r["first"], r["second"]): r["probability"] for r in results.improvement_table(runs, "states_share")}
+    assert pairs == {("db", "rnd"): 1, ("rnd", "db"): 0}
+    for seed in range(3):
+        (sweep / f"rnd-{seed}" / "probe.json").write_text(json.dumps({"bonus_noise_share": 0.9}))
+    pairs = {(r["first"], r["second"]): r for r in results.improvement_table(results.load_runs(sweep), "bonus_noise_share")}
+    assert pairs["db", "rnd"]["probability"] == 1  # less noise is better
+
+
+def test_settings_that_differ_make_methods(tmp_path):
+    options = dict(tiny_config(tmp_path).bonus_options)
+    make_run(tmp_path / "a", bonus_options=options)
+    make_run(tmp_path / "b", bonus_options={**options, "alpha1": 0.5})
+    make_run(tmp_path / "c", bonus_options={**options, "alpha1": 0.7}, noise="pixel")
+    make_run(tmp_path / "d", env="alien", bonus_options=options)
+    methods = {run.path.name: run.method for run in results.load_runs(tmp_path)}
+    assert methods["b"] == "db alpha1=0.5"
+    assert methods["a"] == methods["d"] == f"db alpha1={options['alpha1']}"
+    alone = {run.method for run in results.load_runs(tmp_path / "a", tmp_path / "c", tmp_path / "d")}
+    assert alone == {"db"}  # alphas go by game and noise: that is not another method
+
+
+def test_the_same_run_in_two_sweeps_counts_once(tmp_path):
+    for name, seed in (("a/db-0", 0), ("a/db-1", 1), ("b/db-0", 0)):
+        make_run(tmp_path / name, seed=seed, states=0.1 * (1 + seed))
+    runs = results.load_runs(tmp_path)
+    assert [run.status for run in runs] == ["finished", "finished", "duplicate"]
+    assert "the same run as" in runs[2].reason
+    assert results.condition_table(runs, "states_share")[0]["mean"] == pytest.approx(0.15)
+
+
+def test_a_name_stands_for_what_it_implies(tmp_path):
+    for ablation in ("none", "no-upper", "no-nce-no-momentum"):
+        make_run(tmp_path / ablation, bonus_options={"ablation": ablation})
+    make_run(tmp_path / "ours", bonus_options={}, fidelity="ours")
+    methods = {run.path.name: run.method for run in results.load_runs(tmp_path)}
+    assert methods["none"] == "db paper"
+    assert methods["ours"] == "db ours"
+    assert methods["no-upper"] == "db no-upper paper"
+    assert methods["no-nce-no-momentum"] == "db no-nce-no-momentum paper"
+    alone = results.load_runs(tmp_path / "none", tmp_path / "no-upper")
+    assert {run.method for run in alone} == {"db", "db no-upper"}
+
+
+def test_curves_and_normalised_scores(tmp_path):
+    run = results.load_runs(make_run(tmp_path / "run", env="breakout", score=16.1, states=1.0))[0]
+    steps, values = run.curve("states_share")
+    assert (steps.tolist(), values.tolist()) == ([64, 128, 192, 256], [0.25, 0.5, 0.75, 1])
+    assert run.value("human_score") == pytest.approx(0.5)
+    assert run.curve("human_score")[1].tolist() == pytest.approx([0.5] * 4)
+    assert run.value("area:states_share") == pytest.approx(0.625)
+    assert run.value("nothing") is None
+    assert run.curve("nothing")[0].size == 0
+    assert len(results.curve_table([run])) == 4
+
+
+def test_a_score_without_an_episode_is_missing(tmp_path):
+    run = results.load_runs(make_run(tmp_path / "run", env="breakout"))[0]
+    assert run.value("score") is None
+    assert run.value("human_score") is None
+    assert all(math.isnan(v) for v in run.curve("human_score")[1])
+    rows = results.condition_table([run], "score")
+    assert (rows[0]["runs"], rows[0]["left_out"]) == (0, 1)
+
+
+def test_parquet(sweep, tmp_path):
+    polars = pytest.importorskip("polars")
+    rows = results.run_table(results.load_runs(sweep))
+    results.write_parquet(rows, tmp_path / "runs.parquet")
+    back = polars.read_parquet(tmp_path / "runs.parquet")
+    assert back.to_dicts() == rows
+
+
+def test_no_runs(tmp_path):
+    with pytest.raises(ConfigError, match="holds no run"):
+        results.load_runs(tmp_path)
+    with pytest.raises(ConfigError, match="there is no folder"):
+        results.load_runs(tmp_path / "nowhere")
