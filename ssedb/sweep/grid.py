@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from ssedb.config import TrainConfig
-from ssedb.envs.names import rooms_world
 from ssedb.errors import ConfigError
 from ssedb.options import options_class
 from ssedb.results import NOT_OF_THE_RUN
