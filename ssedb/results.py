@@ -23,7 +23,7 @@ from ssedb import stats
 from ssedb.envs.names import NOISES
 from ssedb.errors import ConfigError
 from ssedb.references import human_normalised, random_normalised
-from ssedb.runlog import read_metrics
+from ssedb.runlog import MAY_CHANGE, read_metrics
 
 Status = Literal["finished", "unfinished", "failed", "missing", "damaged", "duplicate"]
 Row = dict[str, Any]
@@ -31,7 +31,7 @@ Row = dict[str, Any]
 PLAN, FAILURE, ORIGIN = "plan.json", "failure.json", "origin.json"
 """What a sweep leaves: in its folder the runs it is to make, in a run's folder how it failed and which code made it."""
 
-NOT_OF_THE_RUN = ("out", "device", "checkpoint_minutes", "wandb")
+NOT_OF_THE_RUN = ("out", *(name for name in MAY_CHANGE if name != "steps"))
 """Settings that change nothing of what a run computes (but for the last digits, on another device)."""
 NOT_A_METHOD = {"env", "noise", "bonus", "seed", "steps", *NOT_OF_THE_RUN}
 """Settings that do not make another method."""

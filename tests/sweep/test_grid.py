@@ -3,7 +3,7 @@
 import pytest
 
 from ssedb.errors import ConfigError
-from ssedb.sweep.grid import read_grid, run_id
+from ssedb.sweep.grid import parse_override, read_grid, run_id
 from tests.sweep.grids import TOY, write_grid
 
 
@@ -85,6 +85,21 @@ def test_mistakes_are_named(tmp_path, before, after, message):
     assert message in str(caught.value)
     assert str(tmp_path / "toy.toml") in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_overrides_replace_settings_and_axes(tmp_path):
+    path = write_grid(tmp_path, TOY + '[[exclude]]\nbonus = "rnd"\nnoise = "none"\n')
+    given = dict(map(parse_override, ["steps=64", "seed=[7]", 'bonus=["db"]', "preset=small"]))
+    runs = read_grid(path, **given).runs
+    assert {(run.config.steps, run.config.seed, run.config.bonus, run.config.preset) for run in runs} == {
+        (64, 7, "db", "small")
+    }
+    assert len(runs) == 2
+    for wrong in ("steps", "=3"):
+        with pytest.raises(ConfigError, match="write KEY=VALUE"):
+            parse_override(wrong)
+    with pytest.raises(ConfigError, match="luck: a run has no such setting"):
+        read_grid(path, **dict([parse_override("luck=3")]))
 
 
 def test_no_file(tmp_path):
