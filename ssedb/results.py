@@ -300,16 +300,6 @@ def run_table(runs: Iterable[Run], keys: Sequence[str] = ()) -> list[Row]:
     ]  # fmt: skip
 
 
-def curve_table(runs: Iterable[Run]) -> list[Row]:
-    """One row an update of a run, with every figure of metrics.jsonl."""
-    rows = []
-    for run in runs:
-        about = {"run": run.path.name, "env": run.env, "noise": run.noise, "method": run.method, "seed": run.seed}
-        for i in range(len(run.metrics.get("steps", ()))):
-            rows.append({**about, **{key: _number(float(values[i])) for key, values in run.metrics.items()}})
-    return rows
-
-
 def conditions(runs: Iterable[Run]) -> dict[tuple[str, str, str], list[Run]]:
     """Runs by (env, noise, method): envs by name, noises and methods in their usual order."""
     runs = [run for run in runs if run.config]
@@ -435,10 +425,19 @@ def left_out(runs: Iterable[Run]) -> list[Row]:
     ]  # fmt: skip
 
 
-def write_parquet(rows: list[Row], path: Path) -> None:
-    """A table in one Parquet file."""
+def write_parquet(runs: Sequence[Run], folder: Path) -> list[Path]:
+    """The whole sweep as two Parquet files: `runs.parquet`, a row a run, and `curves.parquet`, a row an update."""
     try:
         import polars
     except ImportError:
         raise ConfigError("polars is not installed, so no Parquet is written; run `pip install ssedb[report]`") from None
-    polars.DataFrame(rows, infer_schema_length=None).write_parquet(path)
+    curves = []
+    for run in [run for run in runs if run.metrics]:
+        about = {"run": run.path.name, "env": run.env, "noise": run.noise, "method": run.method, "seed": run.seed}
+        columns = [polars.lit(value).alias(name) for name, value in about.items()]
+        curves.append(polars.DataFrame(run.metrics, nan_to_null=True).select(*columns, polars.all()))
+    tables = {"runs": polars.DataFrame(run_table(runs), infer_schema_length=None)}
+    tables |= {"curves": polars.concat(curves, how="diagonal_relaxed")} if curves else {}
+    for name, table in tables.items():
+        table.write_parquet(folder / f"{name}.parquet")
+    return [folder / f"{name}.parquet" for name in tables]

@@ -86,8 +86,8 @@ def read_grid(path: Path, out: Path | None = None, **overrides: Any) -> Grid:
     if not runs:
         raise file.wrong("exclude", "everything is excluded, no run is left")
     probe = file.values.get("probe", False)
-    if probe and (other := [run.config.env for run in runs.values() if rooms_world(run.config.env) is None]):
-        raise file.wrong("probe", f"the probe needs a world whose truth is known, which {other[0]} is not; leave it out")
+    if probe and any(run.config.noise == "sticky" for run in runs.values()):
+        raise file.wrong("probe", "the probe draws noise over pictures, and sticky is none; leave one of them out")
     return Grid(name, list(runs.values()), probe)
 
 

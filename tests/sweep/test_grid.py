@@ -71,15 +71,15 @@ def test_excludes(tmp_path):
         ("[axes]", "[bonus_options.db]\neta = 1\n[axes]", "bonus 'db' has no setting 'eta'"),
         ("[axes]", '[[exclude]]\nbonus = "icm"\n[axes]', "exclude: {'bonus': 'icm'} matches no run"),
         ("[axes]", "[[exclude]]\nsteps = 3\n[axes]", "exclude: {'steps': 3} must name values of axes"),
+        ('name = "toy"', "probe = true\n[bonus_options]", "probe: the probe draws noise over pictures, and sticky is none"),
         ('name = "toy"', "probe = 1", "probe: must be true or false, not 1"),
-        ('"rooms-small"', '"alien"', "the probe needs a world whose truth is known, which alien is not"),
     ],
 )
 def test_mistakes_are_named(tmp_path, before, after, message):
     text = TOY.replace(before, after)
     assert text != TOY
-    if after == '"alien"':
-        text = "probe = true\n" + text
+    if "probe = true" in after:
+        text = text.replace("random-box", "sticky")
     with pytest.raises(ConfigError) as caught:
         read_grid(write_grid(tmp_path, text))
     assert message in str(caught.value)
