@@ -103,6 +103,8 @@ class SweepArgs:
     """The grid file, such as experiments/quick.toml (docs/sweeps.md explains the format)."""
     out: Path | None = None
     """Folder for the runs; runs/NAME unless given."""
+    set: tuple[str, ...] = ()
+    """Settings or axes other than the file's, as KEY=VALUE: steps=100000, seed=[0,1], 'bonus=["db","rnd"]'."""
     jobs: int | None = None
     """Runs at a time; by cores and measured memory unless given."""
     device: str = "auto"
@@ -268,14 +270,14 @@ def demo(args: list[str]) -> int:
 
 def sweep(args: list[str]) -> int:
     options = parse(SweepArgs, args, "sweep")
-    from ssedb.sweep.grid import read_grid
+    from ssedb.sweep.grid import parse_override, read_grid
 
     for name, value, least in (("jobs", options.jobs, 1), ("retries", options.retries, 0), ("minutes", options.minutes, 0)):
         if value is not None and value < least:
             raise ConfigError(f"{name}={value}: must be {least} or more")
     if options.ray is not None and find_spec("ray") is None:
         raise ConfigError("Ray is not installed; run `pip install ssedb[ray]`, or leave --ray out")
-    grid = read_grid(options.grid, options.out, device=options.device)
+    grid = read_grid(options.grid, options.out, **dict(map(parse_override, options.set)), device=options.device)
     if grid.probe and find_spec("matplotlib") is None:
         raise ConfigError("the grid asks for the probe and matplotlib is not installed; run `pip install ssedb[report]`")
     root = grid.runs[0].folder.parent

@@ -23,7 +23,7 @@ from ssedb import stats
 from ssedb.envs.names import NOISES
 from ssedb.errors import ConfigError
 from ssedb.references import human_normalised, random_normalised
-from ssedb.runlog import read_metrics
+from ssedb.runlog import MAY_CHANGE, read_metrics
 
 Status = Literal["finished", "unfinished", "failed", "missing", "damaged", "duplicate"]
 Row = dict[str, Any]
@@ -31,7 +31,7 @@ Row = dict[str, Any]
 PLAN, FAILURE, ORIGIN = "plan.json", "failure.json", "origin.json"
 """What a sweep leaves: in its folder the runs it is to make, in a run's folder how it failed and which code made it."""
 
-NOT_OF_THE_RUN = ("out", "device", "checkpoint_minutes", "wandb")
+NOT_OF_THE_RUN = ("out", *(name for name in MAY_CHANGE if name != "steps"))
 """Settings that change nothing of what a run computes (but for the last digits, on another device)."""
 NOT_A_METHOD = {"env", "noise", "bonus", "seed", "steps", *NOT_OF_THE_RUN}
 """Settings that do not make another method."""
@@ -300,16 +300,6 @@ def run_table(runs: Iterable[Run], keys: Sequence[str] = ()) -> list[Row]:
     ]  # fmt: skip
 
 
-def curve_table(runs: Iterable[Run]) -> list[Row]:
-    """One row an update of a run, with every figure of metrics.jsonl."""
-    rows = []
-    for run in runs:
-        about = {"run": run.path.name, "env": run.env, "noise": run.noise, "method": run.method, "seed": run.seed}
-        for i in range(len(run.metrics.get("steps", ()))):
-            rows.append({**about, **{key: _number(float(values[i])) for key, values in run.metrics.items()}})
-    return rows
-
-
 def conditions(runs: Iterable[Run]) -> dict[tuple[str, str, str], list[Run]]:
     """Runs by (env, noise, method): envs by name, noises and methods in their usual order."""
     runs = [run for run in runs if run.config]
@@ -435,10 +425,19 @@ def left_out(runs: Iterable[Run]) -> list[Row]:
     ]  # fmt: skip
 
 
-def write_parquet(rows: list[Row], path: Path) -> None:
-    """A table in one Parquet file."""
+def write_parquet(runs: Sequence[Run], folder: Path) -> list[Path]:
+    """The whole sweep as two Parquet files: `runs.parquet`, a row a run, and `curves.parquet`, a row an update."""
     try:
         import polars
     except ImportError:
         raise ConfigError("polars is not installed, so no Parquet is written; run `pip install ssedb[report]`") from None
-    polars.DataFrame(rows, infer_schema_length=None).write_parquet(path)
+    curves = []
+    for run in [run for run in runs if run.metrics]:
+        about = {"run": run.path.name, "env": run.env, "noise": run.noise, "method": run.method, "seed": run.seed}
+        columns = [polars.lit(value).alias(name) for name, value in about.items()]
+        curves.append(polars.DataFrame(run.metrics, nan_to_null=True).select(*columns, polars.all()))
+    tables = {"runs": polars.DataFrame(run_table(runs), infer_schema_length=None)}
+    tables |= {"curves": polars.concat(curves, how="diagonal_relaxed")} if curves else {}
+    for name, table in tables.items():
+        table.write_parquet(folder / f"{name}.parquet")
+    return [folder / f"{name}.parquet" for name in tables]

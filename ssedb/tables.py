@@ -214,9 +214,7 @@ def write_stats(folders: Sequence[Path], out: Path, asked: Sequence[str] = (), f
     if find_spec("polars") is None:
         missed.append("no Parquet: polars is not installed; run `pip install ssedb[report]`")
     else:
-        results.write_parquet(results.run_table(runs), out / "runs.parquet")
-        results.write_parquet(results.curve_table(runs), out / "curves.parquet")
-        made += ["runs.parquet", "curves.parquet"]
+        made += [path.name for path in results.write_parquet(runs, out)]
     if figures and find_spec("matplotlib") is None:
         missed.append("no figures: matplotlib is not installed; run `pip install ssedb[report]`")
     elif figures:

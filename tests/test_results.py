@@ -59,6 +59,11 @@ def test_every_run_is_accounted_for(sweep):
     assert len(results.run_table(runs)) == 10
 
 
+def test_a_finished_run_that_was_lengthened_is_unfinished(tmp_path):
+    run = results.load_runs(make_run(tmp_path / "run", steps=128))[0]  # of 256
+    assert (run.status, run.reason) == ("unfinished", "at step 128 of 256")
+
+
 def test_condition_table(sweep):
     rows = {row["method"]: row for row in results.condition_table(results.load_runs(sweep), "states_share")}
     assert rows["db"]["mean"] == pytest.approx(0.5)
@@ -127,7 +132,6 @@ def test_curves_and_normalised_scores(tmp_path):
     assert run.value("area:states_share") == pytest.approx(0.625)
     assert run.value("nothing") is None
     assert run.curve("nothing")[0].size == 0
-    assert len(results.curve_table([run])) == 4
 
 
 def test_a_score_without_an_episode_is_missing(tmp_path):
@@ -141,10 +145,14 @@ def test_a_score_without_an_episode_is_missing(tmp_path):
 
 def test_parquet(sweep, tmp_path):
     polars = pytest.importorskip("polars")
-    rows = results.run_table(results.load_runs(sweep))
-    results.write_parquet(rows, tmp_path / "runs.parquet")
-    back = polars.read_parquet(tmp_path / "runs.parquet")
-    assert back.to_dicts() == rows
+    runs = results.load_runs(sweep)
+    results.write_parquet(runs, tmp_path)
+    assert polars.read_parquet(tmp_path / "runs.parquet").to_dicts() == results.run_table(runs)
+    curves = polars.read_parquet(tmp_path / "curves.parquet").filter(polars.col("run") == "db-1")
+    assert curves["steps"].to_list() == [64, 128, 192, 256]
+    assert curves["states_share"].to_list() == pytest.approx([0.125, 0.25, 0.375, 0.5])
+    assert curves["method"].unique().to_list() == ["db"]
+    assert curves["seed"].unique().to_list() == [1]
 
 
 def test_no_runs(tmp_path):

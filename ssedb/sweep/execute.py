@@ -11,7 +11,7 @@ from typing import Any
 from ssedb.errors import ConfigError, FolderInUse, TrainingError
 from ssedb.progress import Progress
 from ssedb.results import FAILURE
-from ssedb.runlog import RunFolder, saved_config
+from ssedb.runlog import MAY_CHANGE, RunFolder, saved_config
 from ssedb.sweep.grid import Planned, run_id
 from ssedb.sweep.plan import is_finished, is_probed, note_origin, plain_config, write_json
 
@@ -65,7 +65,8 @@ def _open(run: Planned, device: str) -> RunFolder | None:
             saved = saved_config(run.folder)
             if run_id(saved) != run.id:
                 raise TrainingError(f"{run.folder} holds a run of other settings; move it away")
-            folder = RunFolder.reopen(run.folder, device=device, checkpoint_minutes=run.config.checkpoint_minutes)
+            changes = {name: getattr(run.config, name) for name in MAY_CHANGE} | {"device": device}
+            folder = RunFolder.reopen(run.folder, **changes)
         except FolderInUse:
             if time.monotonic() > limit:
                 raise

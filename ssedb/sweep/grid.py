@@ -55,9 +55,14 @@ SHAPES: dict[str, type] = {
 
 
 def read_grid(path: Path, out: Path | None = None, **overrides: Any) -> Grid:
-    """The runs of a grid file, each with a folder of its own below `out` (`runs/<name>` unless given)."""
+    """The runs of a grid file, each with a folder of its own below `out` (`runs/<name>` unless given).
+
+    Overrides replace a setting or the values of an axis.
+    """
     file = _File(path)
-    settings, axes = {**file.table("settings"), **overrides}, file.table("axes")
+    settings, axes = file.table("settings"), file.table("axes")
+    for key, value in overrides.items():
+        (axes if key in axes else settings)[key] = value
     options, excludes = file.table("bonus_options"), file.values.get("exclude", [])
     known = file.check(settings, axes, options, excludes)
     name = file.values.get("name", path.stem)
@@ -76,14 +81,25 @@ def read_grid(path: Path, out: Path | None = None, **overrides: Any) -> Grid:
             where = ", ".join(f"{key}={value}" for key, value in point.items())
             raise ConfigError(f"{path}, the run with {where or 'these settings'}: {error}") from None
         runs.setdefault(planned.id, planned)  # an option that a bonus does not have makes no second run of it
-    if unused:
+    if unused and not set(axes) & set(overrides):
         raise file.wrong("exclude", f"{unused[0]!r} matches no run; leave it out")
     if not runs:
         raise file.wrong("exclude", "everything is excluded, no run is left")
     probe = file.values.get("probe", False)
     if probe and any(run.config.noise == "sticky" for run in runs.values()):
-        raise file.wrong("probe", "the probe draws noise over pictures, and sticky actions change none; leave it out")
+        raise file.wrong("probe", "the probe draws noise over pictures, and sticky is none; leave one of them out")
     return Grid(name, list(runs.values()), probe)
+
+
+def parse_override(text: str) -> tuple[str, Any]:
+    """`steps=1000` or `seed=[0,1]`, the value as TOML has it; a bare word is text."""
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise ConfigError(f"set={text!r}: write KEY=VALUE, such as steps=100000 or seed=[0,1]")
+    try:
+        return key, tomllib.loads(f"x = {value}")["x"]
+    except tomllib.TOMLDecodeError:
+        return key, value
 
 
 class _File:

@@ -10,6 +10,7 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import threading
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -221,6 +222,9 @@ def _stop_on_signals(pool: Pool) -> Iterator[None]:
     def ask(number: int, frame: Any) -> None:
         pool.stop()
 
+    if threading.current_thread() is not threading.main_thread():  # signals go to the main thread alone
+        yield
+        return
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield

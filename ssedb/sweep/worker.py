@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import multiprocessing
 import os
 import resource
@@ -21,6 +22,8 @@ LOG = "log.txt"
 """In a run's folder: what its worker printed, with the whole story of an error."""
 CUDA_CONTEXT = 600 * 2**20
 """What a process takes of a GPU besides its tensors."""
+MEASURED_AT = 3
+"""Updates after which a run has taken all the memory it needs."""
 GRACE = 60.0
 """Seconds for a worker to save and end when it is asked to."""
 
@@ -44,9 +47,8 @@ def work(pipe: Connection, number: int, device: str, threads: int) -> None:
     import torch
 
     torch.set_num_threads(threads)
-    if device == "auto":
-        gpus = torch.cuda.device_count()
-        device = f"cuda:{number % gpus}" if gpus else "cpu"
+    if device == "auto" and torch.cuda.is_available():
+        torch.cuda.set_device(number % torch.cuda.device_count())
     while True:
         try:
             run, probe = pipe.recv()
@@ -61,23 +63,48 @@ def _one(pipe: Connection, run: Any, probe: bool, device: str) -> bool:
     """One run; whether this process is fit for another."""
     from ssedb.sweep.execute import Steps, comes_not_always, describe, execute
 
-    measured = False
+    class Telling(Steps):
+        updates = 0
 
-    def tell(steps: int) -> None:
-        nonlocal measured
-        pipe.send(("steps", steps))
-        if steps and not measured:  # an update has been made: it has seen all the memory it needs
-            measured = True
-            pipe.send(("memory", memory_of_this_process(device)))
+        def log(self, row: dict[str, Any]) -> None:
+            super().log(row)
+            self.updates += 1
+            if self.updates == MEASURED_AT:
+                pipe.send(("memory", memory_of_this_process(device)))
 
     try:
-        finished = execute(run, probe, device, Steps(tell))
+        told = Telling(lambda steps: pipe.send(("steps", steps)))
+        finished = execute(run, probe, device, told)
+        if told.updates < MEASURED_AT:
+            pipe.send(("memory", memory_of_this_process(device)))
     except Exception as error:
         print(traceback.format_exc(), file=sys.stderr, flush=True)
         pipe.send(("failed", describe(error), comes_not_always(error)))
         return "out of memory" not in str(error)  # a new process begins with a clean memory
+    finally:
+        _tidy_up(device)
     pipe.send(("finished" if finished else "stopped",))
     return finished
+
+
+def _tidy_up(device: str) -> None:
+    """The next run must not pay for what this one leaves: its parts refer to each other in circles."""
+    import torch
+
+    gc.collect()
+    if (gpu := _gpu(device)) is not None:
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(gpu)
+
+
+def _gpu(device: str) -> int | None:
+    """Which GPU the runs of this process are on, if any."""
+    import torch
+
+    if device == "cpu" or not torch.cuda.is_available():
+        return None
+    index = None if device == "auto" else torch.device(device).index
+    return torch.cuda.current_device() if index is None else index
 
 
 def _end_with_parent() -> None:
@@ -111,12 +138,12 @@ def output_to(path: Path) -> Iterator[None]:
 def memory_of_this_process(device: str) -> Memory:
     unit = 1 if sys.platform == "darwin" else 1024
     host, free = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit, free_memory()
-    if not device.startswith("cuda"):
+    if (gpu := _gpu(device)) is None:
         return Memory(host, free)
     import torch
 
-    gpu = torch.cuda.max_memory_reserved(device) + CUDA_CONTEXT
-    return Memory(host, free, gpu, torch.cuda.mem_get_info(device)[0], torch.cuda.device_count())
+    taken, gpus = torch.cuda.max_memory_reserved(gpu) + CUDA_CONTEXT, torch.cuda.device_count() if device == "auto" else 1
+    return Memory(host, free, taken, torch.cuda.mem_get_info(gpu)[0], gpus)
 
 
 def free_memory() -> int:

@@ -13,6 +13,7 @@ RUNS = {
     "smoke": 12,
     "quick": 225,
     "atari-mini": 72,
+    "atari-readings": 4,
     "paper-main": 18 * 4 * 3,
     "paper-random-box": 18 * 4 * 3,
     "paper-pixel": 18 * 4 * 3,

@@ -3,7 +3,7 @@
 import pytest
 
 from ssedb.errors import ConfigError
-from ssedb.sweep.grid import read_grid, run_id
+from ssedb.sweep.grid import parse_override, read_grid, run_id
 from tests.sweep.grids import TOY, write_grid
 
 
@@ -71,20 +71,35 @@ def test_excludes(tmp_path):
         ("[axes]", "[bonus_options.db]\neta = 1\n[axes]", "bonus 'db' has no setting 'eta'"),
         ("[axes]", '[[exclude]]\nbonus = "icm"\n[axes]', "exclude: {'bonus': 'icm'} matches no run"),
         ("[axes]", "[[exclude]]\nsteps = 3\n[axes]", "exclude: {'steps': 3} must name values of axes"),
+        ('name = "toy"', "probe = true\n[bonus_options]", "probe: the probe draws noise over pictures, and sticky is none"),
         ('name = "toy"', "probe = 1", "probe: must be true or false, not 1"),
-        ('"rooms-small"', '"alien"', "the probe needs a world whose truth is known, which alien is not"),
     ],
 )
 def test_mistakes_are_named(tmp_path, before, after, message):
     text = TOY.replace(before, after)
     assert text != TOY
-    if after == '"alien"':
-        text = "probe = true\n" + text
+    if "probe = true" in after:
+        text = text.replace("random-box", "sticky")
     with pytest.raises(ConfigError) as caught:
         read_grid(write_grid(tmp_path, text))
     assert message in str(caught.value)
     assert str(tmp_path / "toy.toml") in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_overrides_replace_settings_and_axes(tmp_path):
+    path = write_grid(tmp_path, TOY + '[[exclude]]\nbonus = "rnd"\nnoise = "none"\n')
+    given = dict(map(parse_override, ["steps=64", "seed=[7]", 'bonus=["db"]', "preset=small"]))
+    runs = read_grid(path, **given).runs
+    assert {(run.config.steps, run.config.seed, run.config.bonus, run.config.preset) for run in runs} == {
+        (64, 7, "db", "small")
+    }
+    assert len(runs) == 2
+    for wrong in ("steps", "=3"):
+        with pytest.raises(ConfigError, match="write KEY=VALUE"):
+            parse_override(wrong)
+    with pytest.raises(ConfigError, match="luck: a run has no such setting"):
+        read_grid(path, **dict([parse_override("luck=3")]))
 
 
 def test_no_file(tmp_path):
