@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from ssedb.analysis.probe import Probe
 from ssedb.config import TrainConfig
@@ -79,6 +80,26 @@ def print_probe(result: Probe, bonus: str, picture: Path) -> None:
     console = Console(highlight=False)
     console.print(table)
     console.print(f"picture  {picture}\nnumbers  {picture.with_suffix('.json')}", soft_wrap=True)
+
+
+def print_checks(bonus: str, device: str) -> bool:
+    """Every check as it is done, then what each noise does to the bonus; returns whether nothing failed."""
+    from ssedb.conformance import CHECKS, Subject, run_check, sensitivity
+
+    console = Console(highlight=False)
+    subject, failed = Subject(bonus, device), 0
+    for check in CHECKS:
+        result = run_check(check, subject)
+        failed += result.outcome == "fail"
+        colour = {"pass": "green", "fail": "bold red", "skip": "dim"}[result.outcome]
+        console.print(Text.assemble((result.outcome, colour), f"  {result.name:<38} ", result.why), soft_wrap=True)
+    if not failed:
+        console.print("\nshare of noise in the bonus, hardly trained (0 is blind to it, 1 sees nothing else):")
+        for noise, share in sensitivity(subject).items():
+            console.print(f"  {noise:<12} " + ("the bonus does not vary" if share is None else f"{share:.2f}"))
+        console.print("`ssedb analyze probe` measures a trained run\n")
+    console.print(f"{bonus}: " + (f"{failed} of {len(CHECKS)} checks failed" if failed else "keeps its contract"))
+    return not failed
 
 
 def print_bonuses(names: list[str]) -> None:

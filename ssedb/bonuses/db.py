@@ -44,6 +44,7 @@ class DynamicBottleneck(Bonus):
     """The DB model and its bonus."""
 
     Options = DBOptions
+    fixed = ("momentum_encoder", "momentum_projection")
 
     def __init__(self, obs_shape: tuple[int, ...], num_actions: int, options: DBOptions) -> None:
         super().__init__(obs_shape, num_actions)

@@ -82,7 +82,7 @@ class DBCount(DynamicBottleneck):
     @torch.no_grad()
     def after_rollout(self) -> None:
         """Encodes the memory with the model as it is now, and takes the kernel's width from it."""
-        for rows in torch.arange(self.memory, device=self.past.device).split(1024):
+        for rows in torch.nonzero(self.held()).flatten().split(1024):
             self.past[rows] = self.represent(self.past_obs[rows], self.past_actions[rows])[0]
         distances = torch.cdist(self.past[:WIDTH_ROWS], self.past).square().masked_fill(~self.held(), torch.inf)
         nearest = distances.kthvalue(self.neighbours + 1).values  # itself is the first
