@@ -66,7 +66,8 @@ class NeverGiveUp(UpperConfidence):
         order = torch.arange(len(past), device=eta.device)
         earlier = order < len(past) - len(eta) + order[: len(eta), None]  # all of the memory, and what came before
         unlike = ~(earlier & (owners == episodes[:, None]))
-        distances = torch.cdist(eta, past).square_().masked_fill_(unlike, torch.inf)
+        centre = past.mean(0)  # products of far-off rows would lose the digits that tell the same choice from a new one
+        distances = torch.cdist(eta - centre, past - centre).square_().masked_fill_(unlike, torch.inf)
         missing = max(0, self.neighbours - len(past))
         nearest = distances.topk(self.neighbours - missing, largest=False).values
         return torch.nn.functional.pad(nearest, (0, missing), value=torch.inf)
