@@ -67,13 +67,11 @@ def test_on_rooms_the_counts_are_the_truth(tmp_path):
     trainer = Trainer(tiny_config(tmp_path, env="rooms-small", bonus="count", bonus_options={}, max_episode_steps=25))
     assert trainer.bonus.options.counted == "states"
     truth = trainer.env.env.truth
+    reward, paid = trainer.bonus.reward, []
+    trainer.bonus.reward = lambda *x: paid.append((x, reward(*x))) or paid[-1][1]
     for _ in range(3):
         before = truth.choices.clone()
-        paid = []
-        reward = type(trainer.bonus).reward
-        trainer.bonus.reward = lambda *x, reward=reward, paid=paid: (
-            paid.append((x, reward(trainer.bonus, *x))) or paid[-1][1]
-        )
+        paid.clear()
         trainer.iterate()
         for (_, actions, _, context), rewards in paid:
             expected = 1 / np.sqrt(before[context.states, actions].numpy() + 1)
