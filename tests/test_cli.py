@@ -140,7 +140,12 @@ def test_lists():
     assert "alien" in envs
     assert "montezuma_revenge" in envs
     assert "random-box" in ssedb("list", "noises").stdout
-    assert "5,133,121" in ssedb("list", "bonuses").stdout
+    bonuses = ssedb("list", "bonuses", env={**os.environ, "COLUMNS": "100"}).stdout
+    assert re.search(r" db +5,129,537 +3,280,417 +5\.15M ", bonuses)
+    assert re.search(r" icm +4,858,020 +4,858,020 +4\.86M ", bonuses)
+    assert re.search(r" disagreement +28,154,528 +26,470,400 +26\.47M ", bonuses)
+    assert re.search(r" rnd +3,881,280 +2,203,296 +- ", bonuses)
+    assert max(map(len, bonuses.splitlines())) <= 100
     assert ssedb("--version").stdout.strip() == "0.1.0"
     assert "ssedb COMMAND --help" in ssedb().stdout
 

@@ -41,7 +41,7 @@ class PredictionHead(nn.Module):
 
 
 class DynamicBottleneck(Bonus):
-    """The DB model and its bonus."""
+    """Pays for how far the representation of a choice is from saying nothing, N(0, I)."""
 
     Options = DBOptions
     fixed = ("momentum_encoder", "momentum_projection")
