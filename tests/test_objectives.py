@@ -215,3 +215,14 @@ def test_pairwise_divergences_against_a_double_loop_and_distributions():
     itself = objectives.pairwise_kl(mean, std, mean, std)
     assert (itself >= 0).all()
     torch.testing.assert_close(itself.diagonal(), torch.zeros(5), atol=1e-5, rtol=0)
+
+
+def test_squared_distances_against_a_loop_wherever_the_rows_lie():
+    generator = torch.Generator().manual_seed(5)
+    rows, others = torch.randn(40, 6, generator=generator), torch.randn(30, 6, generator=generator)
+    others[:10] = rows[:10]
+    expected = np.array([[math.dist(row, other) ** 2 for other in others.tolist()] for row in rows.tolist()])
+    for shift in (0.0, 300.0):
+        actual = objectives.squared_distances(rows + shift, others + shift)
+        np.testing.assert_allclose(actual, expected, rtol=1e-3, atol=1e-3)
+        assert actual[range(10), range(10)].max() < 1e-5

@@ -138,6 +138,6 @@ def test_the_same_choice_again_is_known_however_far_off_the_representation_lies(
     bonus = make("db-ngu", **TINY)
     far = torch.tensor([30.0, -20, 10, 0, 5, 50]) + 0.01 * torch.randn(40, 6, generator=torch.Generator().manual_seed(0))
     far[20:] = far[:20]  # the second half repeats the first
-    distances = bonus.squared_distances(far, torch.zeros(40, dtype=torch.int64))
+    distances = bonus.nearest(far, torch.zeros(40, dtype=torch.int64))
     assert distances[20:, 0].max() < 1e-8
     assert (distances[1:20, 0] > 1e-6).all()
