@@ -42,6 +42,18 @@ def test_every_choice_of_life_is_equally_likely_to_be_held(sizes):
     assert (by_age - 0.05).abs().max() < 4 * noise
 
 
+def test_the_first_choice_that_does_not_fit_is_taken_with_the_right_chance():
+    bonus = make("db-count", memory=2, neighbours=1, **TINY)
+    bonus.represent = lambda obs, actions: (torch.zeros(len(obs), 6), torch.ones(len(obs), 6))
+    taken = 0
+    torch.manual_seed(0)
+    for _ in range(600):
+        bonus.seen.zero_()
+        bonus.take_in(*labelled(torch.arange(3)))
+        taken += int((bonus.past_obs[:, 0, 0, 0] == 2).any())
+    assert abs(taken / 600 - 2 / 3) < 4 * (2 / 9 / 600) ** 0.5
+
+
 def test_count_is_the_nearness_to_all_that_fits_in_memory():
     bonus, data = make("db-count", memory=64, **TINY), batch(10)
     past = [batch(20, seed=1), batch(20, seed=2)]
