@@ -138,6 +138,16 @@ class StatsArgs:
 
 
 @dataclass(frozen=True)
+class CheckArgs:
+    """Check that a bonus keeps its contract, and show how much each noise moves it (docs/conformance.md)."""
+
+    bonus: tyro.conf.Positional[str]
+    """A bonus of `ssedb list bonuses`, or a class of your own as package.module:Class."""
+    device: str = "cpu"
+    """Where to compute: auto, cpu, cuda or cuda:N."""
+
+
+@dataclass(frozen=True)
 class ListArgs:
     """Show what can be chosen."""
 
@@ -312,6 +322,14 @@ def stats(args: list[str]) -> int:
     return 0
 
 
+def check(args: list[str]) -> int:
+    options = parse(CheckArgs, args, "check")
+    config = TrainConfig(env="rooms-small", bonus=options.bonus, device=options.device)  # names the mistakes
+    from ssedb.summary import print_checks
+
+    return 0 if print_checks(config.bonus, config.device) else 1
+
+
 def show_list(args: list[str]) -> int:
     what = parse(ListArgs, args, "list").what
     if what == "envs":
@@ -337,6 +355,7 @@ COMMANDS: dict[str, tuple[Callable[[list[str]], int], str]] = {
     "sweep": (sweep, "train a whole grid of runs; again, only what is missing"),
     "stats": (stats, "tables and figures of many runs"),
     "analyze": (analyze, "probe what a bonus has learned"),
+    "check": (check, "check a bonus, ours or yours, against the contract"),
     "bench": (bench, "measure the speed of training here"),
     "list": (show_list, "show the envs, noises or bonuses there are"),
 }
@@ -365,6 +384,8 @@ def _first_section(box: str) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     # Torch's threads would otherwise spin between operations on the cores that the emulators need.
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
+    if os.getcwd() not in sys.path:  # `--bonus my.module:Class` finds a module of the project it is run in
+        sys.path.append(os.getcwd())
     args = list(sys.argv[1:] if argv is None else argv)
     try:
         return dispatch(args)

@@ -88,6 +88,12 @@ def pairwise_kl(mean: Tensor, std: Tensor, other_mean: Tensor, other_std: Tensor
     return (0.5 * (quadratic - mean.shape[-1]) + logs).clamp_min(0)
 
 
+def squared_distances(rows: Tensor, others: Tensor) -> Tensor:
+    """Of every row [B, D] from every other [C, D], [B, C], by products of matrices."""
+    centre = rows.mean(0)  # far from it rows that are alike would seem apart
+    return torch.cdist(rows - centre, others - centre).square_()
+
+
 def masked_mean(values: Tensor, mask: Tensor | None) -> Tensor:
     """The mean of the rows that count; 0 if none does."""
     if mask is None:

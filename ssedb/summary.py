@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from ssedb.analysis.probe import Probe
 from ssedb.config import TrainConfig
@@ -81,14 +83,47 @@ def print_probe(result: Probe, bonus: str, picture: Path) -> None:
     console.print(f"picture  {picture}\nnumbers  {picture.with_suffix('.json')}", soft_wrap=True)
 
 
+def print_checks(bonus: str, device: str) -> bool:
+    """Every check as it is done, then what each noise does to the bonus; returns whether nothing failed."""
+    from ssedb.conformance import CHECKS, Subject, run_check, sensitivity
+
+    console = Console(highlight=False)
+    subject, failed = Subject(bonus, device), 0
+    for check in CHECKS:
+        result = run_check(check, subject)
+        failed += result.outcome == "fail"
+        colour = {"pass": "green", "fail": "bold red", "skip": "dim"}[result.outcome]
+        console.print(Text.assemble((result.outcome, colour), f"  {result.name:<38} ", result.why), soft_wrap=True)
+    if not failed:
+        console.print("\nshare of noise in the bonus, hardly trained (0 is blind to it, 1 sees nothing else):")
+        for noise, share in sensitivity(subject).items():
+            console.print(f"  {noise:<12} " + ("the bonus does not vary" if share is None else f"{share:.2f}"))
+        console.print("`ssedb analyze probe` measures a trained run\n")
+    console.print(f"{bonus}: " + (f"{failed} of {len(CHECKS)} checks failed" if failed else "keeps its contract"))
+    return not failed
+
+
+PAPER_PARAMETERS = {"db": "5.15M", "icm": "4.86M", "disagreement": "26.47M", "cb": "none"}
+"""As the paper's comparison of sizes has it: for ICM 2.21M + 2.65M, for CB nothing beyond the actor-critic."""
+
+
 def print_bonuses(names: list[str]) -> None:
-    """Every bonus with its size."""
+    """Every bonus with its size, and that of the paper where it tells it."""
     from ssedb.bonuses import bonus_class, make_bonus
 
-    table = Table("bonus", "parameters (18 actions)", "trained by gradient", "what it pays for")
+    table = Table("bonus", box=box.SIMPLE)
+    for heading in ("parameters", "trained", "paper"):
+        table.add_column(heading, justify="right")
+    table.add_column("what it does")
     for name in names:
-        parameters = list(make_bonus(name, (4, 84, 84), 18).parameters())
+        parameters = list(make_bonus(name, (4, 84, 84), 4).parameters())
         trained = sum(p.numel() for p in parameters if p.requires_grad)
-        about = (bonus_class(name).__doc__ or "").strip().splitlines()[0]
-        table.add_row(name, f"{sum(p.numel() for p in parameters):,}", f"{trained:,}", about)
-    Console(highlight=False).print(table)
+        about = (bonus_class(name).__doc__ or "").strip().splitlines()[0].removesuffix(".")
+        size = f"{sum(p.numel() for p in parameters):,}"
+        table.add_row(name, size, f"{trained:,}", PAPER_PARAMETERS.get(name, "-"), about)
+    console = Console(highlight=False)
+    console.print(table)
+    console.print(
+        "parameters at paper size with 4 actions; trained: those that the bonus's own loss moves; "
+        "paper: what it lists (ICM 2.21M + 2.65M; CB nothing beyond the actor-critic)"
+    )

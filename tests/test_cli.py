@@ -72,9 +72,10 @@ def test_resume_and_eval(trained):
         (["train", "--out", "/dev/null/run"], "cannot write to /dev/null/run: Not a directory; choose a folder"),
         (["train", "--resume", "/nonexistent"], "/nonexistent holds no run (no config.toml)"),
         (["eval", "/nonexistent"], "/nonexistent holds no run"),
+        (["check", "icmm"], "bonus='icmm': use one of cb, count, db"),
         (["list", "toys"], "'toys'"),
         (["bench", "--updates", "0"], "updates=0: must be 1 or more"),
-        (["fly"], "unknown command 'fly'; use one of train, eval, demo, sweep, stats, analyze, bench, list"),
+        (["fly"], "unknown command 'fly'; use one of train, eval, demo"),
         (["sweep", "nowhere.toml"], "cannot read nowhere.toml: No such file or directory; name a grid file"),
         (["sweep", "x.toml", "--jobs", "0"], "jobs=0: must be 1 or more"),
         (["sweep", "x.toml", "--set", "steps"], "set='steps': write KEY=VALUE"),
@@ -131,7 +132,7 @@ def test_a_checkpoint_of_another_game_is_refused(trained, tmp_path):
 
 
 def test_every_flag_has_a_sentence():
-    for command in (["train"], ["eval"], ["demo"], ["sweep"], ["stats"], ["bench"], ["list"], ["analyze", "probe"]):
+    for command in (["train"], ["eval"], ["demo"], ["sweep"], ["stats"], ["check"], ["bench"], ["list"], ["analyze", "probe"]):
         text = ssedb(*command, "--help", env={**os.environ, "COLUMNS": "200"}).stdout
         words = re.sub(r"[╭╮╰╯│─]+", " ", text)
         helps = re.split(r"\s(--[a-z][\w-]*) ", words)[1:]
@@ -145,7 +146,12 @@ def test_lists():
     assert "alien" in envs
     assert "montezuma_revenge" in envs
     assert "random-box" in ssedb("list", "noises").stdout
-    assert "5,133,121" in ssedb("list", "bonuses").stdout
+    bonuses = ssedb("list", "bonuses", env={**os.environ, "COLUMNS": "100"}).stdout
+    assert re.search(r" db +5,129,537 +3,280,417 +5\.15M ", bonuses)
+    assert re.search(r" icm +4,858,020 +4,858,020 +4\.86M ", bonuses)
+    assert re.search(r" disagreement +28,154,528 +26,470,400 +26\.47M ", bonuses)
+    assert re.search(r" rnd +3,881,280 +2,203,296 +- ", bonuses)
+    assert max(map(len, bonuses.splitlines())) <= 100
     assert ssedb("--version").stdout.strip() == "0.1.0"
     assert "ssedb COMMAND --help" in ssedb().stdout
 

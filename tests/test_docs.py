@@ -81,6 +81,12 @@ def test_the_documented_bonus_is_a_bonus(tmp_path, monkeypatch):
     bonus.loss(obs, actions, obs)[0].backward()
     config, _ = cli.parse_train(["--bonus", "brightness-of-the-docs", "--scale", "3"])
     assert config.bonus_options == {"scale": 3.0}
+    monkeypatch.syspath_prepend(tmp_path)
+    config, _ = cli.parse_train(["--bonus", "brightness_of_the_docs:Brightness", "--scale", "3"])
+    assert config.bonus_options == {"scale": 3.0}
+    from ssedb.conformance import check_bonus
+
+    assert [r.why for r in check_bonus("brightness_of_the_docs:Brightness") if r.outcome == "fail"] == []
 
 
 def test_fidelity_page_lists_every_decision():
@@ -100,3 +106,11 @@ def test_metrics_page_lists_what_is_logged(tmp_path):
     text = (ROOT / "docs" / "metrics.md").read_text()
     for key in read_metrics(tmp_path / "run")[0]:
         assert key == "time" or f"`{key}`" in text
+
+
+def test_conformance_page_lists_every_check_and_its_example_runs():
+    from ssedb.conformance import CHECKS
+
+    text = (ROOT / "docs" / "conformance.md").read_text()
+    assert re.findall(r"^\| `(\w+)` \|", text, re.M) == [check.__name__ for check in CHECKS]
+    exec(re.findall(r"```python\n(.*?)```", text, re.S)[0], {})

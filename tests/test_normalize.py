@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from ssedb.normalize import Moments, ObsNorm, RewardNorm, discounted_sums
+from ssedb.normalize import FrameNorm, Moments, ObsNorm, RewardNorm, discounted_sums
 
 
 def filtered_by_loop(rewards: np.ndarray, start: np.ndarray, gamma: float) -> np.ndarray:
@@ -68,3 +68,24 @@ def test_observations_are_scaled_by_a_mean_picture_and_one_std(dtype):
     np.testing.assert_allclose(scaled, (obs.double().numpy() - mean.numpy()) / std.item(), rtol=1e-4, atol=1e-4)
     assert scaled.is_contiguous(memory_format=torch.channels_last)
     assert torch.equal(obs, before)
+
+
+def test_frames_are_scaled_by_all_that_was_taken_in_and_clipped():
+    rng = np.random.default_rng(3)
+    frames, before = FrameNorm((1, 5, 6)), ObsNorm((4, 5, 6))
+    before.set(torch.full((4, 5, 6), 10.0) * torch.arange(1, 5)[:, None, None], torch.tensor(50.0))
+    obs = rng.integers(0, 256, size=(20, 4, 5, 6)).astype(np.uint8)
+    newest = obs[:, -1:].astype(np.float64)
+    # Until anything was taken in, the scale of the observations (here of their newest frame) stands in.
+    np.testing.assert_allclose(frames(torch.from_numpy(obs), before), np.clip((newest - 40) / 50, -5, 5), rtol=1e-5)
+    seen = []
+    for n in (1, 7, 30):
+        batch = rng.integers(60, 120, size=(n, 4, 5, 6)).astype(np.uint8)
+        batch[..., 0] = 90  # a column that never changes: its std counts as 1
+        frames.take_in(torch.from_numpy(batch))
+        seen.append(batch[:, -1:].astype(np.float64))
+        everything = np.concatenate(seen)
+        expected = np.clip((newest - everything.mean(0)) / np.maximum(everything.std(0), 1), -5, 5)
+        np.testing.assert_allclose(frames(torch.from_numpy(obs), before), expected, rtol=1e-3, atol=1e-3)
+    assert np.abs(expected).max() == 5
+    assert frames.count == 38

@@ -95,3 +95,42 @@ def test_random_agent_statistics_are_a_mean_picture_and_the_mean_of_stds():
     torch.testing.assert_close(mean.double(), samples.mean(0), rtol=1e-5, atol=1e-5)
     expected = samples.std(0, correction=0).mean()
     assert std.item() == np.float32(expected.item())
+
+
+def test_episodes_are_numbered_across_their_ends_and_across_rollouts():
+    env, rollout = Grid(num_envs=3, episode=4), Rollout(6, 3, (36, 36))
+    env.reset()
+    env.age = torch.tensor([0, 1, 2])  # they end at different times
+    rollout.begin(env.frames())
+
+    def act(obs):
+        return torch.zeros(3, dtype=torch.int64), torch.zeros(3), torch.zeros(3)
+
+    numbers = []
+    for _ in range(3):
+        collect(rollout, env, act)
+        numbers += rollout.episodes[:-1].tolist()
+        saved = rollout.state_dict()
+        rollout.carry_over()
+    for n, age in enumerate((0, 1, 2)):
+        expected = [n + 3 * ((t + age) // 4) for t in range(18)]
+        assert [row[n] for row in numbers] == expected
+    again = Rollout(6, 3, (36, 36))
+    again.load_state_dict(saved)
+    again.carry_over()
+    assert torch.equal(again.episodes[0], rollout.episodes[0])
+
+
+def test_states_are_those_acted_in():
+    class Known(Grid):
+        def true_states(self):
+            return self.state[:, 0] * self.cells + self.state[:, 1]
+
+    env, rollout = Known(num_envs=3, episode=4), Rollout(6, 3, (36, 36))
+    rollout.begin(env.reset())
+    rollout.states = torch.zeros_like(rollout.actions)
+    collect(rollout, env, lambda obs: (torch.tensor([0, 1, 2]), torch.zeros(3), torch.zeros(3)))
+    for t in range(6):
+        newest = rollout.obs(t)[:, -1]
+        row, column = newest.amax(2).argmax(1) // 6, newest.amax(1).argmax(1) // 6
+        assert torch.equal(rollout.states[t], row * 6 + column)

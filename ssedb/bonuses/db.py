@@ -41,9 +41,10 @@ class PredictionHead(nn.Module):
 
 
 class DynamicBottleneck(Bonus):
-    """The DB model and its bonus."""
+    """Pays for how far the representation of a choice is from saying nothing, N(0, I)."""
 
     Options = DBOptions
+    fixed = ("momentum_encoder", "momentum_projection")
 
     def __init__(self, obs_shape: tuple[int, ...], num_actions: int, options: DBOptions) -> None:
         super().__init__(obs_shape, num_actions)

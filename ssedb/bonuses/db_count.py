@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ssedb.bonuses.db import DynamicBottleneck
+from ssedb.objectives import squared_distances
 from ssedb.options import DBOptions
 from ssedb.validate import require
 
@@ -51,7 +52,7 @@ class DBCount(DynamicBottleneck):
 
     def counts(self, z: Tensor) -> Tensor:
         """How many of all past choices are near z [B, Z], estimated from those in memory, [B]."""
-        near = (-torch.cdist(z, self.past).square() / self.width).exp() * self.held()
+        near = (-squared_distances(z, self.past) / self.width).exp() * self.held()
         return near.sum(-1) * (self.seen / self.seen.clamp(1, self.memory))
 
     def held(self) -> Tensor:
@@ -82,13 +83,13 @@ class DBCount(DynamicBottleneck):
     @torch.no_grad()
     def after_rollout(self) -> None:
         """Encodes the memory with the model as it is now, and takes the kernel's width from it."""
-        for rows in torch.arange(self.memory, device=self.past.device).split(1024):
+        held = torch.nonzero(self.held()).flatten()
+        for rows in held.split(1024):
             self.past[rows] = self.represent(self.past_obs[rows], self.past_actions[rows])[0]
-        distances = torch.cdist(self.past[:WIDTH_ROWS], self.past).square().masked_fill(~self.held(), torch.inf)
-        nearest = distances.kthvalue(self.neighbours + 1).values  # itself is the first
-        known = nearest.isfinite() & self.held()[:WIDTH_ROWS]
-        mean = torch.where(known, nearest, 0).sum() / known.sum().clamp_min(1)
-        self.width.copy_(torch.where(mean > 0, mean, self.width))
+        if len(held) > self.neighbours:
+            past = self.past[held]
+            nearest = squared_distances(past[:WIDTH_ROWS], past).kthvalue(self.neighbours + 1).values  # itself is the first
+            self.width.copy_(torch.where(nearest.mean() > 0, nearest.mean(), self.width))
 
 
 BONUS = DBCount

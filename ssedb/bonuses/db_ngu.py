@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ssedb.bonuses.base import Context
 from ssedb.bonuses.db_ucb import UCBOptions, UpperConfidence
+from ssedb.objectives import squared_distances
 from ssedb.validate import require
 
 KERNEL_EPSILON, CLUSTER_DISTANCE = 1e-3, 8e-3
@@ -58,22 +59,22 @@ class NeverGiveUp(UpperConfidence):
         self.register_buffer("gain_mean", torch.tensor(0.0))
         self.register_buffer("gain_square", torch.tensor(1.0))
 
-    def squared_distances(self, eta: Tensor, episodes: Tensor) -> Tensor:
-        """To the nearest earlier choices of the same episode, ascending [B, neighbours]; inf where there are fewer."""
+    def nearest(self, eta: Tensor, episodes: Tensor) -> Tensor:
+        """Squared distances to the nearest earlier choices of the episode, [B, neighbours]; inf where there are fewer."""
         own = torch.isin(self.owners, episodes)
         past = torch.cat([self.remembered[own], eta])
         owners = torch.cat([self.owners[own], episodes])
         order = torch.arange(len(past), device=eta.device)
         earlier = order < len(past) - len(eta) + order[: len(eta), None]  # all of the memory, and what came before
         unlike = ~(earlier & (owners == episodes[:, None]))
-        distances = torch.cdist(eta, past).square_().masked_fill_(unlike, torch.inf)
+        distances = squared_distances(eta, past).masked_fill_(unlike, torch.inf)
         missing = max(0, self.neighbours - len(past))
         nearest = distances.topk(self.neighbours - missing, largest=False).values
         return torch.nn.functional.pad(nearest, (0, missing), value=torch.inf)
 
     def episodic(self, eta: Tensor, episodes: Tensor) -> Tensor:
         """1 / sqrt(n + 1), n the summed similarity to the episode's nearest choices, [B]."""
-        relative = (self.squared_distances(eta, episodes) / self.spread - CLUSTER_DISTANCE).clamp_min(0)
+        relative = (self.nearest(eta, episodes) / self.spread - CLUSTER_DISTANCE).clamp_min(0)
         return ((KERNEL_EPSILON / (relative + KERNEL_EPSILON)).sum(-1) + 1).rsqrt()
 
     def lifelong(self, eta: Tensor) -> Tensor:
@@ -90,7 +91,7 @@ class NeverGiveUp(UpperConfidence):
     def take_in(self, obs: Tensor, actions: Tensor, next_obs: Tensor, context: Context | None = None) -> None:
         eta = self.represent(obs, actions)[0]
         episodes = self._episodes(eta, context)
-        nearest = self.squared_distances(eta, episodes)
+        nearest = self.nearest(eta, episodes)
         known = nearest.isfinite()
         mean = nearest.masked_fill(~known, 0).sum() / known.sum().clamp_min(1)
         self.spread.lerp_(torch.where(known.any(), mean, self.spread).clamp_min(1e-8), 0.01)

@@ -57,11 +57,15 @@ class UpperConfidence(DynamicBottleneck):
     def add(self, eta: Tensor) -> None:
         """Experience [k, Z]: a rank-k update of Lambda."""
         self.precision += (eta.T @ eta).double()
-        self.covariance.copy_(torch.cholesky_inverse(torch.linalg.cholesky(self.precision)))
+        self._invert()
 
     def after_rollout(self) -> None:
         if self.keep < 1:
             self.precision.mul_(self.keep).diagonal().add_((1 - self.keep) * self.ridge)
+            self._invert()
+
+    def _invert(self) -> None:
+        self.covariance.copy_(torch.cholesky_inverse(torch.linalg.cholesky(self.precision)))
 
 
 BONUS = UpperConfidence

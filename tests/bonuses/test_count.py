@@ -1,0 +1,90 @@
+"""Counts: by hand, and exact on Rooms."""
+
+import numpy as np
+import pytest
+import torch
+
+import ssedb
+from ssedb.bonuses.base import Context
+from ssedb.trainer import Trainer
+from tests.bonuses.plain import ACTIONS, SHAPE, batch, make
+from tests.toy import tiny_config
+
+
+def states(*ids):
+    return Context(torch.zeros(len(ids), dtype=torch.int64), torch.tensor(ids))
+
+
+def test_reward_is_one_over_the_root_of_the_earlier_choices_plus_one():
+    bonus = make("count", counted="states")
+    obs = torch.zeros(6, *SHAPE, dtype=torch.uint8)
+    actions = torch.tensor([0, 0, 1, 0, 3, 0])
+    context = states(5, 5, 5, 6, 5, 5)
+
+    def paid():
+        return bonus.reward(obs, actions, obs, context).tolist()
+
+    assert paid() == [1.0] * 6  # a rollout is paid before it counts
+    bonus.take_in(obs, actions, obs, context)
+    assert paid() == pytest.approx([4**-0.5, 4**-0.5, 2**-0.5, 2**-0.5, 2**-0.5, 4**-0.5])
+    bonus.take_in(obs[:1], actions[:1], obs[:1], states(5))
+    assert paid() == pytest.approx([5**-0.5, 5**-0.5, 2**-0.5, 2**-0.5, 2**-0.5, 5**-0.5])
+
+
+def test_frames_are_counted_by_the_newest_coarse_picture_and_the_action():
+    bonus = make("count", grid=2, levels=4)
+    picture = torch.zeros(1, *SHAPE, dtype=torch.uint8)
+    picture[:, -1, :18, :18] = 200
+
+    def visits(obs, action=1):
+        reward = bonus.reward(obs, torch.tensor([action]), obs)
+        return round(reward.item() ** -2) - 1
+
+    for _ in range(3):
+        bonus.take_in(picture, torch.tensor([1]), picture)
+    assert visits(picture) == 3
+    assert visits(picture, action=2) == 0
+    for place, value, expected in (((0, 0), 0, 3), ((-1, 0), 0, 3), ((-1, 0), 255, 3), ((-1, 35), 255, 3)):
+        other = picture.clone()
+        other[0, place[0], place[1], 0] = value  # an older frame, or one pixel of the coarse field
+        assert visits(other) == expected
+    brighter, moved = picture.clone(), picture.flip(-1)
+    brighter[:, -1, :18, :18] = 120  # another of the four levels
+    assert visits(brighter) == visits(moved) == 0
+
+
+def test_many_pictures_hardly_collide():
+    bonus = make("count", table_bits=16)
+    obs = torch.randint(256, (300, *SHAPE), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    obs[:, -1] = obs[:, -1, ::3, ::3].repeat_interleave(3, 1).repeat_interleave(3, 2)  # so that coarse fields differ
+    actions = torch.arange(300) % ACTIONS
+    bonus.take_in(obs, actions, obs)
+    assert (bonus.visits > 0).sum() >= 297
+    assert bonus.visits.sum() == 300
+
+
+def test_on_rooms_the_counts_are_the_truth(tmp_path):
+    trainer = Trainer(tiny_config(tmp_path, env="rooms-small", bonus="count", bonus_options={}, max_episode_steps=25))
+    assert trainer.bonus.options.counted == "states"
+    truth = trainer.env.env.truth
+    reward, paid = trainer.bonus.reward, []
+    trainer.bonus.reward = lambda *x: paid.append((x, reward(*x))) or paid[-1][1]
+    for _ in range(3):
+        before = truth.choices.clone()
+        paid.clear()
+        trainer.iterate()
+        for (_, actions, _, context), rewards in paid:
+            expected = 1 / np.sqrt(before[context.states, actions].numpy() + 1)
+            np.testing.assert_allclose(rewards, expected, rtol=1e-6)
+        counted = trainer.bonus.visits[: truth.choices.numel()].view_as(truth.choices)
+        assert torch.equal(counted.long(), truth.choices)
+        assert trainer.bonus.visits.sum() == truth.choices.sum()
+    assert truth.choices.sum() == 3 * 256
+
+
+def test_elsewhere_it_counts_frames_and_says_so_if_states_are_asked_for(tmp_path):
+    assert make("count").options.counted == "frames"
+    assert ssedb.TrainConfig(env="alien", bonus="count").bonus_options["counted"] == "frames"
+    assert ssedb.TrainConfig(env="rooms@3", bonus="count").bonus_options["counted"] == "states"
+    with pytest.raises(ssedb.ConfigError, match="counted=states: this environment does not tell its true states"):
+        make("count", counted="states").reward(*batch())

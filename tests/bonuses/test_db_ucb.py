@@ -1,0 +1,83 @@
+"""DB-UCB and DB-BeBold against dense linear algebra over all past features."""
+
+import numpy as np
+import pytest
+import torch
+
+from tests.bonuses import plain
+from tests.bonuses.plain import ACTIONS, array, batch, make
+from tests.toy import TINY_OPTIONS
+
+TINY = {**TINY_OPTIONS, "latent_dim": 6, "state_dim": 10, "channels": (4, 4, 4)}
+
+
+def gain(eta: np.ndarray, past: np.ndarray, ridge: float) -> np.ndarray:
+    """The root of c/2 log(1 + eta' (ridge I + sum of eta eta')^-1 eta), row by row."""
+    precision = ridge * np.eye(eta.shape[1])
+    for row in past:
+        precision += np.outer(row, row)
+    return np.array([np.sqrt(10 / 2 * np.log(1 + row @ np.linalg.solve(precision, row))) for row in eta])
+
+
+@pytest.mark.parametrize("ridge", [1.0, 0.3])
+def test_reward_is_the_information_gain_given_all_that_was_taken_in(ridge):
+    bonus, data = make("db-ucb", ridge=ridge, **TINY), batch()
+    eta, past = plain.posterior(bonus, *data[:2])[0], np.zeros((0, 6))
+    np.testing.assert_allclose(array(bonus.reward(*data)), gain(eta, past, ridge), rtol=1e-3)
+    for seed in (1, 2, 3):
+        seen = batch(20, seed=seed)
+        bonus.take_in(*seen)
+        past = np.concatenate([past, plain.posterior(bonus, *seen[:2])[0]])
+        np.testing.assert_allclose(array(bonus.reward(*data)), gain(eta, past, ridge), rtol=2e-3)
+    np.testing.assert_allclose(array(bonus.features(*data[:2])), eta, rtol=1e-3, atol=1e-5)
+
+
+def test_the_inverse_stays_exact_over_long_experience():
+    bonus = make("db-ucb", **TINY)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(300):
+        bonus.add(3 * torch.randn(64, 6, generator=generator) * torch.tensor([1, 1, 1, 1, 1, 1e-3]))
+    product = bonus.precision.numpy() @ array(bonus.covariance)
+    np.testing.assert_allclose(product, np.eye(6), atol=1e-3)
+
+
+def test_old_experience_is_forgotten_after_a_rollout():
+    bonus, data = make("db-ucb", keep=0.5, ridge=2.0, **TINY), batch()
+    bonus.take_in(*batch(20, seed=1))
+    bonus.after_rollout()
+    past = plain.posterior(bonus, *batch(20, seed=1)[:2])[0]
+    expected = gain(plain.posterior(bonus, *data[:2])[0], np.sqrt(0.5) * past, 2.0)  # the ridge stays whole
+    np.testing.assert_allclose(array(bonus.reward(*data)), expected, rtol=2e-3)
+    whole = make("db-ucb", **TINY)
+    whole.take_in(*batch(20, seed=1))
+    before = whole.reward(*data)
+    whole.after_rollout()
+    assert torch.equal(whole.reward(*data), before)
+
+
+def state(bonus, obs):
+    """A state is the mean over the choices it offers."""
+    choices = [plain.posterior(bonus, obs, torch.full((len(obs),), a))[0] for a in range(ACTIONS)]
+    return sum(choices) / ACTIONS
+
+
+@pytest.mark.parametrize("regulation", [0.5, 0.9])
+def test_bebold_pays_for_the_rise_in_novelty(regulation):
+    bonus, (obs, actions, next_obs) = make("db-bebold", regulation=regulation, **TINY), batch(40)
+    past = np.zeros((0, 6))
+    for seed in (None, 1, 2):
+        if seed is not None:
+            seen = batch(20, seed=seed)
+            bonus.take_in(*seen)
+            past = np.concatenate([past, state(bonus, seen[0])])
+        rise = gain(state(bonus, next_obs), past, 1.0) - regulation * gain(state(bonus, obs), past, 1.0)
+        np.testing.assert_allclose(array(bonus.reward(obs, actions, next_obs)), np.maximum(rise, 0), rtol=5e-3, atol=1e-4)
+
+
+def test_bebold_does_not_pay_for_a_fall():
+    bonus, (obs, actions, next_obs) = make("db-bebold", regulation=1.0, **TINY), batch(40)
+    rewards = bonus.reward(obs, actions, next_obs)
+    back = bonus.reward(next_obs, actions, obs)
+    assert (rewards >= 0).all()
+    assert 0 < (rewards == 0).sum() < 40
+    assert ((rewards > 0) ^ (back > 0)).all()  # one way up, the other down
