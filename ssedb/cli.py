@@ -136,6 +136,20 @@ class StatsArgs:
 
 
 @dataclass(frozen=True)
+class TheoryArgs:
+    """Check the paper's theory in numbers: information gain, UCB and count bonuses, regret, InfoNCE."""
+
+    parts: tuple[Literal["theorem1", "theorem2", "infonce"], ...] = ("theorem1", "theorem2", "infonce")
+    """What to measure; everything unless given."""
+    quick: bool = False
+    """Smaller sizes, under a minute in all."""
+    seed: int = 0
+    """Seed of everything that is drawn."""
+    out: Path = Path("runs/theory")
+    """Folder for the figures and numbers; what is there is replaced."""
+
+
+@dataclass(frozen=True)
 class ListArgs:
     """Show what can be chosen."""
 
@@ -307,6 +321,19 @@ def stats(args: list[str]) -> int:
     from ssedb.tables import write_stats
 
     write_stats(options.runs, options.out or options.runs[0] / "stats", options.measures, options.figures)
+
+
+def theory(args: list[str]) -> int:
+    options = parse(TheoryArgs, args, "theory")
+    if options.seed < 0:
+        raise ConfigError(f"seed={options.seed}: must be 0 or more")
+    if not options.parts:
+        raise ConfigError("parts is empty; name at least one, or leave the flag out")
+    if find_spec("matplotlib") is None:
+        raise ConfigError("matplotlib is not installed; run `pip install ssedb[report]`")
+    from ssedb.theory.report import run_theory
+
+    run_theory(list(dict.fromkeys(options.parts)), options.out, quick=options.quick, seed=options.seed)
     return 0
 
 
@@ -335,6 +362,7 @@ COMMANDS: dict[str, tuple[Callable[[list[str]], int], str]] = {
     "sweep": (sweep, "train a whole grid of runs; again, only what is missing"),
     "stats": (stats, "tables and figures of many runs"),
     "analyze": (analyze, "probe what a bonus has learned"),
+    "theory": (theory, "check the paper's theory in numbers"),
     "bench": (bench, "measure the speed of training here"),
     "list": (show_list, "show the envs, noises or bonuses there are"),
 }

@@ -1,0 +1,85 @@
+"""The figures of `ssedb theory`, one function for each part, drawn from the data in theory.json."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import numpy as np
+
+from ssedb.theory.gain import WIDEST
+
+BLUE, ORANGE, GREEN, PURPLE, GRAY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#777777"
+MARKS = ("o", "s", "^", "D")
+
+
+def _save(figure: Any, path: Path) -> None:
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+def plot_theorem1(data: dict[str, Any], path: Path) -> None:
+    """Where the root of the information gain lies between the two UCB bonuses."""
+    figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
+    axes.axhspan(np.sqrt(0.5), 1, color=GRAY, alpha=0.15, linewidth=0)
+    axes.axhline(1, color="black", linewidth=1)
+    axes.axhline(np.sqrt(0.5), color="black", linewidth=1, linestyle="--")
+    axes.annotate(r"upper bound, $\sqrt{c/2}\,u$", (0.02, 1), (0, 4), textcoords="offset points")
+    axes.annotate(r"lower bound, $\sqrt{c/4}\,u$", (0.02, np.sqrt(0.5)), (0, 4), textcoords="offset points")
+    for (name, part), colour, mark in zip(reversed(data.items()), (ORANGE, GREEN, BLUE), MARKS, strict=False):
+        axes.scatter(part["squared_width"], part["ratio"], s=9, color=colour, marker=mark, label=name, linewidths=0)
+    axes.axvline(1, color=GRAY, linewidth=1, linestyle=":")
+    axes.annotate("the assumptions\nend here", (1, 0.5), (-4, 0), textcoords="offset points", ha="right", color=GRAY)
+    axes.axvline(WIDEST, color=GRAY, linewidth=1, linestyle=":")
+    axes.annotate("the lower bound\nends here", (WIDEST, 0.5), (4, 0), textcoords="offset points", color=GRAY)
+    axes.set(xscale="log", xlim=(0.02, 12), ylim=(0.48, 1.06))
+    axes.set(xlabel=r"$u^2 = \eta^\top \Lambda^{-1} \eta$", ylabel=r"$\sqrt{I}\;/\;(\sqrt{c/2}\,u)$")
+    axes.legend(title="feature norms at most, lambda", loc="center left", framealpha=1)
+    _save(figure, path)
+
+
+def plot_theorem2(data: dict[str, Any], path: Path) -> None:
+    """The DB-bonus over the count bonus, and what is missing to 1."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained")
+    counts = np.array(data["counts"])
+    series = [name for name in data if name != "counts"]
+    for name, colour, mark in zip(series, (BLUE, ORANGE, GREEN), MARKS, strict=False):
+        bonus, predicted = np.array(data[name]["bonus"]), np.array(data[name]["count_bonus"])
+        left.plot(counts + 1, bonus, marker=mark, markersize=4, color=colour, linestyle="none", label=name)
+        left.plot(counts + 1, predicted, color=colour, linewidth=1)
+        right.plot(counts + 1, 1 - bonus / predicted, marker=mark, markersize=4, color=colour, label=name)
+    right.plot(counts + 1, 1 / (4 * (counts + 1)), color="black", linestyle=":", label="1 / (4 (N + 1))")
+    left.set(xscale="log", yscale="log", xlabel="N + 1", ylabel="bonus", title="DB-bonus (marks), count bonus (lines)")
+    right.set(xscale="log", yscale="log", xlabel="N + 1", ylabel="1 - ratio", title="how far the DB-bonus falls short")
+    left.legend()
+    right.legend()
+    _save(figure, path)
+
+
+def plot_infonce(data: dict[str, Any], path: Path) -> None:
+    """What the contrast finds against what there is."""
+    figure, axes = plt.subplots(figsize=(6.5, 4.5), layout="constrained")
+    rows = data["rows"]
+    top = max(row["truth"] for row in rows) * 1.05
+    axes.plot([0, top], [0, top], color="black", linewidth=1)
+    axes.annotate("all there is", (0.62 * top, 0.62 * top), (-8, 8), textcoords="offset points", ha="right")
+    for size, colour, mark in zip(sorted({row["batch"] for row in rows}), (BLUE, ORANGE, GREEN), MARKS, strict=False):
+        for critic, style in (("best", "-"), ("trained", "--")):
+            mine = [row for row in rows if row["batch"] == size and row["critic"] == critic]
+            values = [[row[key] for row in mine] for key in ("truth", "value", "error")]
+            axes.errorbar(
+                values[0], values[1], 3 * np.array(values[2]), color=colour, marker=mark, linestyle=style, markersize=4,
+                label=f"N = {size}, {critic} critic",
+            )  # fmt: skip
+        axes.axhline(np.log(size), color=colour, linewidth=0.8, linestyle=":")
+        axes.annotate(f"log {size}", (top, np.log(size)), (0, 3), textcoords="offset points", ha="right", color=colour)
+    axes.set(xlabel="mutual information (nats)", ylabel="I_nce + log N (nats)", xlim=(0, top), ylim=(0, top))
+    axes.legend(loc="upper left")
+    _save(figure, path)
+
+
+FIGURES = {"theorem1": plot_theorem1, "theorem2": plot_theorem2, "infonce": plot_infonce}
