@@ -139,7 +139,7 @@ class StatsArgs:
 class TheoryArgs:
     """Check the paper's theory in numbers: information gain, UCB and count bonuses, regret, InfoNCE."""
 
-    parts: tuple[Literal["theorem1", "theorem2", "infonce"], ...] = ("theorem1", "theorem2", "infonce")
+    parts: tuple[Literal["theorem1", "theorem2", "infonce", "regret"], ...] = ("theorem1", "theorem2", "infonce", "regret")
     """What to measure; everything unless given."""
     quick: bool = False
     """Smaller sizes, under a minute in all."""

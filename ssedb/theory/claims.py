@@ -15,7 +15,7 @@ import torch
 
 from ssedb.theory import contrast, gain
 
-Verdict = Literal["holds", "fails"]
+Verdict = Literal["holds", "fails", "unclear"]
 Tell = Callable[[float], None]
 """Told how much of a part is done, from 0 to 1."""
 
@@ -125,7 +125,7 @@ def theorem2(quick: bool, seed: int, tell: Tell) -> Part:
 
 def infonce(quick: bool, seed: int, tell: Tell) -> Part:
     """Appendix A: what the contrast finds is never more than there is."""
-    dims, sizes, correlations = 4, (8, 64) if quick else (8, 64, 256), (0.3, 0.6, 0.9, 0.99)
+    dims, sizes, correlations = 4, (8, 64) if quick else (8, 64, 256), (0.3, 0.6, 0.9, 0.97, 0.99)
     samples, steps = (10_000, 150) if quick else (40_000, 400)
     rows = []
     for size in sizes:

@@ -33,12 +33,12 @@ def plot_theorem1(data: dict[str, Any], path: Path) -> None:
     for (name, part), colour, mark in zip(reversed(data.items()), (ORANGE, GREEN, BLUE), MARKS, strict=False):
         axes.scatter(part["squared_width"], part["ratio"], s=9, color=colour, marker=mark, label=name, linewidths=0)
     axes.axvline(1, color=GRAY, linewidth=1, linestyle=":")
-    axes.annotate("the assumptions\nend here", (1, 0.5), (-4, 0), textcoords="offset points", ha="right", color=GRAY)
+    axes.annotate("the assumptions\nend here", (1, 0.76), (-4, 0), textcoords="offset points", ha="right", color=GRAY)
     axes.axvline(WIDEST, color=GRAY, linewidth=1, linestyle=":")
-    axes.annotate("the lower bound\nends here", (WIDEST, 0.5), (4, 0), textcoords="offset points", color=GRAY)
+    axes.annotate("the lower bound\nends here", (WIDEST, 0.9), (4, 0), textcoords="offset points", color=GRAY)
     axes.set(xscale="log", xlim=(0.02, 12), ylim=(0.48, 1.06))
     axes.set(xlabel=r"$u^2 = \eta^\top \Lambda^{-1} \eta$", ylabel=r"$\sqrt{I}\;/\;(\sqrt{c/2}\,u)$")
-    axes.legend(title="feature norms at most, lambda", loc="center left", framealpha=1)
+    axes.legend(title="feature norms at most, lambda", loc="lower left", framealpha=1)
     _save(figure, path)
 
 
@@ -77,9 +77,37 @@ def plot_infonce(data: dict[str, Any], path: Path) -> None:
             )  # fmt: skip
         axes.axhline(np.log(size), color=colour, linewidth=0.8, linestyle=":")
         axes.annotate(f"log {size}", (top, np.log(size)), (0, 3), textcoords="offset points", ha="right", color=colour)
-    axes.set(xlabel="mutual information (nats)", ylabel="I_nce + log N (nats)", xlim=(0, top), ylim=(0, top))
+    axes.set(xlabel="mutual information (nats)", ylabel="I_nce + log N (nats)", xlim=(0, top), ylim=(-0.3, top))
     axes.legend(loc="upper left")
     _save(figure, path)
 
 
-FIGURES = {"theorem1": plot_theorem1, "theorem2": plot_theorem2, "infonce": plot_infonce}
+BONUSES = {
+    "ucb": ("UCB", BLUE, "-"),
+    "db": ("DB", ORANGE, "-"),
+    "count": ("count", GREEN, "--"),
+    "none": ("none", GRAY, ":"),
+}
+
+
+def plot_regret(data: dict[str, Any], path: Path) -> None:
+    """Summed regret of each bonus at its best beta, with 95% intervals, and the search for that beta."""
+    worlds = data["worlds"]
+    figure, (top, bottom) = plt.subplots(2, len(worlds), figsize=(4 * len(worlds), 7), layout="constrained", squeeze=False)
+    for axes, below, (name, world) in zip(top, bottom, worlds.items(), strict=True):
+        lines = world["curves"]
+        for kind, (label, colour, style) in BONUSES.items():
+            line = lines[kind]
+            axes.fill_between(lines["episodes"], line["low"], line["high"], color=colour, alpha=0.2, linewidth=0)
+            axes.plot(lines["episodes"], line["mean"], color=colour, linestyle=style, label=label)
+            if kind in world["search"]:
+                below.plot(data["betas"], world["search"][kind], color=colour, linestyle=style, marker="o", markersize=4)
+        axes.set(xscale="log", yscale="log", xlabel="episodes", ylabel="summed regret", title=name)
+        below.set(xscale="log", yscale="log", xlabel="beta", ylabel="summed regret", title="search, other seeds")
+        below.set_xticks([0.5, 1, 2, 4, 8], ["0.5", "1", "2", "4", "8"], minor=False)
+        below.minorticks_off()
+    top[0].legend(title="bonus")
+    _save(figure, path)
+
+
+FIGURES = {"regret": plot_regret, "theorem1": plot_theorem1, "theorem2": plot_theorem2, "infonce": plot_infonce}

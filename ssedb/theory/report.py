@@ -18,11 +18,13 @@ from ssedb.errors import ConfigError
 from ssedb.progress import PLAIN_LINE_EVERY
 from ssedb.theory.claims import Claim, Part, Tell, infonce, theorem1, theorem2
 from ssedb.theory.figures import FIGURES
+from ssedb.theory.regret import regret
 
 PARTS: dict[str, Callable[[bool, int, Tell], Part]] = {
     "theorem1": theorem1,
     "theorem2": theorem2,
     "infonce": infonce,
+    "regret": regret,
 }
 
 
@@ -74,6 +76,6 @@ def print_claims(console: Console, claims: dict[str, list[Claim]]) -> None:
     table = Table("claim", "setting", "measured", "verdict", show_lines=True)
     for part in claims.values():
         for claim in part:
-            colour = "green" if claim.verdict == "holds" else "red"
+            colour = {"holds": "green", "fails": "red", "unclear": "yellow"}[claim.verdict]
             table.add_row(claim.claim, claim.setting, claim.measured, f"[{colour}]{claim.verdict}[/]")
     console.print(table)
