@@ -13,7 +13,7 @@ from contextlib import redirect_stderr
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 import tyro
 
@@ -95,6 +95,9 @@ class DemoArgs:
     """Folder for the pictures and numbers; what is there is replaced."""
 
 
+TheoryPart = Literal["theorem1", "theorem2", "infonce", "regret", "network"]
+
+
 @dataclass(frozen=True)
 class SweepArgs:
     """Train every run of a grid file, several at a time; run again, it does only what is missing."""
@@ -137,9 +140,9 @@ class StatsArgs:
 
 @dataclass(frozen=True)
 class TheoryArgs:
-    """Check the paper's theory in numbers: information gain, UCB and count bonuses, regret, InfoNCE."""
+    """Check the paper's theory in numbers: information gain, UCB and count bonuses, regret, InfoNCE, the network."""
 
-    parts: tuple[Literal["theorem1", "theorem2", "infonce", "regret"], ...] = ("theorem1", "theorem2", "infonce", "regret")
+    parts: tuple[TheoryPart, ...] = get_args(TheoryPart)
     """What to measure; everything unless given."""
     quick: bool = False
     """Smaller sizes, under a minute in all."""

@@ -103,11 +103,59 @@ def plot_regret(data: dict[str, Any], path: Path) -> None:
             if kind in world["search"]:
                 below.plot(data["betas"], world["search"][kind], color=colour, linestyle=style, marker="o", markersize=4)
         axes.set(xscale="log", yscale="log", xlabel="episodes", ylabel="summed regret", title=name)
-        below.set(xscale="log", yscale="log", xlabel="beta", ylabel="summed regret", title="search, other seeds")
-        below.set_xticks([0.5, 1, 2, 4, 8], ["0.5", "1", "2", "4", "8"], minor=False)
-        below.minorticks_off()
+        axes.set(xlim=(data["episodes"] / 100, data["episodes"]), ylim=(lines["ucb"]["mean"][-1] / 60, None))
+        below.set(xscale="log", xlabel="beta", ylabel="summed regret", title="search, other seeds", ylim=(0, None))
+        below.set_xticks([0.5, 1, 2, 4, 8], ["0.5", "1", "2", "4", "8"])
+        below.set_xticks([], minor=True)
     top[0].legend(title="bonus")
     _save(figure, path)
 
 
-FIGURES = {"regret": plot_regret, "theorem1": plot_theorem1, "theorem2": plot_theorem2, "infonce": plot_infonce}
+KINDS = {
+    "practical": ("practical: KL to N(0, I)", BLUE, "o"),
+    "marginal": ("KL to the marginal seen", ORANGE, "s"),
+    "linear": ("Theorem 1 over E z", GREEN, "^"),
+}
+STYLES = ("-", "--", ":")
+
+
+def plot_network(data: dict[str, Any], path: Path) -> None:
+    """Each world: rank correlation along training, calibration at the end, and what the KL consists of."""
+    titles = {"river": "tabular river", "rooms": "rooms-small"}
+    figure, grid = plt.subplots(2, 3, figsize=(13, 8), layout="constrained")
+    for (ranks, calibration, nats), (world, readings) in zip(grid, data["runs"].items(), strict=True):
+        for (reading, runs), style in zip(readings.items(), STYLES, strict=False):
+            steps = [row["steps"] for row in runs[0]["rows"]]
+            for kind, (_, colour, _) in KINDS.items():
+                mean = np.mean([[row[kind] for row in run["rows"]] for run in runs], 0)
+                ranks.plot(steps, mean, color=colour, linestyle=style)
+            for part, colour in (("upper", BLUE), ("inside", ORANGE)):
+                mean = np.mean([[row[part] for row in run["rows"]] for run in runs], 0)
+                nats.plot(steps, mean, color=colour, linestyle=style)
+            ranks.plot([], [], color="black", linestyle=style, label=reading)
+        for kind, (label, colour, mark) in KINDS.items():
+            last = next(iter(readings.values()))[0]["last"]
+            exact, values = np.array(last["exact"]), np.array(last[kind])
+            if kind != "linear" or world == "river":
+                calibration.scatter(exact, values / values.mean(), s=10, color=colour, marker=mark, alpha=0.6, linewidths=0)
+            ranks.plot([], [], color=colour, label=label)
+        order = np.sort(np.array(last["exact"]))
+        calibration.plot(order, order / order.mean(), color="black", linewidth=1, label="the exact gain itself")
+        ranks.axhline(0, color=GRAY, linewidth=0.8)
+        ranks.set(xlabel="steps", ylabel="rank correlation with the exact gain", title=titles[world], ylim=(-1, 1.05))
+        calibration.set(
+            xscale="log", xlabel="exact information gain, root", ylabel="bonus / its mean", title="first reading, at the end"
+        )
+        nats.set(xlabel="steps", ylabel="nats", yscale="log", title="KL to N(0, I) (blue), of it information (orange)")
+        calibration.legend()
+    grid[0][0].legend(fontsize=8)
+    _save(figure, path)
+
+
+FIGURES = {
+    "theorem1": plot_theorem1,
+    "theorem2": plot_theorem2,
+    "infonce": plot_infonce,
+    "regret": plot_regret,
+    "network": plot_network,
+}

@@ -19,12 +19,14 @@ from ssedb.progress import PLAIN_LINE_EVERY
 from ssedb.theory.claims import Claim, Part, Tell, infonce, theorem1, theorem2
 from ssedb.theory.figures import FIGURES
 from ssedb.theory.regret import regret
+from ssedb.theory.trust import network
 
 PARTS: dict[str, Callable[[bool, int, Tell], Part]] = {
     "theorem1": theorem1,
     "theorem2": theorem2,
     "infonce": infonce,
     "regret": regret,
+    "network": network,
 }
 
 
