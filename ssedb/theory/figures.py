@@ -133,14 +133,13 @@ def plot_network(data: dict[str, Any], path: Path) -> None:
                 mean = np.mean([[row[part] for row in run["rows"]] for run in runs], 0)
                 nats.plot(steps, mean, color=colour, linestyle=style)
             ranks.plot([], [], color="black", linestyle=style, label=reading)
+        bins = next(iter(readings.values()))[0]["calibration"]
+        exact = [row["exact"] for row in bins]
         for kind, (label, colour, mark) in KINDS.items():
-            last = next(iter(readings.values()))[0]["last"]
-            exact, values = np.array(last["exact"]), np.array(last[kind])
-            if kind != "linear" or world == "river":
-                calibration.scatter(exact, values / values.mean(), s=10, color=colour, marker=mark, alpha=0.6, linewidths=0)
+            means, spreads = np.transpose([row[kind] for row in bins])
+            calibration.errorbar(exact, means, spreads, color=colour, marker=mark, markersize=4, capsize=2, linewidth=1)
             ranks.plot([], [], color=colour, label=label)
-        order = np.sort(np.array(last["exact"]))
-        calibration.plot(order, order / order.mean(), color="black", linewidth=1, label="the exact gain itself")
+        calibration.plot(exact, [row["exact_over_mean"] for row in bins], color="black", linewidth=1.5, label="perfect")
         ranks.axhline(0, color=GRAY, linewidth=0.8)
         ranks.set(xlabel="steps", ylabel="rank correlation with the exact gain", title=titles[world], ylim=(-1, 1.05))
         calibration.set(

@@ -26,7 +26,7 @@ from ssedb.theory.mdps import river_swim
 from ssedb.trainer import Trainer
 
 LAM = 1.0
-SAMPLES = 16
+SAMPLES = 8
 """Draws of z for each posterior, where a divergence from a mixture is estimated."""
 
 

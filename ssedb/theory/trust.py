@@ -44,18 +44,32 @@ def summary(shot: Snapshot) -> dict[str, Any]:
     return found
 
 
+def calibration(shot: Snapshot) -> list[dict[str, Any]]:
+    """Probes with like counts together: the exact gain and each bonus, over the bonus's mean, with its spread."""
+    rows = []
+    bins = (shot.counts + 1.0).log2().ceil()  # N = 0, 1, 2 to 3, 4 to 7, ...
+    for index in bins.unique():
+        here = bins == index
+        row: dict[str, Any] = {"counts": float(shot.counts[here].double().mean()), "exact": float(shot.exact[here].mean())}
+        for name in BONUSES:
+            values = getattr(shot, name) / getattr(shot, name).mean()
+            row[name] = [float(values[here].mean()), float(values[here].std(correction=0))]
+        rows.append({**row, "exact_over_mean": float((shot.exact / shot.exact.mean())[here].mean()), "of": int(here.sum())})
+    return rows
+
+
 def follow(shots: Iterable[Snapshot], tell: Tell, total: int) -> dict[str, Any]:
-    """One run: a row per snapshot, and the last snapshot's values."""
+    """One run: a row per snapshot, the calibration of the last, and its bonus."""
     rows = []
     for i, shot in enumerate(shots):
         rows.append(summary(shot))
         tell((i + 1) / total)
-    return {"rows": rows, "last": {name: getattr(shot, name).tolist() for name in ("counts", "exact", *BONUSES)}}
+    return {"rows": rows, "calibration": calibration(shot), "practical": shot.practical.tolist()}
 
 
 def network(quick: bool, seed: int, tell: Tell) -> Part:
     """The real DB model in two worlds whose truth is known."""
-    river_updates, rooms_updates, seeds = (3, 2, 1) if quick else (12, 8, 2)
+    river_updates, rooms_updates, seeds = (3, 2, 1) if quick else (10, 8, 2)
     river_readings = ["ours"] if quick else list(READINGS)
     rooms_readings = ["ours"] if quick else ["ours", "paper"]
     plan = [("river", r, i) for r in river_readings for i in range(max(2, seeds))]
@@ -121,7 +135,7 @@ def agreement(readings: dict[str, list[Any]]) -> Claim:
     """Two point estimates from the same data."""
     found = {}
     for reading, runs in readings.items():
-        pairs = combinations([torch.tensor(run["last"]["practical"]) for run in runs], 2)
+        pairs = combinations([torch.tensor(run["practical"]) for run in runs], 2)
         found[reading] = float(np.mean([rank_correlation(a, b) for a, b in pairs]))
     text = "; ".join(f"{reading}: {value:+.2f}" for reading, value in found.items())
     return Claim(
