@@ -99,9 +99,11 @@ def plot_regret(data: dict[str, Any], path: Path) -> None:
         for kind, (label, colour, style) in BONUSES.items():
             line = lines[kind]
             axes.fill_between(lines["episodes"], line["low"], line["high"], color=colour, alpha=0.2, linewidth=0)
-            axes.plot(lines["episodes"], line["mean"], color=colour, linestyle=style, label=label)
+            width = 3.5 if kind == "ucb" else 1.5  # in a tabular world the count bonus lies right on it
+            axes.plot(lines["episodes"], line["mean"], color=colour, linestyle=style, linewidth=width, label=label)
             if kind in world["search"]:
-                below.plot(data["betas"], world["search"][kind], color=colour, linestyle=style, marker="o", markersize=4)
+                size = dict(linewidth=width, markersize=2 + width)
+                below.plot(data["betas"], world["search"][kind], color=colour, linestyle=style, marker="o", **size)
         axes.set(xscale="log", yscale="log", xlabel="episodes", ylabel="summed regret", title=name)
         axes.set(xlim=(data["episodes"] / 100, data["episodes"]), ylim=(lines["ucb"]["mean"][-1] / 60, None))
         below.set(xscale="log", xlabel="beta", ylabel="summed regret", title="search, other seeds", ylim=(0, None))
@@ -143,9 +145,9 @@ def plot_network(data: dict[str, Any], path: Path) -> None:
         ranks.axhline(0, color=GRAY, linewidth=0.8)
         ranks.set(xlabel="steps", ylabel="rank correlation with the exact gain", title=titles[world], ylim=(-1, 1.05))
         calibration.set(
-            xscale="log", xlabel="exact information gain, root", ylabel="bonus / its mean", title="first reading, at the end"
+            xscale="log", xlabel="exact information gain, root", ylabel="bonus / its mean", title="calibration at the end, ours"
         )
-        nats.set(xlabel="steps", ylabel="nats", yscale="log", title="KL to N(0, I) (blue), of it information (orange)")
+        nats.set(xlabel="steps", ylabel="nats", yscale="log", title="KL to N(0, I): blue; its information: orange")
         calibration.legend()
     grid[0][0].legend(fontsize=8)
     _save(figure, path)
