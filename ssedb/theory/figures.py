@@ -144,9 +144,8 @@ def plot_network(data: dict[str, Any], path: Path) -> None:
         calibration.plot(exact, [row["exact_over_mean"] for row in bins], color="black", linewidth=1.5, label="perfect")
         ranks.axhline(0, color=GRAY, linewidth=0.8)
         ranks.set(xlabel="steps", ylabel="rank correlation with the exact gain", title=titles[world], ylim=(-1, 1.05))
-        calibration.set(
-            xscale="log", xlabel="exact information gain, root", ylabel="bonus / its mean", title="calibration at the end, ours"
-        )
+        calibration.set(xlabel="exact information gain, root", ylabel="bonus / its mean", xscale="log")
+        calibration.set_title("calibration at the end, ours")
         nats.set(xlabel="steps", ylabel="nats", yscale="log", title="KL to N(0, I): blue; its information: orange")
         calibration.legend()
     grid[0][0].legend(fontsize=8)
