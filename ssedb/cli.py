@@ -95,9 +95,6 @@ class DemoArgs:
     """Folder for the pictures and numbers; what is there is replaced."""
 
 
-TheoryPart = Literal["theorem1", "theorem2", "infonce", "regret", "network"]
-
-
 @dataclass(frozen=True)
 class SweepArgs:
     """Train every run of a grid file, several at a time; run again, it does only what is missing."""
@@ -136,6 +133,9 @@ class StatsArgs:
     """What to compare (such as states_share score area:score i_nce); the first one is compared between methods."""
     figures: bool = True
     """Draw the figures too (needs `pip install ssedb[report]`)."""
+
+
+TheoryPart = Literal["theorem1", "theorem2", "infonce", "regret", "network"]
 
 
 @dataclass(frozen=True)
@@ -324,6 +324,7 @@ def stats(args: list[str]) -> int:
     from ssedb.tables import write_stats
 
     write_stats(options.runs, options.out or options.runs[0] / "stats", options.measures, options.figures)
+    return 0
 
 
 def theory(args: list[str]) -> int:
@@ -334,6 +335,10 @@ def theory(args: list[str]) -> int:
         raise ConfigError("parts is empty; name at least one, or leave the flag out")
     if find_spec("matplotlib") is None:
         raise ConfigError("matplotlib is not installed; run `pip install ssedb[report]`")
+    try:
+        options.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"cannot write to {options.out}: {error.strerror}; choose another --out") from None
     from ssedb.theory.report import run_theory
 
     run_theory(list(dict.fromkeys(options.parts)), options.out, quick=options.quick, seed=options.seed)

@@ -74,10 +74,10 @@ def test_resume_and_eval(trained):
         (["eval", "/nonexistent"], "/nonexistent holds no run"),
         (["list", "toys"], "'toys'"),
         (["bench", "--updates", "0"], "updates=0: must be 1 or more"),
-        (["fly"], "unknown command 'fly'; use one of train, eval, demo, analyze"),
+        (["fly"], "unknown command 'fly'; use one of train, eval, demo"),
         (["theory", "--seed", "-1"], "seed=-1: must be 0 or more"),
         (["theory", "--parts", "luck"], "invalid choice 'luck'"),
-        (["theory", "--out", "/dev/null/x"], "cannot write to /dev/null/x: Not a directory; choose a folder"),
+        (["theory", "--out", "/dev/null/x"], "cannot write to /dev/null/x: Not a directory; choose another --out"),
     ],
 )
 def test_mistakes_end_with_2_and_one_line_within_two_seconds(args, message):
