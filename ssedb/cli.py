@@ -13,7 +13,7 @@ from contextlib import redirect_stderr
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 import tyro
 
@@ -135,6 +135,23 @@ class StatsArgs:
     """What to compare (such as states_share score area:score i_nce); the first one is compared between methods."""
     figures: bool = True
     """Draw the figures too (needs `pip install ssedb[report]`)."""
+
+
+TheoryPart = Literal["theorem1", "theorem2", "infonce", "regret", "network"]
+
+
+@dataclass(frozen=True)
+class TheoryArgs:
+    """Check the paper's theory in numbers: information gain, UCB and count bonuses, regret, InfoNCE, the network."""
+
+    parts: tuple[TheoryPart, ...] = get_args(TheoryPart)
+    """What to measure; everything unless given."""
+    quick: bool = False
+    """Smaller sizes, under a minute in all."""
+    seed: int = 0
+    """Seed of everything that is drawn."""
+    out: Path = Path("runs/theory")
+    """Folder for the figures and numbers; what is there is replaced."""
 
 
 @dataclass(frozen=True)
@@ -330,6 +347,24 @@ def check(args: list[str]) -> int:
     return 0 if print_checks(config.bonus, config.device) else 1
 
 
+def theory(args: list[str]) -> int:
+    options = parse(TheoryArgs, args, "theory")
+    if options.seed < 0:
+        raise ConfigError(f"seed={options.seed}: must be 0 or more")
+    if not options.parts:
+        raise ConfigError("parts is empty; name at least one, or leave the flag out")
+    if find_spec("matplotlib") is None:
+        raise ConfigError("matplotlib is not installed; run `pip install ssedb[report]`")
+    try:
+        options.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"cannot write to {options.out}: {error.strerror}; choose another --out") from None
+    from ssedb.theory.report import run_theory
+
+    run_theory(list(dict.fromkeys(options.parts)), options.out, quick=options.quick, seed=options.seed)
+    return 0
+
+
 def show_list(args: list[str]) -> int:
     what = parse(ListArgs, args, "list").what
     if what == "envs":
@@ -356,6 +391,7 @@ COMMANDS: dict[str, tuple[Callable[[list[str]], int], str]] = {
     "stats": (stats, "tables and figures of many runs"),
     "analyze": (analyze, "probe what a bonus has learned"),
     "check": (check, "check a bonus, ours or yours, against the contract"),
+    "theory": (theory, "check the paper's theory in numbers"),
     "bench": (bench, "measure the speed of training here"),
     "list": (show_list, "show the envs, noises or bonuses there are"),
 }

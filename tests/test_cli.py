@@ -82,6 +82,9 @@ def test_resume_and_eval(trained):
         (["sweep"], "PATH"),
         (["stats", "/nonexistent"], "there is no folder /nonexistent; name one that holds runs"),
         (["stats"], "no folder is named"),
+        (["theory", "--seed", "-1"], "seed=-1: must be 0 or more"),
+        (["theory", "--parts", "luck"], "invalid choice 'luck'"),
+        (["theory", "--out", "/dev/null/x"], "cannot write to /dev/null/x: Not a directory; choose another --out"),
     ],
 )
 def test_mistakes_end_with_2_and_one_line_within_two_seconds(args, message):
@@ -132,7 +135,19 @@ def test_a_checkpoint_of_another_game_is_refused(trained, tmp_path):
 
 
 def test_every_flag_has_a_sentence():
-    for command in (["train"], ["eval"], ["demo"], ["sweep"], ["stats"], ["check"], ["bench"], ["list"], ["analyze", "probe"]):
+    commands = [
+        ["train"],
+        ["eval"],
+        ["demo"],
+        ["sweep"],
+        ["stats"],
+        ["check"],
+        ["bench"],
+        ["list"],
+        ["analyze", "probe"],
+        ["theory"],
+    ]
+    for command in commands:
         text = ssedb(*command, "--help", env={**os.environ, "COLUMNS": "200"}).stdout
         words = re.sub(r"[╭╮╰╯│─]+", " ", text)
         helps = re.split(r"\s(--[a-z][\w-]*) ", words)[1:]

@@ -1,0 +1,161 @@
+"""Every claim of the paper's theory as a function: what was measured, and whether the claim holds.
+
+A part returns its claims and the data of its figure, all of it plain numbers that JSON can hold.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from ssedb.theory import contrast, gain
+
+Verdict = Literal["holds", "fails", "unclear"]
+Tell = Callable[[float], None]
+"""Told how much of a part is done, from 0 to 1."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One line of the table."""
+
+    claim: str
+    setting: str
+    measured: str
+    verdict: Verdict
+    values: dict[str, Any] = field(default_factory=dict)
+
+
+Part = tuple[list[Claim], dict[str, Any]]
+
+
+def verdict(holds: bool | np.bool_) -> Verdict:
+    return "holds" if holds else "fails"
+
+
+def theorem1(quick: bool, seed: int, tell: Tell) -> Part:
+    """The DB-bonus lies between two UCB bonuses: inside the assumptions, and outside of them."""
+    claims: list[Claim] = []
+    data: dict[str, Any] = {}
+    for done, (norm, lam) in enumerate(((1.0, 1.0), (3.0, 1.0), (1.0, 0.1))):
+        draws = gain.random_problems(np.random.default_rng((seed, done)), 12_000, norm, lam)
+        setting = f"{len(draws.gains):,} draws, norms <= {norm:g}, lambda = {lam:g}"
+        claims += [closed_form(draws, setting), sandwich(draws, setting)] if done == 0 else [broken(draws, setting)]
+        ratio = np.sqrt(draws.gains) / gain.ucb_bounds(draws.squared_widths, draws.outputs)[1]
+        shown = {"squared_width": draws.squared_widths[::8].tolist(), "ratio": ratio[::8].tolist()}
+        data[f"norm {norm:g}, lambda {lam:g}"] = shown
+        tell((done + 1) / 3)
+    return claims, data
+
+
+def closed_form(draws: gain.Draws, setting: str) -> Claim:
+    error = float(np.abs(draws.gains - draws.by_determinants).max())
+    return Claim(
+        "I = c/2 log(1 + u^2)",
+        f"{setting}; against log-determinants of the cd x cd posterior",
+        f"largest difference {error:.1e} nats of up to {draws.gains.max():.2f}",
+        verdict(error < 1e-10),
+        {"largest_difference": error},
+    )
+
+
+def sandwich(draws: gain.Draws, setting: str) -> Claim:
+    under, over, ratio = against_bounds(draws)
+    return Claim(
+        "sqrt(c/4) u <= sqrt(I) <= sqrt(c/2) u",
+        setting,
+        f"{under.sum()} below, {over.sum()} above; sqrt(I) / (sqrt(c/2) u) from {ratio.min():.4f} to {ratio.max():.4f}",
+        verdict(not under.any() and not over.any()),
+        {"below": int(under.sum()), "above": int(over.sum()), "ratio": [float(ratio.min()), float(ratio.max())]},
+    )
+
+
+def broken(draws: gain.Draws, setting: str) -> Claim:
+    under, over, _ = against_bounds(draws)
+    first = float(draws.squared_widths[under].min(initial=math.inf))
+    last = float(draws.squared_widths[~under].max(initial=0))
+    return Claim(
+        f"assumption broken: the lower bound fails where u^2 > {gain.WIDEST:.3f}, the upper never",
+        setting,
+        f"lower fails in {under.mean():.1%}, from u^2 = {first:.3f} on, holds up to {last:.3f}; upper fails in {over.sum()}",
+        verdict(last <= gain.WIDEST <= first < math.inf and not over.any()),
+        {"below": int(under.sum()), "first_failure": first, "last_success": last, "above": int(over.sum())},
+    )
+
+
+def against_bounds(draws: gain.Draws) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Which roots of the gain lie below and above Theorem 1's bounds, and their ratio to the upper one."""
+    root, (low, high) = np.sqrt(draws.gains), gain.ucb_bounds(draws.squared_widths, draws.outputs)
+    slack = 1e-12 * high  # rounding
+    return root < low - slack, root > high + slack, root / high
+
+
+def theorem2(quick: bool, seed: int, tell: Tell) -> Part:
+    """In a tabular MDP the DB-bonus becomes a count bonus."""
+    counts, states = [0, 1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000], 6
+    claims: list[Claim] = []
+    data: dict[str, Any] = {"counts": counts}
+    for done, lam in enumerate((1.0, 0.1, 10.0)):
+        visits = gain.tabular_visits(counts, states, lam=lam, seed=seed)
+        ratio = visits.bonus / visits.predicted
+        data[f"lambda {lam:g}"] = {"bonus": visits.bonus.tolist(), "count_bonus": visits.predicted.tolist()}
+        x = 1 / (visits.counts + lam)
+        exact = np.sqrt(np.log1p(x) / x)
+        trend = float((1 - ratio[-1]) * 4 / x[-1])  # the shortfall is 1 / (4 (N + lambda)) once N is large
+        setting = f"|S| = {states}, lambda = {lam:g}, N from 0 to {counts[-1]:,}"
+        measured = f"ratio {ratio[0]:.4f} at N = 0, {ratio[5]:.4f} at 10, {ratio[-1]:.6f} at {counts[-1]:,}"
+        grows = bool((np.diff(ratio) > 0).all() and (1 - 1e-4 < ratio[-1] < 1))
+        claims.append(
+            Claim(
+                "sqrt(I) -> sqrt(|S|/2) / sqrt(N + lambda)",
+                setting,
+                measured,
+                verdict(grows and np.allclose(ratio, exact, rtol=1e-9) and abs(trend - 1) < 0.01),
+                {"ratio": ratio.tolist(), "shortfall_times_4_n_lambda": trend},
+            )
+        )
+        tell((done + 1) / 3)
+    return claims, data
+
+
+FULL: dict[str, Any] = dict(sizes=(8, 64, 256), samples=40_000, steps=400)
+QUICK: dict[str, Any] = dict(sizes=(8, 64), samples=10_000, steps=150)
+
+
+def infonce(quick: bool, seed: int, tell: Tell) -> Part:
+    """Appendix A: what the contrast finds is never more than there is."""
+    dims, correlations, scale = 4, (0.3, 0.6, 0.9, 0.97, 0.99), QUICK if quick else FULL
+    sizes, samples, steps = scale["sizes"], scale["samples"], scale["steps"]
+    rows = []
+    for size in sizes:
+        for rho in correlations:
+            generator = torch.Generator().manual_seed(seed)
+            critics = {
+                "best": contrast.best_critic(rho),
+                "trained": contrast.trained_critic(rho, dims, size, steps, generator),
+            }
+            for name, critic in critics.items():
+                found = contrast.nce_estimate(critic, rho, dims, size, samples // size, generator)
+                rows.append({"critic": name, "batch": size, "rho": rho, **found._asdict()})
+            tell(len(rows) / 2 / len(sizes) / len(correlations))
+    claims = []
+    for name in ("best", "trained"):
+        mine = [row for row in rows if row["critic"] == name]
+        over = [row for row in mine if row["value"] - 3 * row["error"] > row["truth"]]
+        least = min(mine, key=lambda row: row["truth"] - row["value"])
+        nearest = f"{least['value']:.4f} +- {least['error']:.4f} for I = {least['truth']:.4f}"
+        claims.append(
+            Claim(
+                "I_nce + log N <= I",
+                f"{name} critic, Gaussians of {dims} dims, rho 0.3 to 0.99, N {min(sizes)} to {max(sizes)}",
+                f"{len(over)} of {len(mine)} above; nearest {nearest}",
+                verdict(not over),
+                {"above": len(over), "of": len(mine)},
+            )
+        )
+    return claims, {"rows": rows}

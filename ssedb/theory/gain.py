@@ -1,0 +1,105 @@
+"""Theorems 1 and 2: information gain in Bayesian linear regression, the UCB bonus and the count bonus.
+
+s' = W eta + noise, W [c, d] with prior N(0, I / lam), noise N(0, I). Leading dimensions are a batch of problems.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+Array = np.ndarray
+
+WIDEST = 2.512862417252339
+"""Where log(1 + x) = x / 2: the lower bound of Theorem 1 holds up to this squared width, not just up to 1."""
+
+
+def gram(data: Array, lam: float = 1.0) -> Array:
+    """Lambda: features seen [..., m, d] to [..., d, d]."""
+    return data.swapaxes(-1, -2) @ data + lam * np.eye(data.shape[-1])
+
+
+def posterior(data: Array, targets: Array, lam: float = 1.0) -> tuple[Array, Array]:
+    """W given the data: its mean [..., c, d], and the precision [..., d, d] that every row of W has."""
+    precision = gram(data, lam)
+    return np.linalg.solve(precision, data.swapaxes(-1, -2) @ targets).swapaxes(-1, -2), precision
+
+
+def squared_width(precision: Array, eta: Array) -> Array:
+    """eta' Lambda^-1 eta, the square of the UCB bonus with beta = 1: [...]."""
+    return (eta * np.linalg.solve(precision, eta[..., None])[..., 0]).sum(-1)
+
+
+def information_gain(squared_width: Array, c: Array | float) -> Array:
+    """I(W; [s, a, S'] | D) in closed form, from eta' Lambda^-1 eta; its root is the DB-bonus."""
+    return c / 2 * np.log1p(squared_width)
+
+
+def gain_by_determinants(data: Array, eta: Array, c: int, lam: float = 1.0) -> Array:
+    """The same with no short cut: half the growth of the log-determinant of the precision of vec(W), [cd, cd]."""
+    d = data.shape[-1]
+    blocks = np.zeros((*data.shape[:-1], c, c, d))  # one copy of eta for each row of W
+    blocks[..., range(c), range(c), :] = data[..., None, :]
+    rows = blocks.reshape(*data.shape[:-2], -1, c * d)
+    before = rows.swapaxes(-1, -2) @ rows + lam * np.eye(c * d)
+    new = np.zeros((*eta.shape[:-1], c, c, d))
+    new[..., range(c), range(c), :] = eta[..., None, :]
+    new = new.reshape(*eta.shape[:-1], c, c * d)
+    after = before + new.swapaxes(-1, -2) @ new
+    return (np.linalg.slogdet(after)[1] - np.linalg.slogdet(before)[1]) / 2
+
+
+def ucb_bounds(squared_width: Array, c: Array | float) -> tuple[Array, Array]:
+    """What Theorem 1 puts under and over the root of the information gain: sqrt(c/4) u and sqrt(c/2) u."""
+    width = np.sqrt(squared_width)
+    return np.sqrt(c / 4) * width, np.sqrt(c / 2) * width
+
+
+def count_bonus(counts: Array, states: int, lam: float = 1.0) -> Array:
+    """What Theorem 2 says the DB-bonus becomes in a tabular MDP: sqrt(|S|/2) / sqrt(N + lam)."""
+    return np.sqrt(states / 2) / np.sqrt(counts + lam)
+
+
+class Draws(NamedTuple):
+    """What random problems gave."""
+
+    squared_widths: Array  # eta' Lambda^-1 eta
+    outputs: Array  # c
+    gains: Array  # by the closed form
+    by_determinants: Array
+
+
+def random_problems(rng: np.random.Generator, count: int, norm: float = 1.0, lam: float = 1.0) -> Draws:
+    """Draws at least `count` problems of many sizes, feature norms even between 0 and `norm`, a tenth right at it."""
+    sizes = [(d, m, c) for d in (1, 2, 4, 8) for m in (0, 1, 4, 16, 64) for c in (1, 3)]
+    each = -(-count // len(sizes))
+    parts = []
+    for d, m, c in sizes:
+        features = rng.normal(size=(each, m + 1, d))
+        lengths = np.where(rng.random((each, m + 1, 1)) < 0.1, norm, norm * rng.random((each, m + 1, 1)))
+        features *= lengths / np.linalg.norm(features, axis=-1, keepdims=True)
+        data, eta = features[:, :-1], features[:, -1]
+        squared = squared_width(gram(data, lam), eta)
+        slow = gain_by_determinants(data, eta, c, lam)
+        parts.append((squared, np.full(each, c), information_gain(squared, c), slow))
+    return Draws(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+class Visits(NamedTuple):
+    """One state-action pair of a tabular MDP after N visits."""
+
+    counts: Array
+    bonus: Array  # sqrt(I), from the Gram matrix of the one-hot features
+    predicted: Array  # Theorem 2
+
+
+def tabular_visits(counts: list[int], states: int = 6, actions: int = 2, lam: float = 1.0, seed: int = 0) -> Visits:
+    """The DB-bonus of the first pair of a tabular MDP, visited `counts` times among random visits to the others."""
+    rng, pairs = np.random.default_rng(seed), states * actions
+    onehot = np.eye(pairs)
+    bonus = []
+    for n in counts:
+        visited = np.concatenate([np.zeros(n, np.int64), rng.integers(1, pairs, 3 * pairs)])
+        bonus.append(np.sqrt(information_gain(squared_width(gram(onehot[visited], lam), onehot[0]), states)))
+    return Visits(np.array(counts), np.array(bonus), count_bonus(np.array(counts), states, lam))

@@ -1,0 +1,118 @@
+"""LSVI-UCB (the paper's Algorithm 2) with the UCB, the DB or the count bonus, for many seeds and settings at once.
+
+Arrays are [step, setting, seed, ...]. Values at the next state enter the regression linearly, so it is kept as two recursive
+least-squares fits, of the reward and of the one-hot next state; Sherman-Morrison updates them after each episode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from ssedb.theory.mdps import MDP, Array
+
+Kind = Literal["ucb", "db", "count", "none"]
+
+
+class Setting(NamedTuple):
+    """A bonus and its coefficient beta. DB's is relative to sqrt(c/2), so that one beta means one scale for all."""
+
+    kind: Kind
+    beta: float
+
+
+def bonus_of(kind: Kind, squared_widths: Array, counts: Array, lam: float) -> Array:
+    """The bonus with beta = 1: u, sqrt(I) / sqrt(c/2) = sqrt(log(1 + u^2)), or 1 / sqrt(N + lambda)."""
+    if kind == "ucb":
+        return np.sqrt(squared_widths)
+    if kind == "db":
+        return np.sqrt(np.log1p(squared_widths))
+    return 1 / np.sqrt(counts + lam) if kind == "count" else np.zeros_like(squared_widths)
+
+
+class Regression:
+    """Ridge regression of rewards and next states on the features, for every step of the episode, setting and seed."""
+
+    def __init__(self, mdp: MDP, settings: int, lam: float = 1.0) -> None:
+        batch, d = (mdp.horizon, settings, mdp.copies), mdp.features.shape[-1]
+        self.mdp = mdp
+        self.inverse = np.broadcast_to(np.eye(d) / lam, (*batch, d, d)).copy()  # Lambda^-1
+        self.reward = np.zeros((*batch, d))
+        self.next_state = np.zeros((*batch, d, mdp.states))
+        norms = np.square(mdp.features).sum(-1) / lam
+        self.squared_widths = np.broadcast_to(norms, (*batch, norms.shape[-1])).copy()  # eta' Lambda^-1 eta of each pair
+        self.counts = np.zeros_like(self.squared_widths)
+        self._index = np.ogrid[tuple(slice(size) for size in batch)]
+
+    def add(self, pairs: Array, rewards: Array, next_states: Array) -> None:
+        """One transition of every step, setting and seed, each [H, K, n]."""
+        features, where = self.mdp.features, tuple(self._index)
+        eta = features[where[-1], pairs]
+        u = (self.inverse @ eta[..., None])[..., 0]
+        scale = 1 / (1 + (eta * u).sum(-1, keepdims=True))
+        gain = u * scale
+        self.squared_widths -= np.square((features @ u[..., None])[..., 0]) * scale
+        np.maximum(self.squared_widths, 0, out=self.squared_widths)  # rounding
+        self.inverse -= gain[..., None] * u[..., None, :]
+        self.reward += gain * (rewards - (eta * self.reward).sum(-1))[..., None]
+        missing = -(eta[..., None, :] @ self.next_state)[..., 0, :]
+        missing[(*where, next_states)] += 1
+        self.next_state += gain[..., None] * missing[..., None, :]
+        self.counts[(*where, pairs)] += 1
+
+
+def plan(model: Regression, bonuses: Array, ties: Array) -> tuple[Array, Array]:
+    """The optimistic Q (line 10) backwards: the greedy policy [H, K, n, states], and what it truly earns [K, n]."""
+    mdp = model.mdp
+    horizon, k, n, _ = bonuses.shape
+    values, truth = np.zeros((2, k, n, mdp.states))
+    policy = np.empty((horizon, k, n, mdp.states), np.int64)
+    first = np.arange(mdp.states) * mdp.actions
+    for t in reversed(range(horizon)):
+        weights = model.reward[t] + (model.next_state[t] @ values[..., None])[..., 0]
+        q = np.minimum((mdp.features @ weights[..., None])[..., 0] + bonuses[t], horizon)
+        q = q.reshape(k, n, mdp.states, mdp.actions)
+        values = q.max(-1)
+        policy[t] = (q + ties[t]).argmax(-1)
+        true_q = mdp.rewards + (mdp.kernel @ truth[..., None])[..., 0]
+        truth = np.take_along_axis(true_q, first + policy[t], -1)
+    return policy, truth[..., 0]
+
+
+def run_lsvi(
+    mdp: MDP,
+    settings: Sequence[Setting],
+    episodes: int,
+    rng: np.random.Generator,
+    lam: float = 1.0,
+    tell: Callable[[float], None] = lambda share: None,
+) -> Array:
+    """The regret of each episode, [K, n, episodes]: what the best policy earns less what this one earns, in expectation.
+
+    All settings meet the same chance: episode by episode, the same draws decide where the same moves lead.
+    """
+    model = Regression(mdp, len(settings), lam)
+    best, regret = mdp.best_values(), np.empty((len(settings), mdp.copies, episodes))
+    ties = 1e-9 * rng.random((mdp.horizon, mdp.copies, mdp.states, mdp.actions))
+    below = mdp.kernel.cumsum(-1)[..., :-1]
+    row, copy = np.arange(len(settings))[:, None], np.arange(mdp.copies)
+    shape = (mdp.horizon, len(settings), mdp.copies)
+    pairs, next_states, rewards = np.empty(shape, np.int64), np.empty(shape, np.int64), np.empty(shape)
+    for episode in range(episodes):
+        bonuses = np.empty_like(model.squared_widths)
+        for i, (kind, beta) in enumerate(settings):
+            bonuses[:, i] = beta * bonus_of(kind, model.squared_widths[:, i], model.counts[:, i], lam)
+        policy, earned = plan(model, bonuses, ties)
+        regret[..., episode] = best - earned
+        state = np.zeros((len(settings), mdp.copies), np.int64)
+        chance = rng.random((mdp.horizon, mdp.copies, 1))
+        for t in range(mdp.horizon):
+            pairs[t] = state * mdp.actions + policy[t, row, copy, state]
+            rewards[t] = mdp.rewards[copy, pairs[t]]
+            state = next_states[t] = (chance[t] > below[copy, pairs[t]]).sum(-1)
+        model.add(pairs, rewards, next_states)
+        if episode % 50 == 49:
+            tell((episode + 1) / episodes)
+    return regret

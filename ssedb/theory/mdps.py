@@ -1,0 +1,94 @@
+"""Finite-horizon MDPs that are linear in known features, n of them side by side (one for each seed)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class MDP:
+    """n MDPs of one size. A pair is state * actions + action; every episode begins in state 0."""
+
+    name: str
+    states: int
+    actions: int
+    horizon: int
+    features: Array  # eta [n, pairs, d], norms at most 1
+    kernel: Array  # P(s' | s, a) [n, pairs, states], linear in the features
+    rewards: Array  # [n, pairs], in [0, 1], linear in the features
+
+    @property
+    def copies(self) -> int:
+        return len(self.kernel)
+
+    @property
+    def is_tabular(self) -> bool:
+        return self.features.shape[-1] == self.features.shape[-2] and bool(
+            (self.features == np.eye(self.features.shape[-1])).all()
+        )
+
+    def best_values(self) -> Array:
+        """What the best policy earns in an episode, [n], by dynamic programming."""
+        values = np.zeros((self.copies, self.states))
+        for _ in range(self.horizon):
+            q = self.rewards + (self.kernel @ values[..., None])[..., 0]
+            values = q.reshape(self.copies, self.states, self.actions).max(-1)
+        return values[:, 0]
+
+
+def tabular(name: str, horizon: int, kernel: Array, rewards: Array) -> MDP:
+    """One-hot features: kernel [n, states, actions, states], rewards [n, states, actions]."""
+    n, states, actions = rewards.shape
+    pairs = states * actions
+    features = np.broadcast_to(np.eye(pairs), (n, pairs, pairs))
+    return MDP(name, states, actions, horizon, features, kernel.reshape(n, pairs, states), rewards.reshape(n, pairs))
+
+
+def river_swim(copies: int, states: int = 6, horizon: int = 12) -> MDP:
+    """A swim against the stream: left is sure and pays 0.005 at the source, right is hard and pays 1 at the far end."""
+    kernel, rewards = np.zeros((states, 2, states)), np.zeros((states, 2))
+    last = states - 1
+    for s in range(states):
+        kernel[s, 0, max(s - 1, 0)] = 1
+        kernel[s, 1, [max(s - 1, 0), s, min(s + 1, last)]] = 0.05, 0.6, 0.35
+    kernel[0, 1], kernel[last, 1] = 0, 0
+    kernel[0, 1, :2] = 0.4, 0.6
+    kernel[last, 1, -2:] = 0.4, 0.6
+    rewards[0, 0], rewards[last, 1] = 0.005, 1
+    return tabular("RiverSwim", horizon, *(np.repeat(x[None], copies, 0) for x in (kernel, rewards)))
+
+
+def combination_lock(rng: np.random.Generator, copies: int, length: int = 6, actions: int = 3, slip: float = 0.1) -> MDP:
+    """At each place one action, drawn for each copy, leads on; the rest pay 0.1 at once and then nothing ever again.
+
+    The right action too fails with probability `slip`. Only the right action at the last place pays 1.
+    """
+    states, out = length + 1, length  # the last state is where a mistake leads
+    kernel, rewards = np.zeros((copies, states, actions, states)), np.zeros((copies, states, actions))
+    code = rng.integers(actions, size=(copies, length))
+    kernel[..., out] = 1
+    rewards[:, :length] = 0.1
+    copy = np.arange(copies)
+    for place in range(length):
+        onward = place + 1 if place + 1 < length else out
+        kernel[copy, place, code[:, place]] = 0
+        kernel[copy, place, code[:, place], out] = slip
+        kernel[copy, place, code[:, place], onward] += 1 - slip
+        rewards[copy, place, code[:, place]] = float(place + 1 == length)
+    return tabular("combination lock", length, kernel, rewards)
+
+
+def random_linear(
+    rng: np.random.Generator, copies: int, d: int = 8, states: int = 20, actions: int = 3, horizon: int = 8
+) -> MDP:
+    """P(s' | s, a) = eta(s, a)' mu(s'): features on the simplex mix d distributions, so the kernel is a true kernel.
+
+    The last factor alone pays. Small concentrations make most pairs nearly one factor, and factors lead to few states.
+    """
+    features = rng.dirichlet(np.full(d, 0.05), (copies, states * actions))
+    mixed = rng.dirichlet(np.full(states, 0.05), (copies, d))
+    return MDP("random linear", states, actions, horizon, features, features @ mixed, features[..., -1])

@@ -1,0 +1,174 @@
+"""From theory to network: the real DB model's bonus against the exact information gain and the visit counts.
+
+Two worlds where both are known: a tabular one whose one-hot state is drawn as a picture, visited by a fixed policy, and
+Rooms, where the agent is paid by the bonus itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ssedb import objectives
+from ssedb.analysis.probe import draw_transitions
+from ssedb.bonuses import make_bonus
+from ssedb.bonuses.db import DynamicBottleneck
+from ssedb.config import TrainConfig
+from ssedb.envs.rooms import World
+from ssedb.rollout import STACK
+from ssedb.theory.gain import information_gain
+from ssedb.theory.mdps import river_swim
+from ssedb.trainer import Trainer
+
+LAM = 1.0
+SAMPLES = 8
+"""Draws of z for each posterior, where a divergence from a mixture is estimated."""
+
+
+class Posteriors(NamedTuple):
+    """g^Z of some transitions: mean and std [B, Z], and how often each was seen [B]."""
+
+    mean: Tensor
+    std: Tensor
+    weight: Tensor
+
+
+class Snapshot(NamedTuple):
+    """A model at one moment, looked at on M probe transitions."""
+
+    steps: int
+    counts: Tensor  # N(s, a) [M]
+    exact: Tensor  # the root of the information gain of Theorem 2 [M]
+    practical: Tensor  # the bonus, root of KL[g^Z || N(0, I)] [M]
+    marginal: Tensor  # the same with the marginal of what was seen in place of N(0, I) [M]
+    linear: Tensor  # the root of the information gain of Theorem 1 with eta = E z [M]
+    upper: float  # mean KL to N(0, I) over what was seen, I_upper
+    inside: float  # the part of it that is I([S, A]; Z); the rest is the marginal's distance from N(0, I)
+
+
+def log_densities(z: Tensor, mean: Tensor, std: Tensor) -> Tensor:
+    """log N(z; mean, std) of every z [B, D] under every Gaussian [C, D]: [B, C]."""
+    weight = std.square().reciprocal()
+    squares = z.square() @ weight.T - 2 * z @ (mean * weight).T + (mean.square() * weight).sum(-1)
+    return -0.5 * squares - std.log().sum(-1) - z.shape[-1] / 2 * math.log(2 * math.pi)
+
+
+def divergence_from_mixture(mean: Tensor, std: Tensor, seen: Posteriors, generator: torch.Generator) -> Tensor:
+    """KL of each Gaussian [B, D] from the mixture of those seen, estimated with SAMPLES draws each: [B]."""
+    mean, std, centre = mean.double(), std.double(), seen.mean.double()
+    shares = (seen.weight.double() / seen.weight.sum()).log()
+    total = torch.zeros(len(mean), dtype=torch.float64)
+    for _ in range(SAMPLES):
+        noise = torch.randn(mean.shape, generator=generator, dtype=torch.float64)
+        own = (-0.5 * noise.square() - std.log()).sum(-1) - mean.shape[-1] / 2 * math.log(2 * math.pi)
+        total += own - (log_densities(mean + std * noise, centre, seen.std.double()) + shares).logsumexp(-1)
+    return total / SAMPLES
+
+
+@torch.no_grad()
+def look(
+    bonus: DynamicBottleneck, obs: Tensor, actions: Tensor, counts: Tensor, states: int, steps: int,
+    seen: Posteriors, precision: Tensor,
+) -> Snapshot:  # fmt: skip
+    """All of a model's bonuses on the probes; `precision` is Lambda of the means of z that were seen, without lambda I."""
+    generator = torch.Generator().manual_seed(0)
+    mean, std = bonus.represent(obs, actions)
+    ridge = precision + LAM * torch.eye(len(precision), dtype=torch.float64)
+    linear = objectives.information_gain(mean.double(), torch.linalg.inv(ridge), states).sqrt()
+    exact = np.sqrt(information_gain(1 / (counts.numpy() + LAM), states))
+    share = seen.weight / seen.weight.sum()
+    upper = (share * objectives.kl_to_standard_normal(seen.mean, seen.std)).sum()
+    inside = (share * divergence_from_mixture(seen.mean, seen.std, seen, generator)).sum()
+    marginal = divergence_from_mixture(mean, std, seen, generator).clamp_min(0).sqrt()
+    practical = bonus.reward(obs, actions, obs)
+    return Snapshot(steps, counts, torch.from_numpy(exact), practical, marginal, linear, float(upper), float(inside))
+
+
+class OneHotRiver:
+    """RiverSwim, its state a bright square in a picture large enough for the encoder; walkers go right 65 times in 100."""
+
+    side, actions = 4, 2
+    states = side * side
+
+    def __init__(self, walkers: int, seed: int) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.kernel = river_swim(1, self.states).kernel[0].cumsum(-1)[:, :-1]
+        self.state = np.zeros(walkers, np.int64)
+
+    def pictures(self, states: Tensor) -> Tensor:
+        """uint8 [B, 1, 36, 36]."""
+        onehot = torch.nn.functional.one_hot(states, self.states).view(-1, 1, self.side, self.side)
+        return (255 * onehot).to(torch.uint8).repeat_interleave(9, 2).repeat_interleave(9, 3)
+
+    def play(self, steps: int) -> tuple[Tensor, Tensor, Tensor]:
+        """(states, actions, next states) of every walker, int64 [steps * walkers] each."""
+        played = []
+        for _ in range(steps):
+            actions = (self.rng.random(len(self.state)) < 0.65).astype(np.int64)
+            chance = self.rng.random((len(self.state), 1))
+            after = (chance > self.kernel[self.state * self.actions + actions]).sum(-1)
+            played.append((self.state, actions, after))
+            self.state = after
+        columns = [torch.from_numpy(np.concatenate(column)) for column in zip(*played, strict=True)]
+        return columns[0], columns[1], columns[2]
+
+
+def train_on_river(updates: int, init: int, seed: int, options: dict[str, Any]) -> Iterator[Snapshot]:
+    """A DB model trained as in Algorithm 1, on each rollout in turn, and looked at on every state and action.
+
+    `init` is the seed of the network, `seed` that of the data.
+    """
+    torch.manual_seed(init)
+    world = OneHotRiver(16, seed)
+    states = torch.arange(world.states).repeat_interleave(world.actions)
+    actions = torch.arange(world.actions).repeat(world.states)
+    obs = world.pictures(states)
+    bonus = make_bonus("db", tuple(obs.shape[1:]), world.actions, preset="rooms", **options)
+    assert isinstance(bonus, DynamicBottleneck)
+    bonus.normalize.set(obs.float().mean(0), obs.float().std(0).mean())
+    adam = torch.optim.Adam([p for p in bonus.parameters() if p.requires_grad], lr=1e-3, fused=True)
+    counts = torch.zeros(len(states), dtype=torch.int64)
+    for _ in range(updates):
+        s, a, after = world.play(128)
+        for _ in range(4):
+            for part in torch.randperm(len(s)).split(256):
+                loss, _ = bonus.loss(world.pictures(s[part]), a[part], world.pictures(after[part]))
+                adam.zero_grad()
+                loss.backward()
+                adam.step()
+                bonus.after_step()
+            bonus.after_epoch()
+        counts = counts + torch.bincount(s * world.actions + a, minlength=len(counts))
+        with torch.no_grad():
+            mean, std = bonus.represent(obs, actions)
+        rows, was = mean.double() * counts.sqrt()[:, None], counts > 0
+        seen = Posteriors(mean[was], std[was], counts[was])
+        yield look(bonus, obs, actions, counts, world.states, int(counts.sum()), seen, rows.T @ rows)
+
+
+def train_on_rooms(updates: int, seed: int, options: dict[str, Any]) -> Iterator[Snapshot]:
+    """The whole system on the small Rooms world without noise, paid by its own bonus, looked at on random transitions."""
+    torch.manual_seed(seed)
+    trainer = Trainer(TrainConfig(env="rooms-small", preset="rooms", seed=seed, device="cpu", **options))
+    trainer.fit_observations()
+    bonus, rollout, truth = trainer.bonus, trainer.rollout, trainer.env.env.truth  # type: ignore[attr-defined]
+    assert isinstance(bonus, DynamicBottleneck)
+    data = draw_transitions(World("small"), None, 512, 1, {"noise": "none", "strength": 0.0}, seed=1)
+    obs, actions, _ = data.pair(None)
+    states, latent = int(truth.reachable.sum()), bonus.options.latent_dim
+    precision = torch.zeros(latent, latent, dtype=torch.float64)
+    t, n = rollout.indices(torch.arange(rollout.num_envs))
+    t, n = t[t >= STACK], n[t >= STACK]  # the first stacks make way for the next rollout
+    for _ in range(updates):
+        trainer.iterate()
+        with torch.no_grad():
+            mean, std = bonus.represent(rollout.stacks(t, n), rollout.actions[t, n])
+        precision += mean.double().T @ mean.double()
+        some = torch.randperm(len(t))[:512]
+        seen = Posteriors(mean[some], std[some], torch.ones(len(some)))
+        yield look(bonus, obs, actions, truth.choices[data.states, data.actions], states, trainer.steps, seen, precision)

@@ -1,0 +1,122 @@
+"""The paper's "same regret as LSVI-UCB", measured: regret curves, their growth, and the bonuses against each other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ssedb.theory.claims import Claim, Part, Tell, Verdict, verdict
+from ssedb.theory.lsvi import Kind, Setting, run_lsvi
+from ssedb.theory.mdps import MDP, Array, combination_lock, random_linear, river_swim
+
+KINDS: tuple[Kind, ...] = ("ucb", "db", "count")
+BETAS = tuple(2.0 ** (k / 2) for k in range(-2, 7))
+"""The search's grid: 0.5 to 8 in steps of sqrt(2), the width of Theorem 1."""
+WORLDS: tuple[Callable[[np.random.Generator, int], MDP], ...] = (
+    lambda rng, copies: river_swim(copies),
+    combination_lock,
+    random_linear,
+)
+
+
+def search(mdp: MDP, episodes: int, rng: np.random.Generator, tell: Tell) -> dict[Kind, list[float]]:
+    """Mean regret of each bonus for each of BETAS. With one-hot features the count bonus is the UCB bonus."""
+    kinds = KINDS[:2] if mdp.is_tabular else KINDS
+    total = run_lsvi(mdp, [Setting(kind, beta) for kind in kinds for beta in BETAS], episodes, rng, tell=tell)
+    found = dict(zip(kinds, total.sum(-1).mean(-1).reshape(len(kinds), -1).tolist(), strict=True))
+    return {"count": found["ucb"], **found}
+
+
+def growth(regret: Array, points: Array) -> Array:
+    """The exponent of K in the summed regret [..., n, episodes], by least squares over log-spaced K: [..., n]."""
+    log_k = np.log(points)
+    log_regret = np.log(np.maximum(regret.cumsum(-1)[..., points - 1], 1e-12))
+    centred = log_k - log_k.mean()
+    return (log_regret * centred).sum(-1) / np.square(centred).sum()
+
+
+def interval(statistic: Callable[[Array], Array], seeds: int, draws: int = 2000) -> tuple[Array, Array]:
+    """95% bootstrap interval of a statistic of the chosen seeds, a function of indices [..., seeds] that averages them."""
+    chosen = np.random.default_rng(0).integers(seeds, size=(draws, seeds))
+    low, high = np.quantile(statistic(chosen), (0.025, 0.975), axis=0)
+    return low, high
+
+
+def regret(quick: bool, seed: int, tell: Tell) -> Part:
+    """All worlds: the search for beta on seeds of its own, then the runs."""
+    seeds, tuning, episodes = (8, 3, 600) if quick else (20, 4, 5000)
+    claims: list[Claim] = []
+    data: dict[str, Any] = {"betas": BETAS, "seeds": seeds, "episodes": episodes, "worlds": {}}
+    for i, make in enumerate(WORLDS):
+
+        def part(share: float, first: float, i: int = i) -> None:
+            tell((i + (first + share) / 2) / len(WORLDS))
+
+        rng = np.random.default_rng((seed, i))
+        searched = search(make(rng, tuning), episodes, rng, lambda share: part(share, 0))
+        best = [Setting(kind, BETAS[int(np.argmin(searched[kind]))]) for kind in KINDS]
+        mdp = make(rng, seeds)
+        found = run_lsvi(mdp, [*best, Setting("none", 0)], episodes, rng, tell=lambda share: part(share, 1))
+        claims += compare(mdp, best, found)
+        data["worlds"][mdp.name] = {"search": searched, "betas": [s.beta for s in best], "curves": curves(found)}
+    return claims, data
+
+
+def curves(found: Array) -> dict[str, Any]:
+    """Summed regret over the episodes, mean and interval over the seeds."""
+    points = np.unique(np.geomspace(1, found.shape[-1], 60).astype(int))
+    lines: dict[str, Any] = {"episodes": points.tolist()}
+    for kind, total in zip((*KINDS, "none"), found.cumsum(-1)[..., points - 1], strict=True):
+        low, high = interval(lambda chosen, total=total: total[chosen].mean(1), len(total))  # type: ignore[misc]
+        lines[kind] = {"mean": total.mean(0).tolist(), "low": low.tolist(), "high": high.tolist()}
+    return lines
+
+
+def within(low: float, high: float, least: float, most: float) -> Verdict:
+    """Whether an interval lies within limits; unclear if it reaches over one."""
+    return "holds" if least <= low and high <= most else "fails" if low > most or high < least else "unclear"
+
+
+def compare(mdp: MDP, best: list[Setting], found: Array) -> list[Claim]:
+    """What the runs [ucb, db, count, none] of one world say."""
+    seeds, episodes = found.shape[1:]
+    points = np.unique(np.geomspace(episodes / 2, episodes, 30).astype(int))
+    slopes = growth(found, points)
+    ucb, db, count, none = found.sum(-1)
+    size = f"{mdp.states} states, {mdp.actions} actions, horizon {mdp.horizon}, d = {mdp.features.shape[-1]}"
+    setting = f"{mdp.name} ({size}), {seeds} seeds, {episodes:,} episodes"
+    betas = ", ".join(f"{kind} {beta:.3g}" for kind, beta in best)
+
+    means = dict(zip((*KINDS, "none"), slopes.mean(-1).tolist(), strict=True))
+    below = interval(lambda chosen: slopes[:2][:, chosen].mean(-1).T, seeds)[1]
+    apart = (slopes[1] - slopes[0]).mean()
+    low, high = interval(lambda chosen: (slopes[1] - slopes[0])[chosen].mean(-1), seeds)
+    ratio = db.mean() / ucb.mean()
+    least, most = interval(lambda chosen: db[chosen].mean(-1) / ucb[chosen].mean(-1), seeds)
+    others = f"count / UCB {count.mean() / ucb.mean():.3f}, no bonus / UCB {none.mean() / ucb.mean():.2f}"
+    return [
+        Claim(
+            "regret of UCB and DB grows slower than the episodes",
+            f"{setting}; best beta: {betas}",
+            "exponent of K " + ", ".join(f"{kind} {slope:.2f}" for kind, slope in means.items()),
+            verdict(bool((below < 1).all())),
+            {"exponents": means, "upper_end": below.tolist(), "betas": {s.kind: s.beta for s in best}},
+        ),
+        Claim(
+            "DB's regret grows like UCB's (exponents within 0.1)",
+            mdp.name,
+            f"DB - UCB {apart:+.3f} (95%: {low:+.3f} to {high:+.3f})",
+            within(float(low), float(high), -0.1, 0.1),
+            {"difference": apart, "interval": [float(low), float(high)]},
+        ),
+        Claim(
+            "DB's regret is UCB's, to the factor sqrt(2) of Theorem 1",
+            mdp.name,
+            f"DB / UCB {ratio:.3f} (95%: {least:.3f} to {most:.3f}); {others}",
+            within(float(least), float(most), 0, math.sqrt(2)),
+            {"ratio": ratio, "interval": [float(least), float(most)], "count": count.mean() / ucb.mean()},
+        ),
+    ]

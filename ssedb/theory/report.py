@@ -1,0 +1,79 @@
+"""`ssedb theory`: measures the claims, prints the table, writes the figures and the numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from ssedb.progress import PLAIN_LINE_EVERY
+from ssedb.theory.claims import Claim, Part, Tell, infonce, theorem1, theorem2
+from ssedb.theory.figures import FIGURES
+from ssedb.theory.regret import regret
+from ssedb.theory.trust import network
+
+PARTS: dict[str, Callable[[bool, int, Tell], Part]] = {
+    "theorem1": theorem1,
+    "theorem2": theorem2,
+    "infonce": infonce,
+    "regret": regret,
+    "network": network,
+}
+
+
+def run_theory(parts: Sequence[str], out: Path, *, quick: bool = False, seed: int = 0) -> dict[str, list[Claim]]:
+    """Measures these parts, shows them, and writes `theory.json` and a figure of each part into `out`."""
+    out.mkdir(parents=True, exist_ok=True)
+    began, claims, record = time.monotonic(), {}, {}
+    for name, (found, data, seconds) in _measure(parts, quick, seed).items():
+        claims[name] = found
+        record[name] = {"seconds": round(seconds, 1), "claims": [dataclasses.asdict(c) for c in found], "data": data}
+        FIGURES[name](data, out / f"{name}.png")
+    text = json.dumps({"quick": quick, "seed": seed, "parts": record}, indent=1)
+    (out / "theory.json").write_text(text + "\n", encoding="utf-8")
+    console = Console(highlight=False)
+    print_claims(console, claims)
+    console.print(f"figures      {', '.join(str(out / f'{name}.png') for name in parts)}", soft_wrap=True)
+    console.print(f"numbers      {out / 'theory.json'}", soft_wrap=True)
+    console.print(f"took         {time.monotonic() - began:.0f} s; docs/theory.md explains each line")
+    return claims
+
+
+def _measure(parts: Sequence[str], quick: bool, seed: int) -> dict[str, tuple[list[Claim], dict[str, Any], float]]:
+    columns = (
+        TextColumn("{task.description:<10}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TimeElapsedColumn(),
+    )
+    live, found = sys.stderr.isatty(), {}
+    with Progress(*columns, console=Console(stderr=True), disable=not live) as bars:
+        for name in parts:
+            bar, began, said = bars.add_task(name, total=1.0), time.monotonic(), [0.0]
+
+            def tell(share: float, name: str = name, bar: Any = bar, said: list[float] = said) -> None:
+                bars.update(bar, completed=share)
+                if not live and (share == 1 or time.monotonic() - said[0] > PLAIN_LINE_EVERY):
+                    said[0] = time.monotonic()
+                    print(f"{name} {share:.0%}", file=sys.stderr, flush=True)
+
+            claims, data = PARTS[name](quick, seed, tell)
+            found[name] = (claims, data, time.monotonic() - began)
+    return found
+
+
+def print_claims(console: Console, claims: dict[str, list[Claim]]) -> None:
+    table = Table("claim", "setting", "measured", "verdict", show_lines=True)
+    for part in claims.values():
+        for claim in part:
+            colour = {"holds": "green", "fails": "red", "unclear": "yellow"}[claim.verdict]
+            table.add_row(claim.claim, claim.setting, claim.measured, f"[{colour}]{claim.verdict}[/]")
+    console.print(table)
