@@ -80,6 +80,36 @@ class ProbeArgs:
 
 
 @dataclass(frozen=True)
+class SpikesArgs:
+    """Play an episode and find where its bonus spikes: the curve, the frames, clips, and the whole as a video."""
+
+    run: tyro.conf.Positional[Path]
+    """Folder of the run."""
+    seed: int = 1000
+    """Seed of the episode."""
+    steps: int = 4500
+    """Stop the episode after so many steps."""
+    device: str = "auto"
+    """Where to compute: auto, cpu, cuda or cuda:N."""
+
+
+@dataclass(frozen=True)
+class TsneArgs:
+    """Draw an episode as the bonus represents it, in two dimensions, and measure whether consecutive steps lie together."""
+
+    run: tyro.conf.Positional[Path]
+    """Folder of the run."""
+    compare: Path | None = None
+    """Folder of another run on the same env, to represent the same episode."""
+    seed: int = 1000
+    """Seed of the episode."""
+    steps: int = 4500
+    """Stop the episode after so many steps."""
+    device: str = "auto"
+    """Where to compute: auto, cpu, cuda or cuda:N."""
+
+
+@dataclass(frozen=True)
 class DemoArgs:
     """Show why noise fools curiosity and not DB: train DB, RND and a random agent on noisy Rooms, and compare."""
 
@@ -222,12 +252,23 @@ def bench(args: list[str]) -> int:
 
 
 def analyze(args: list[str]) -> int:
+    analyses: dict[str, tuple[Callable[[list[str]], int], str]] = {
+        "probe": (probe, "is the bonus blind to noise, does it fade with visits? (Rooms)"),
+        "spikes": (spikes, "where along an episode does the bonus spike, and what is on the screen there?"),
+        "tsne": (tsne, "does the representation keep together what follows in time?"),
+    }
     if not args or args[0] in ("-h", "--help"):
-        print("usage: ssedb analyze probe RUN [flags]\n\n  probe    is the bonus blind to noise, does it fade with visits?")
+        print("usage: ssedb analyze ANALYSIS RUN [flags]\n")
+        for name, (_, meaning) in analyses.items():
+            print(f"  {name:<8} {meaning}")
         return 0
-    if args[0] != "probe":
-        raise ConfigError(f"unknown analysis {args[0]!r}; use probe")
-    options = parse(ProbeArgs, args[1:], "analyze probe")
+    if args[0] not in analyses:
+        raise ConfigError(f"unknown analysis {args[0]!r}; use {' or '.join(analyses)}")
+    return analyses[args[0]][0](args[1:])
+
+
+def probe(args: list[str]) -> int:
+    options = parse(ProbeArgs, args, "analyze probe")
     config = saved_config(options.run)
     if options.noise is not None:
         config = dataclasses.replace(config, noise=options.noise)
@@ -247,6 +288,46 @@ def analyze(args: list[str]) -> int:
     )
     print_probe(result, config.bonus, picture)
     return 0
+
+
+def spikes(args: list[str]) -> int:
+    options = parse(SpikesArgs, args, "analyze spikes")
+    _check_episode(options.run, options.steps, options.seed)
+    from ssedb.analysis.spikes import spikes_of_run
+    from ssedb.summary import print_spikes
+
+    print_spikes(spikes_of_run(options.run, seed=options.seed, max_steps=options.steps, device=options.device))
+    return 0
+
+
+def tsne(args: list[str]) -> int:
+    options = parse(TsneArgs, args, "analyze tsne")
+    _check_episode(options.run, options.steps, options.seed)
+    if options.compare is not None:
+        _check_episode(options.compare, options.steps, options.seed)
+    from ssedb.analysis.tsne import tsne_of_run
+    from ssedb.summary import print_maps
+
+    maps, folder = tsne_of_run(
+        options.run, options.compare, seed=options.seed, max_steps=options.steps, device=options.device
+    )
+    print_maps(maps, folder)
+    return 0
+
+
+def _check_episode(run: Path, steps: int, seed: int) -> None:
+    require_checkpoint(run, saved_config(run))
+    if steps < 1:
+        raise ConfigError(f"steps={steps}: must be 1 or more")
+    if seed < 0:
+        raise ConfigError(f"seed={seed}: must be 0 or more")
+    _need_report_extra()
+
+
+def _need_report_extra() -> None:
+    missing = [name for name in ("matplotlib", "sklearn", "av") if find_spec(name) is None]
+    if missing:
+        raise ConfigError(f"{missing[0]} is not installed; run `pip install ssedb[report]`")
 
 
 def demo(args: list[str]) -> int:
@@ -334,7 +415,7 @@ COMMANDS: dict[str, tuple[Callable[[list[str]], int], str]] = {
     "demo": (demo, "see in minutes why noise fools curiosity and not DB"),
     "sweep": (sweep, "train a whole grid of runs; again, only what is missing"),
     "stats": (stats, "tables and figures of many runs"),
-    "analyze": (analyze, "probe what a bonus has learned"),
+    "analyze": (analyze, "see what a bonus has learned: probe, spikes, tsne"),
     "bench": (bench, "measure the speed of training here"),
     "list": (show_list, "show the envs, noises or bonuses there are"),
 }

@@ -68,7 +68,7 @@ def test_resume_and_eval(trained):
         (["train", "--device", "tpu"], "device='tpu': use auto, cpu, cuda or cuda:N"),
         (["demo", "--env", "alien"], "env=alien: the demo needs a world whose truth is known"),
         (["demo", "--seeds", "0"], "seeds=0: must be 1 or more"),
-        (["analyze", "fly"], "unknown analysis 'fly'; use probe"),
+        (["analyze", "fly"], "unknown analysis 'fly'; use probe or spikes or tsne"),
         (["train", "--out", "/dev/null/run"], "cannot write to /dev/null/run: Not a directory; choose a folder"),
         (["train", "--resume", "/nonexistent"], "/nonexistent holds no run (no config.toml)"),
         (["eval", "/nonexistent"], "/nonexistent holds no run"),
