@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from torch import Tensor
 
 from ssedb import checkpoint, engine
 from ssedb.bonuses import make_bonus
+from ssedb.bonuses.base import Context
 from ssedb.config import TrainConfig
 from ssedb.envs.base import Env, Step
 from ssedb.envs.frames import to_agent_frames
@@ -26,6 +26,8 @@ from ssedb.runlog import require_checkpoint, saved_config
 from ssedb.trainer import env_of
 
 CHUNK = 256
+THIS_EPISODE = -2
+"""A number that no episode of training has."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class Episode:
     clean: Tensor  # uint8 [T, H, W], or [T, H, W, 3] in colour on Rooms: the same without the noise
     actions: Tensor  # int64 [T]
     rewards: Tensor  # float32 [T], the game's own
+    states: Tensor | None = None  # int64 [T], the true state acted in, where the world tells it
 
     def __len__(self) -> int:
         return len(self.actions)
@@ -83,6 +86,7 @@ def play_episode(run: Path, *, seed: int = 1000, max_steps: int | None = None, d
     clean: list[Tensor] = []
     actions: list[int] = []
     rewards: list[float] = []
+    states: list[Tensor] = []
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         env = env_of(config, 1, stream=0, device=place)
@@ -95,6 +99,8 @@ def play_episode(run: Path, *, seed: int = 1000, max_steps: int | None = None, d
         done = False
         while not done and len(actions) < (max_steps or config.max_episode_steps):
             clean.append(source.picture())
+            if (true := env.true_states()) is not None:
+                states.append(true.clone().cpu())
             action, log_probs, values = policy.act(rollout.obs(0))
             step = env.step(action)
             rollout.add(0, action, log_probs, values, step)
@@ -119,23 +125,24 @@ def read_episode(episode: Episode, run: Path, device: str = "auto") -> Reading:
         torch.manual_seed(episode.seed)
         shape = (STACK, *episode.seen.shape[1:])
         bonus = make_bonus(config.bonus, shape, episode.num_actions, **config.bonus_options).to(place)
-        bonus.load_state_dict(state["bonus"])
+        try:
+            bonus.load_state_dict(state["bonus"])
+        except RuntimeError:
+            raise ConfigError(f"the checkpoint in {run} does not fit this version of ssedb; train the run again") from None
 
-        def ask(function: Callable[..., Tensor | None]) -> np.ndarray | None:
-            found = []
-            for t in torch.arange(len(episode)).split(CHUNK):
-                pair = (episode.stacks(t), episode.actions[t], episode.stacks(t + 1))
-                answer = function(*(x.to(place) for x in pair))
-                if answer is None:
-                    return None
-                found.append(answer.float().cpu())
-            return torch.cat(found).numpy()
-
-        with torch.no_grad():
-            features = ask(lambda obs, actions, _: bonus.features(obs, actions))
-            rewards = ask(bonus.reward)
-    assert rewards is not None
-    return Reading(run, config.bonus, about["steps"], rewards, features)
+        paid, features = [], []
+        for t in torch.arange(len(episode)).split(CHUNK):
+            pair = [x.to(place) for x in (episode.stacks(t), episode.actions[t], episode.stacks(t + 1))]
+            with torch.no_grad():
+                features.append(bonus.features(*pair[:2]))
+                if bonus.uses_context:  # it may remember the episode, so it is told what has passed
+                    states = None if episode.states is None else episode.states[t].to(place)
+                    pair.append(Context(torch.full((len(t),), THIS_EPISODE, device=place), states))  # type: ignore[arg-type]
+                paid.append(bonus.reward(*pair).float().cpu())
+                if bonus.uses_context:
+                    bonus.take_in(*pair)
+    known = [f.float().cpu() for f in features if f is not None]
+    return Reading(run, config.bonus, about["steps"], torch.cat(paid).numpy(), torch.cat(known).numpy() if known else None)
 
 
 class _Window(Env):
@@ -158,6 +165,9 @@ class _Window(Env):
         if isinstance(self.env, RoomsEnv):
             return self.env.world.pictures(self.env.state)[0].cpu()
         return to_agent_frames(self._frames)[0].cpu()
+
+    def true_states(self) -> Tensor | None:
+        return self.env.true_states()
 
     def close(self) -> None:
         self.env.close()
