@@ -110,6 +110,24 @@ class TsneArgs:
 
 
 @dataclass(frozen=True)
+class ReportArgs:
+    """Make a page of runs: statistics, curves, episodes to explore, maps. It opens in a browser, offline."""
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    """Folders that hold runs, at any depth."""
+    out: Path = Path("report")
+    """Folder for the page; an older report there is replaced."""
+    single_file: bool = False
+    """Put everything into one HTML file: OUT/index.html, or OUT itself if it ends in .html."""
+    episodes: int = 12
+    """How many agents play an episode for the explorer, one for each env, noise and method; 0 for none."""
+    title: str = ""
+    """Title of the page; the folders' names unless given."""
+    device: str = "auto"
+    """Where to play the episodes: auto, cpu, cuda or cuda:N."""
+
+
+@dataclass(frozen=True)
 class DemoArgs:
     """Show why noise fools curiosity and not DB: train DB, RND and a random agent on noisy Rooms, and compare."""
 
@@ -330,6 +348,30 @@ def _need_report_extra() -> None:
         raise ConfigError(f"{missing[0]} is not installed; run `pip install ssedb[report]`")
 
 
+def report(args: list[str]) -> int:
+    options = parse(ReportArgs, args, "report")
+    if not options.runs:
+        raise ConfigError("no folder of runs is named; use `ssedb report runs/`")
+    if options.episodes < 0:
+        raise ConfigError(f"episodes={options.episodes}: must be 0 or more")
+    for folder in options.runs:
+        if not folder.is_dir():
+            raise ConfigError(f"there is no folder {folder}; name one that holds runs")
+    _need_report_extra()
+    from ssedb.report.make import make_report
+
+    index = make_report(
+        options.runs,
+        options.out,
+        single_file=options.single_file,
+        episodes=options.episodes,
+        title=options.title,
+        device=options.device,
+    )
+    print(f"open in a browser  {index}")
+    return 0
+
+
 def demo(args: list[str]) -> int:
     options = parse(DemoArgs, args, "demo")
     config = TrainConfig(
@@ -416,6 +458,7 @@ COMMANDS: dict[str, tuple[Callable[[list[str]], int], str]] = {
     "sweep": (sweep, "train a whole grid of runs; again, only what is missing"),
     "stats": (stats, "tables and figures of many runs"),
     "analyze": (analyze, "see what a bonus has learned: probe, spikes, tsne"),
+    "report": (report, "make a page of runs to look at in a browser"),
     "bench": (bench, "measure the speed of training here"),
     "list": (show_list, "show the envs, noises or bonuses there are"),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -104,19 +105,21 @@ def tsne_of_run(
     readings = [read_episode(episode, path, device) for path in (run, other) if path is not None]
     if readings[0].features is None:
         raise ConfigError(f"{run}: the bonus {readings[0].bonus_name} has no representation to draw; name another run")
-    maps = maps_of(episode, readings)
+    names = [r.bonus_name for r in readings]
+    if len(set(names)) < len(names):  # two runs of one bonus
+        names = [f"{r.bonus_name} ({r.run.name})" for r in readings]
+    maps = maps_of(episode, readings, names)
     folder = run / "tsne"
     folder.mkdir(exist_ok=True)
     plot_maps(episode, maps, folder / "tsne.png")
-    write_episode_page(episode, readings, maps, folder / "tsne.html")
+    write_episode_page(episode, readings, maps, names, folder / "tsne.html")
     (folder / "tsne.json").write_text(json.dumps(_as_json(episode, maps)) + "\n", encoding="utf-8")
     return maps, folder
 
 
-def maps_of(episode: Episode, readings: list[Reading]) -> list[Map]:
+def maps_of(episode: Episode, readings: Sequence[Reading], names: Sequence[str]) -> list[Map]:
     """A map for every reading that has a representation, and one of the raw pixels, of the same steps."""
     steps = thin(len(episode))
-    names = [f"{r.bonus_name} ({r.run.name})" if len(readings) > 1 else r.bonus_name for r in readings]
     maps = [map_features(n, r.features, steps) for n, r in zip(names, readings, strict=True) if r.features is not None]
     return [*maps, map_pixels(episode, steps)]
 

@@ -81,7 +81,7 @@ def test_a_real_run_beside_another(runs, capsys):
     assert cli.main(args) == 0
     out = capsys.readouterr().out
     found = json.loads((runs / "db" / "tsne" / "tsne.json").read_text())
-    assert [m["title"] for m in found["maps"]] == ["db (db)", "rnd (rnd)", "raw pixels"]
+    assert [m["title"] for m in found["maps"]] == ["db", "rnd", "raw pixels"]
     episode = play_episode(runs / "db", device="cpu")
     for chart, run in zip(found["maps"], ("db", "rnd"), strict=False):
         assert chart["step_ratio"] == pytest.approx(step_ratio(read_episode(episode, runs / run, "cpu").features), rel=1e-6)

@@ -1,0 +1,34 @@
+"""From run folders to the page."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+from ssedb.report.data import collect
+from ssedb.report.page import Page, refuse_to_overwrite
+from ssedb.results import load_runs
+
+
+def make_report(
+    folders: tuple[Path, ...], out: Path, *, single_file: bool = False, episodes: int = 12, title: str = "", device: str = "auto"
+) -> Path:
+    """Reads every run below the folders, plays their agents, and writes the page; returns where it begins."""
+    target = out if single_file and out.suffix == ".html" else out / "index.html"
+    refuse_to_overwrite(target)  # before the long work
+    runs = load_runs(*folders)
+    origin = folders[0] if len(folders) == 1 else Path.cwd()
+    say(f"{len(runs)} runs")
+    page = Page(collect(runs, title or f"ssedb: {', '.join(folder.resolve().name for folder in folders)}", origin))
+    page.data["made"] = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+    if episodes:
+        from ssedb.report.explorer import add_episodes
+
+        for complaint in add_episodes(page, runs, episodes, device, say):
+            say(complaint)
+    return page.write_file(target) if single_file else page.write_folder(out)
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
