@@ -171,7 +171,10 @@ def _measure(runs: Sequence[Run], key: str) -> dict[str, Any]:
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    return {k: _short(v) if isinstance(v, float) else [_short(x) for x in v] if isinstance(v, list) else v for k, v in row.items()}
+    return {
+        k: _short(v) if isinstance(v, float) else [_short(x) for x in v] if isinstance(v, list) else v
+        for k, v in row.items()
+    }
 
 
 def _short(value: float) -> float | None:
@@ -179,7 +182,13 @@ def _short(value: float) -> float | None:
 
 
 def _text(value: Any) -> str:
-    return " ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value).lower() if isinstance(value, bool) else str(value)
+    return (
+        " ".join(map(str, value))
+        if isinstance(value, (list, tuple))
+        else str(value).lower()
+        if isinstance(value, bool)
+        else str(value)
+    )
 
 
 # Rooms.
@@ -196,7 +205,10 @@ def _rooms(runs: Sequence[Run]) -> list[dict[str, Any]]:
             continue
         layout = draw_layout(SIZES[world[0]], world[1])
         snapshots = [row for row in read_maps(run.path) if len(row["visits"]) == int(layout.floor.sum())]
-        chosen = [snapshots[i] for i in np.unique(np.linspace(0, len(snapshots) - 1, min(MOST_MAPS, len(snapshots))).round().astype(int))]
+        chosen = [
+            snapshots[i]
+            for i in np.unique(np.linspace(0, len(snapshots) - 1, min(MOST_MAPS, len(snapshots))).round().astype(int))
+        ]
         found.append({
             "run": number,
             "floor": ["".join("1" if cell else "0" for cell in row) for row in layout.floor],
@@ -211,4 +223,6 @@ def _rooms(runs: Sequence[Run]) -> list[dict[str, Any]]:
 def _marks(layout: Any) -> list[dict[str, Any]]:
     """What a reader looks for on the plan."""
     marks = [("start", layout.start), *(("key", c) for c in layout.keys), *(("lock", c) for c in layout.locks)]
-    return [{"what": what, "row": int(cell[0]), "column": int(cell[1])} for what, cell in [*marks, ("treasure", layout.treasure)]]
+    return [
+        {"what": what, "row": int(cell[0]), "column": int(cell[1])} for what, cell in [*marks, ("treasure", layout.treasure)]
+    ]

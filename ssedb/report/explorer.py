@@ -33,7 +33,7 @@ def add_episodes(page: Page, runs: Sequence[Run], most: int, device: str, say: C
         first = next((run for run in several if any(run.path.glob("checkpoints/*.ckpt"))), None)
         if first is not None:
             by_task.setdefault((env, noise), []).append(first)
-    for several in by_task.values():
+    for several in sorted(by_task.values(), key=lambda runs: runs[0].noise == "none"):  # where there is noise to see first
         chosen += [(run, [run, *(r for r in several if r is not run)][:MOST_READINGS]) for run in several]
     for number, (run, readers) in enumerate(chosen[:most]):
         say(f"episode {number + 1} of {min(len(chosen), most)}: {run.method} on {run.env}, noise {run.noise}")
@@ -53,11 +53,15 @@ def add_episodes(page: Page, runs: Sequence[Run], most: int, device: str, say: C
             entry = describe(page, episode, readings, maps_of(episode, readings, names), names)
             page.data["episodes"].append({**entry, "run": next(i for i, r in enumerate(runs) if r is run)})
     if len(chosen) > most:
-        complaints.append(f"{len(chosen) - most} more agents have no episode on the page; --episodes {len(chosen)} plays all")
+        complaints.append(
+            f"{len(chosen) - most} more agents have no episode on the page; --episodes {len(chosen)} plays all"
+        )
     return complaints
 
 
-def describe(page: Page, episode: Episode, readings: Sequence[Reading], maps: Sequence[Map], names: Sequence[str]) -> dict[str, Any]:
+def describe(
+    page: Page, episode: Episode, readings: Sequence[Reading], maps: Sequence[Map], names: Sequence[str]
+) -> dict[str, Any]:
     """An episode as the page wants it; its frames go into the page as picture sheets."""
     spikes = [find_spikes(reading.bonus) for reading in readings]
     steps = kept_steps(len(episode), {spike.step for several in spikes for spike in several})
@@ -93,8 +97,9 @@ def describe(page: Page, episode: Episode, readings: Sequence[Reading], maps: Se
 
 def _map(chart: Map) -> dict[str, Any]:
     """Points as thousandths of the picture's side."""
-    low, side = chart.points.min(0), max(float(np.ptp(chart.points, axis=0).max()), 1e-9)
-    points = np.round(1000 * (chart.points - low) / side).astype(int)
+    low, high = chart.points.min(0), chart.points.max(0)
+    side = max(float((high - low).max()), 1e-9)
+    points = np.round(500 + 1000 * (chart.points - (low + high) / 2) / side).astype(int)
     return {
         "title": chart.title,
         "ratio": None if chart.ratio is None else round(chart.ratio, 4),
@@ -111,7 +116,7 @@ def kept_steps(length: int, needed: set[int], most: int = MOST_FRAMES) -> list[i
 
 
 def sheet(frames: np.ndarray) -> bytes:
-    """Frames [F, H, W] or [F, H, W, 3] side by side in rows, as a WebP picture: the smaller of the exact and the lossy one."""
+    """Frames [F, H, W] or [F, H, W, 3] in rows, as a WebP picture: the smaller of the exact and the lossy one."""
     from PIL import Image
 
     count, height, width = frames.shape[:3]
@@ -128,9 +133,13 @@ def sheet(frames: np.ndarray) -> bytes:
     return min(found, key=len)
 
 
-def write_episode_page(episode: Episode, readings: Sequence[Reading], maps: Sequence[Map], names: Sequence[str], path: Path) -> None:
+def write_episode_page(
+    episode: Episode, readings: Sequence[Reading], maps: Sequence[Map], names: Sequence[str], path: Path
+) -> None:
     """One episode to explore, as a page in one file."""
     config = episode.config
-    page = Page({"title": f"{names[0]} on {config.env}, noise {config.noise}", "methods": list(dict.fromkeys(names)), "episodes": []})
+    page = Page(
+        {"title": f"{names[0]} on {config.env}, noise {config.noise}", "methods": list(dict.fromkeys(names)), "episodes": []}
+    )
     page.data["episodes"].append(describe(page, episode, readings, maps, names))
     page.write_file(path)

@@ -12,14 +12,26 @@ from ssedb.results import load_runs
 
 
 def make_report(
-    folders: tuple[Path, ...], out: Path, *, single_file: bool = False, episodes: int = 12, title: str = "", device: str = "auto"
+    folders: tuple[Path, ...],
+    out: Path,
+    *,
+    single_file: bool = False,
+    episodes: int = 12,
+    title: str = "",
+    device: str = "auto",
 ) -> Path:
-    """Reads every run below the folders, plays their agents, and writes the page; returns where it begins."""
+    """Writes a page of every run below the folders; returns where it begins."""
     target = out if single_file and out.suffix == ".html" else out / "index.html"
     refuse_to_overwrite(target)  # before the long work
+    page = build_page(folders, episodes, title, device)
+    return page.write_file(target) if single_file else page.write_folder(out)
+
+
+def build_page(folders: tuple[Path, ...], episodes: int, title: str = "", device: str = "auto") -> Page:
+    """Reads the runs and lets their agents play."""
     runs = load_runs(*folders)
-    origin = folders[0] if len(folders) == 1 else Path.cwd()
     say(f"{len(runs)} runs")
+    origin = folders[0] if len(folders) == 1 else Path.cwd()
     page = Page(collect(runs, title or f"ssedb: {', '.join(folder.resolve().name for folder in folders)}", origin))
     page.data["made"] = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
     if episodes:
@@ -27,7 +39,7 @@ def make_report(
 
         for complaint in add_episodes(page, runs, episodes, device, say):
             say(complaint)
-    return page.write_file(target) if single_file else page.write_folder(out)
+    return page
 
 
 def say(text: str) -> None:

@@ -56,9 +56,13 @@ class Page:
         refuse_to_overwrite(path)
         script = "\n".join(_static(name) for name in SCRIPTS)
         style = _static(STYLE)
-        allowed = [f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in (script, style)]
+        allowed = [
+            f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in (script, style)
+        ]
         policy = f"default-src 'none'; img-src data:; style-src {allowed[1]}; script-src {allowed[0]}"
-        pictures = {name: "data:image/webp;base64," + base64.b64encode(data).decode() for name, data in self._pictures.items()}
+        pictures = {
+            name: "data:image/webp;base64," + base64.b64encode(data).decode() for name, data in self._pictures.items()
+        }
         text = self._html(policy, f"<style>{style}</style>\n", f"<script>{script}</script>\n", pictures)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -182,7 +182,7 @@ class LineChart extends Canvas {
       g.fillText("no values", (left + width - right) / 2, (top + height - bottom) / 2);
     }
     g.save();
-    g.beginPath(); g.rect(left, top - 12, width - left - right + 6, height - top - bottom + 14); g.clip();
+    g.beginPath(); g.rect(left - 8, top - 14, width - left - right + 16, height - top - bottom + 20); g.clip();
     for (const s of this.series) this.line(g, s, px, py);
     if (this.dragging && Math.abs(this.dragging[1] - this.dragging[0]) > 4) {
       g.globalAlpha = 0.15; g.fillStyle = css("--accent");
@@ -244,7 +244,7 @@ class LineChart extends Canvas {
     this.draw();
     const rows = this.series.filter((s) => s.name && s.x.length && !s.quiet).map((s) => [s, nearest(s.x, x)])
       .filter(([s, i]) => Math.abs(s.x[i] - x) <= (this.plot.x1 - this.plot.x0) * 0.06).slice(0, 16);
-    const unit = this.xLabel.startsWith("step of") ? "step " + Math.round(x) : number(x) + " steps";
+    const unit = this.xLabel.startsWith("step of") ? "step " + Math.round(x) : number(Math.round(x)) + " steps";
     const said = rows.map(([s, i]) => `${s.name}: ${number(s.y[i])}`);
     this.canvas.dataset.read = [unit, ...said].join("; ");
     this.tip(this.plot.px(x), y, el("b", { textContent: unit }),
@@ -334,8 +334,7 @@ function intervalChart(rows, label) {
   const pad = (high - low || Math.abs(high) || 1) * 0.08;
   low -= pad; high += pad;
   const px = (v) => names + ((v - low) / (high - low)) * (width - names - right);
-  const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label, style: "" });
-  root.removeAttribute("style");
+  const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label });
   for (const t of ticks(low, high, 5)) {
     root.append(svg("line", { x1: px(t), x2: px(t), y1: 0, y2: height - 24, stroke: "var(--grid)" }));
     root.append(svg("text", { x: px(t), y: height - 8, "text-anchor": "middle", class: "soft" }, number(t, 3)));
@@ -444,7 +443,8 @@ class HeatMap extends Canvas {
     for (let r = 0; r < side; r++) for (let c = 0; c < side; c++) put(r, c, css("--line"));
     this.cells.forEach(([r, c], i) => {
       const value = this.values?.[i];
-      put(r, c, value === null || value === undefined ? css("--page") : viridis(this.share(value)));
+      const blank = value === null || value === undefined || (this.log && value === 0);
+      put(r, c, blank ? css("--page") : viridis(this.share(value)));
     });
     g.textAlign = "center"; g.textBaseline = "middle"; g.font = `600 ${Math.max(9, size * 0.62)}px system-ui, sans-serif`;
     for (const { what, row, column } of this.marks) {

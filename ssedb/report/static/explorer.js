@@ -17,7 +17,7 @@ class Explorer {
 
   build() {
     const choose = (label, listener) => {
-      const select = el("select", { on: { change: () => listener(Number(select.value)) } });
+      const select = el("select", { "aria-label": label, on: { change: () => listener(Number(select.value)) } });
       return [select, el("label", {}, label, select)];
     };
     let episodeLabel, firstLabel, secondLabel, speedLabel;
@@ -44,14 +44,13 @@ class Explorer {
       el("div", { class: "explorer" },
         el("div", { class: "panel stage" }, this.stage, this.readout,
           el("div", { class: "player" }, this.slider,
-            button("⏮", "First step (Home)", () => this.go(0)),
+            button("|◀", "First step (Home)", () => this.go(0)),
             button("◀", "One step back (left arrow)", () => this.go(this.step - 1)),
             this.playButton,
             button("▶", "One step on (right arrow)", () => this.go(this.step + 1)),
-            button("⏭", "Last step (End)", () => this.go(Infinity)),
+            button("▶|", "Last step (End)", () => this.go(Infinity)),
             speedLabel, this.cleanButton)),
-        el("div", { class: "panel" }, this.curve.box, el("h3", { textContent: "Spikes" }), this.spikeNote, this.spikes)),
-      this.maps,
+        el("div", {}, el("div", { class: "panel" }, this.curve.box, el("h3", { textContent: "Spikes" }), this.spikeNote, this.spikes), this.maps)),
       el("p", { class: "soft" }, el("kbd", { textContent: "space" }), " plays and pauses, ", el("kbd", { textContent: "←" }), " ", el("kbd", { textContent: "→" }), " step (with ",
         el("kbd", { textContent: "shift" }), " by ten), ", el("kbd", { textContent: "N" }), " ", el("kbd", { textContent: "P" }), " next and previous spike, ",
         el("kbd", { textContent: "C" }), " without noise."));
@@ -76,6 +75,7 @@ class Explorer {
       this.sheets[kind] = image;
     }
     this.cleanButton.disabled = !episode.frames.clean;
+    this.cleanButton.textContent = episode.noise === "none" ? "In colour" : "Without noise";
     if (!episode.frames.clean) this.clean = false;
     const kept = episode.frames.steps.length < episode.length ? ` Every ${Math.round(episode.length / episode.frames.steps.length)}th frame is kept, and those of the spikes.` : "";
     this.about.textContent = `${episode.length} steps, score ${number(episode.score)}, seed ${episode.seed}. The bonus of a step is for leaving the observation shown.${kept}`;

@@ -18,7 +18,7 @@ function badge(status, text = status) {
 }
 
 function selectOf(label, options, listener) {
-  const select = el("select", { on: { change: () => listener(select.value) } }, options.map(([value, text]) => el("option", { value, textContent: text })));
+  const select = el("select", { "aria-label": label, on: { change: () => listener(select.value) } }, options.map(([value, text]) => el("option", { value, textContent: text })));
   return el("label", {}, label, select);
 }
 
@@ -54,9 +54,10 @@ function legend(methods, redraw) {
 
 function overview(root) {
   const count = (status) => data.runs.filter((r) => r.status === status).length;
+  const several = (list, word) => card(list.length, list.length === 1 ? word : word + "s");
   const card = (value, text) => el("div", { class: "card" }, el("b", { textContent: value }), text);
   root.append(el("h2", { textContent: "Overview" }),
-    el("div", { class: "cards" }, card(data.runs.length, "runs"), card(unique(data.runs.map((r) => r.env)).length, "environments"), card(data.methods.length, "methods"),
+    el("div", { class: "cards" }, several(data.runs, "run"), several(unique(data.runs.map((r) => r.env)), "environment"), several(data.methods, "method"),
       card(number(data.runs.reduce((sum, r) => sum + r.steps, 0), 3), "agent steps"), ...["finished", "unfinished", "failed", "missing", "damaged"].filter((s) => s === "finished" || count(s)).map((s) => card(count(s), badge(s)))));
   const trouble = data.runs.filter((r) => r.status !== "finished");
   if (trouble.length) root.append(el("div", { class: "notice bad" }, el("b", { textContent: `${trouble.length} of ${data.runs.length} runs did not finish. ` }),
@@ -90,22 +91,22 @@ function measure(body, m) {
     table(["", ...names], names.map((a) => [a, ...names.map((b) => { const r = m.improvements.find((x) => x.first === a && x.second === b); return r ? `${Math.round(100 * r.probability)}% (${r.low === null ? "–" : `${Math.round(100 * r.low)} to ${Math.round(100 * r.high)}`})` : ""; })]))));
   parts.push(el("section", { class: "panel" }, el("h3", { textContent: "Task by task" }), table(["environment", "noise", "method", "mean", "95% interval", "runs", "left out"],
     m.conditions.map((r) => [r.env, r.noise, r.method, r.mean, interval(r.low, r.high), r.runs, r.left_out ? badge("unfinished", `${r.left_out} left out`) : "0"]))));
-  body.replaceChildren(el("div", { class: "grid" }, parts));
+  body.replaceChildren(el("div", { class: "grid wide" }, parts));
 }
 
 /* The runs of a task as lines of a chart: each run thin, each method's mean over its finished runs thick. */
-function seriesOf(runs, key, transform = (c) => c) {
+function seriesOf(runs, key) {
   const found = [];
   for (const method of data.methods) {
     if (hidden.has(method)) continue;
     const own = runs.filter((r) => r.method === method && r.curves[key]), finished = own.filter((r) => r.status === "finished");
     for (const r of own) {
-      const done = r.status === "finished", single = own.length === 1;
-      if (!showRuns && done && !single) continue;
-      found.push({ name: single && done ? method : `${method}, seed ${r.seed}${done ? "" : ` (${r.status})`}`, quiet: !single && done && finished.length > 1, colour: methodColour(method),
-        dash: done ? methodDash(method) : [4, 4], width: single && done ? 2.2 : 1, alpha: single ? 1 : 0.45, end: done ? null : "cross", ...transform(r.curves[key], r) });
+      const done = r.status === "finished", only = done && finished.length === 1;
+      if (!showRuns && done && !only) continue;
+      found.push({ name: `${method}, seed ${r.seed}${done ? "" : ` (${r.status})`}`, quiet: done && !only, colour: methodColour(method), dash: done ? methodDash(method) : [4, 4],
+        width: only ? 2.2 : 1, alpha: only ? 1 : done ? 0.45 : 0.8, end: done ? null : "cross", ...r.curves[key] });
     }
-    if (finished.length > 1) found.push({ name: `${method}, mean of ${finished.length}`, colour: methodColour(method), dash: methodDash(method), width: 2.4, ...meanCurve(finished.map((r) => transform(r.curves[key], r))) });
+    if (finished.length > 1) found.push({ name: `${method}, mean of ${finished.length}`, colour: methodColour(method), dash: methodDash(method), width: 2.4, ...meanCurve(finished.map((r) => r.curves[key])) });
   }
   return found;
 }
@@ -218,7 +219,7 @@ function rooms(root) {
     play.textContent = "⏸ Pause";
     timer = setInterval(() => { share = Math.min(1, share + 0.02); slider.value = 100 * share; update(); if (share >= 1 || root.hidden) play.click(); }, 120);
   } } });
-  root.append(el("p", { class: "soft", textContent: "Where each agent has been since the beginning, and what its bonus pays in each cell (mean over fixed transitions, under the run's noise). S start, K key, L lock, T treasure." }),
+  root.append(el("p", { class: "soft", textContent: "Where each agent has been since the beginning, and what its bonus pays in each cell (mean over fixed transitions, under the run's noise). Blank cells were never visited. S start, K key, L lock, T treasure." }),
     el("div", { class: "controls" }, all.length > 1 ? selectOf("Task", all.map((t, i) => [i, taskName(...t)]), (i) => { task = all[i]; build(); }) : el("b", { textContent: taskName(...task) }),
       seeds.length > 1 ? selectOf("Seed", seeds.map((s) => [s, s]), (s) => { seed = seeds.find((x) => String(x) === s); build(); }) : null, el("span", { role: "group", "aria-label": "What is shown" }, kinds), play, said),
     el("div", { class: "slider" }, slider), body, ...(note ? [note] : []));
