@@ -40,7 +40,7 @@ OWN_LABELS = {
     "rank_state": "effective rank of the encoded states",
 }
 FIRST = ("human_score", "states_share", "score", "bonus_noise_share")
-"""Measures that the page opens with, the first that there is."""
+"""Measures that the page may open with."""
 
 
 def collect(runs: Sequence[Run], title: str, origin: Path) -> dict[str, Any]:
@@ -151,11 +151,16 @@ def _command(run: Run) -> str | None:
 
 
 def _measures(runs: Sequence[Run]) -> list[str]:
-    known = [key for key, m in MEASURES.items() if m.better and any(r.finished and r.value(key) is not None for r in runs)]
-    return sorted(known, key=lambda key: FIRST.index(key) if key in FIRST else len(FIRST))
+    """Those that a finished run has; first what tells most runs apart."""
+    count = {key: sum(r.finished and r.value(key) is not None for r in runs) for key, m in MEASURES.items() if m.better}
+    order = {key: place for place, key in enumerate(FIRST)}
+    known = [key for key in count if count[key]]
+    return sorted(known, key=lambda key: (key not in order, -count[key], order.get(key, 0)))
 
 
 def _measure(runs: Sequence[Run], key: str) -> dict[str, Any]:
+    measured = {run.env for run in runs if run.value(key) is not None}  # an Atari score means nothing on Rooms
+    runs = [run for run in runs if run.env in measured or not run.finished]
     aggregates = results.aggregate_table(runs, key)
     sign = -1 if MEASURES[key].better == "low" else 1
     with_value = [row for row in aggregates if row.get("iqm") is not None]

@@ -119,6 +119,22 @@ def test_lower_is_better_turns_the_ranking_round(runs):
     assert [r["method"] for r in _measure(made, "bonus_noise_share")["ranking"]] == ["b", "c", "a"]
 
 
+def test_a_measure_is_not_asked_of_an_env_that_has_none(runs):
+    from ssedb.report.data import _measure, _measures
+    from ssedb.results import Run
+
+    rooms = {"env": "rooms", "noise": "none"}
+    made = [
+        Run(runs / "a", rooms, "finished", summary={"last": {"states_share": 0.5, "score": 1}}, method=str(i))
+        for i in range(3)
+    ]
+    made += [Run(runs / "b", {"env": "alien", "noise": "none"}, "finished", summary={"last": {"score": 900.0}}, method="0")]
+    assert _measures(made)[0] == "score"  # the one that all have
+    assert {row["env"] for row in _measure(made, "states_share")["conditions"]} == {"rooms"}
+    stopped = Run(runs / "c", {"env": "alien", "noise": "none"}, "unfinished", method="1")
+    assert {row["env"] for row in _measure([*made, stopped], "states_share")["conditions"]} == {"rooms", "alien"}
+
+
 def test_rooms_maps_and_runs_without_them(data):
     maps = {data["runs"][m["run"]]["name"]: m for m in data["rooms"]}
     assert maps["stopped"]["steps"] == []

@@ -326,22 +326,26 @@ function meanCurve(curves, points = 200) {
   return out;
 }
 
+function shorten(text, length) {
+  return text.length > length ? text.slice(0, Math.floor(length) - 1) + "…" : text;
+}
+
 /* Estimates with their intervals, one row each, as SVG. */
 function intervalChart(rows, label) {
-  const width = 640, row = 30, names = 170, right = 110, height = rows.length * row + 30;
+  const width = Math.max(280, Math.min(640, main.clientWidth - 60)), row = 30, names = width * 0.27, right = width * 0.17, height = rows.length * row + 30;
   const ends = rows.flatMap((r) => [r.value, r.low, r.high]).filter((v) => v !== null && v !== undefined);
   let low = Math.min(...ends), high = Math.max(...ends);
   const pad = (high - low || Math.abs(high) || 1) * 0.08;
   low -= pad; high += pad;
   const px = (v) => names + ((v - low) / (high - low)) * (width - names - right);
   const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label });
-  for (const t of ticks(low, high, 5)) {
+  for (const t of ticks(low, high, width / 130)) {
     root.append(svg("line", { x1: px(t), x2: px(t), y1: 0, y2: height - 24, stroke: "var(--grid)" }));
     root.append(svg("text", { x: px(t), y: height - 8, "text-anchor": "middle", class: "soft" }, number(t, 3)));
   }
   rows.forEach((r, i) => {
     const y = i * row + row / 2, colour = `var(--c${Math.max(0, data.methods.indexOf(r.method)) % PALETTE_SIZE})`;
-    root.append(svg("text", { x: names - 10, y: y + 4, "text-anchor": "end" }, r.method.length > 24 ? r.method.slice(0, 23) + "…" : r.method));
+    root.append(svg("text", { x: names - 10, y: y + 4, "text-anchor": "end" }, shorten(r.method, names / 7)));
     if (r.low !== null && r.low !== undefined) {
       root.append(svg("line", { x1: px(r.low), x2: px(r.high), y1: y, y2: y, stroke: colour, "stroke-width": 4, "stroke-linecap": "round", opacity: 0.55 }));
       for (const v of [r.low, r.high]) root.append(svg("line", { x1: px(v), x2: px(v), y1: y - 6, y2: y + 6, stroke: colour, "stroke-width": 2 }));
@@ -399,10 +403,11 @@ class PointMap extends Canvas {
     const begun = this.begin();
     if (!begun || !this.chart.steps.length) return;
     const { g } = begun, { steps } = this.chart, last = steps[steps.length - 1] || 1;
+    const dim = document.documentElement.dataset.theme === "dark" ? 0.25 : 0;  // its darkest colours would be lost on dark
     g.strokeStyle = css("--soft"); g.globalAlpha = 0.35; g.lineWidth = 0.8; g.beginPath();
     steps.forEach((_, i) => (i ? g.lineTo : g.moveTo).call(g, ...this.place(i)));
     g.stroke(); g.globalAlpha = 1;
-    steps.forEach((step, i) => { g.fillStyle = viridis(step / last); g.beginPath(); g.arc(...this.place(i), 3, 0, 7); g.fill(); });
+    steps.forEach((step, i) => { g.fillStyle = viridis(dim + (1 - dim) * (step / last)); g.beginPath(); g.arc(...this.place(i), 3, 0, 7); g.fill(); });
     const now = nearest(steps, this.step);
     g.strokeStyle = css("--c1"); g.lineWidth = 2; g.beginPath();
     for (let i = Math.max(0, now - 10); i <= now; i++) (i === Math.max(0, now - 10) ? g.moveTo : g.lineTo).call(g, ...this.place(i));
