@@ -312,9 +312,11 @@ def spikes(args: list[str]) -> int:
     options = parse(SpikesArgs, args, "analyze spikes")
     _check_episode(options.run, options.steps, options.seed)
     from ssedb.analysis.spikes import spikes_of_run
+    from ssedb.progress import console
     from ssedb.summary import print_spikes
 
-    print_spikes(spikes_of_run(options.run, seed=options.seed, max_steps=options.steps, device=options.device))
+    found = spikes_of_run(options.run, seed=options.seed, max_steps=options.steps, device=options.device, progress=console())
+    print_spikes(found)
     return 0
 
 
@@ -324,10 +326,16 @@ def tsne(args: list[str]) -> int:
     if options.compare is not None:
         _check_episode(options.compare, options.steps, options.seed)
     from ssedb.analysis.tsne import tsne_of_run
+    from ssedb.progress import console
     from ssedb.summary import print_maps
 
     maps, folder = tsne_of_run(
-        options.run, options.compare, seed=options.seed, max_steps=options.steps, device=options.device
+        options.run,
+        options.compare,
+        seed=options.seed,
+        max_steps=options.steps,
+        device=options.device,
+        progress=console(),
     )
     print_maps(maps, folder)
     return 0
@@ -358,6 +366,7 @@ def report(args: list[str]) -> int:
         if not folder.is_dir():
             raise ConfigError(f"there is no folder {folder}; name one that holds runs")
     _need_report_extra()
+    from ssedb.progress import console
     from ssedb.report.make import make_report
 
     index = make_report(
@@ -367,6 +376,7 @@ def report(args: list[str]) -> int:
         episodes=options.episodes,
         title=options.title,
         device=options.device,
+        progress=console(),
     )
     print(f"open in a browser  {index}")
     return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,8 +46,9 @@ class MapLog:
             return
         self._part = self._parts()
         trainer, cells = self._trainer, len(self._env.world.cells)
+        # Setting a random state back is not free where CUDA graphs hold it, and most bonuses draw nothing.
         devices = [trainer.device] if trainer.device.type == "cuda" else []
-        with torch.random.fork_rng(devices):
+        with nullcontext() if trainer.bonus.deterministic else torch.random.fork_rng(devices):
             paid = rewards_of(trainer.bonus, self._data, 0) if trainer.bonus.pays else None
         row = {
             "steps": trainer.steps,
@@ -62,7 +64,7 @@ class MapLog:
 
 def mean_by_cell(rewards: torch.Tensor, data: Transitions, world: World) -> list[float | None]:
     """The mean reward of the transitions from each cell; None where there is none."""
-    cell = data.states // world.scenes_per_cell
+    cell, rewards = (data.states // world.scenes_per_cell).cpu(), rewards.cpu()
     return [float(f"{rewards[cell == i].mean():.5g}") if (cell == i).any() else None for i in range(len(world.cells))]
 
 

@@ -15,13 +15,14 @@ from scipy.stats import norm
 
 from ssedb.analysis.episode import Episode, Reading, play_episode, read_episode
 from ssedb.evaluate import write_video
+from ssedb.progress import Progress, silent
 
 MOST = 16
 GAP = 15
 """Spikes are at least so many steps apart, and a clip shows so many frames after each."""
 TREND = 61
 """Steps over which the median is taken that a spike must rise above."""
-LEAST, CHANCE = 2.0, 0.01
+LEAST, CHANCE = 1.0, 0.01
 MAD_TO_STD = 1.4826
 VIDEO_ZOOM, CLIP_ZOOM = 5, 3
 
@@ -51,7 +52,7 @@ class Spike:
 def find_spikes(bonus: np.ndarray, most: int = MOST, gap: int = GAP) -> list[Spike]:
     """The strongest spikes, in order of time, at least `gap` steps apart and at most `most`.
 
-    They must rise 2 robust standard deviations above the running median. Those so high that a curve of plain Gaussian
+    They must rise a robust standard deviation above the running median. Those so high that a curve of plain Gaussian
     noise has one in a hundred times are clear; the others may be noise.
     """
     if len(bonus) < 3:
@@ -64,13 +65,17 @@ def find_spikes(bonus: np.ndarray, most: int = MOST, gap: int = GAP) -> list[Spi
     return [Spike(int(t), float(bonus[t]), float(heights[t]), bool(heights[t] > bar)) for t in sorted(strongest)]
 
 
-def spikes_of_run(run: Path, *, seed: int = 1000, max_steps: int | None = None, device: str = "auto") -> dict[str, Any]:
+def spikes_of_run(
+    run: Path, *, seed: int = 1000, max_steps: int | None = None, device: str = "auto", progress: Progress = silent
+) -> dict[str, Any]:
     """Plays an episode and writes what its bonus shows into `run/spikes/`; returns what `spikes.json` says."""
     from ssedb.analysis.plots import plot_spike_curve, plot_spike_frames
 
+    progress.note("playing an episode")
     episode = play_episode(run, seed=seed, max_steps=max_steps, device=device)
     reading = read_episode(episode, run, device)
     spikes = find_spikes(reading.bonus)
+    progress.note(f"{len(episode)} steps, {len(spikes)} spikes; writing pictures and videos")
     folder = run / "spikes"
     folder.mkdir(exist_ok=True)
     for old in folder.glob("clip-*.mp4"):

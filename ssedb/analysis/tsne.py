@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ssedb.analysis.episode import Episode, Reading, check, play_episode, read_episode
 from ssedb.errors import ConfigError
+from ssedb.progress import Progress, silent
 
 PERPLEXITY = 30.0
 COMPONENTS = 50
@@ -94,13 +95,20 @@ def map_pixels(episode: Episode, steps: np.ndarray, seed: int = 0) -> Map:
 
 
 def tsne_of_run(
-    run: Path, other: Path | None = None, *, seed: int = 1000, max_steps: int | None = None, device: str = "auto"
+    run: Path,
+    other: Path | None = None,
+    *,
+    seed: int = 1000,
+    max_steps: int | None = None,
+    device: str = "auto",
+    progress: Progress = silent,
 ) -> tuple[list[Map], Path]:
     """Plays an episode and maps it as `run` represents it, as `other` does, and as raw pixels, into `run/tsne/`."""
     from ssedb.analysis.plots import plot_maps
     from ssedb.report.explorer import write_episode_page
 
     check(run, other)
+    progress.note("playing an episode")
     episode = play_episode(run, seed=seed, max_steps=max_steps, device=device)
     readings = [read_episode(episode, path, device) for path in (run, other) if path is not None]
     if readings[0].features is None:
@@ -108,6 +116,7 @@ def tsne_of_run(
     names = [r.bonus_name for r in readings]
     if len(set(names)) < len(names):  # two runs of one bonus
         names = [f"{r.bonus_name} ({r.run.name})" for r in readings]
+    progress.note(f"{len(episode)} steps; placing them in two dimensions")
     maps = maps_of(episode, readings, names)
     folder = run / "tsne"
     folder.mkdir(exist_ok=True)

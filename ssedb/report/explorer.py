@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from ssedb.analysis.episode import Episode, Reading, play_episode, read_episode
 from ssedb.analysis.spikes import find_spikes, has_clean
 from ssedb.analysis.tsne import Map, maps_of
 from ssedb.errors import ConfigError
+from ssedb.progress import Progress
 from ssedb.report.page import Page
 from ssedb.report.thin import compact
 from ssedb.results import Run, conditions
@@ -24,7 +25,7 @@ MOST_READINGS = 4
 """Bonuses that look at one episode."""
 
 
-def add_episodes(page: Page, runs: Sequence[Run], most: int, device: str, say: Callable[[str], None]) -> list[str]:
+def add_episodes(page: Page, runs: Sequence[Run], most: int, device: str, progress: Progress) -> list[str]:
     """Plays an episode with the first agent of each condition that has a checkpoint; returns what went wrong."""
     complaints: list[str] = []
     chosen: list[tuple[Run, list[Run]]] = []
@@ -36,7 +37,7 @@ def add_episodes(page: Page, runs: Sequence[Run], most: int, device: str, say: C
     for several in sorted(by_task.values(), key=lambda runs: runs[0].noise == "none"):  # where there is noise to see first
         chosen += [(run, [run, *(r for r in several if r is not run)][:MOST_READINGS]) for run in several]
     for number, (run, readers) in enumerate(chosen[:most]):
-        say(f"episode {number + 1} of {min(len(chosen), most)}: {run.method} on {run.env}, noise {run.noise}")
+        progress.note(f"episode {number + 1} of {min(len(chosen), most)}: {run.method} on {run.env}, noise {run.noise}")
         try:
             episode = play_episode(run.path, device=device)
         except (ConfigError, RuntimeError, KeyError) as error:
