@@ -134,6 +134,7 @@ def write_video(path: Path, frames: Iterable[Tensor | np.ndarray], zoom: int = Z
     with av.open(str(path), "w") as file:
         stream = file.add_stream("h264", rate=FRAMES_PER_SECOND)
         stream.pix_fmt = "yuv420p"
+        stream.options = {"preset": "veryfast"}  # noise is hard to compress; the slower presets gain little on it
         for i, frame in enumerate(frames):
             picture = np.asarray(frame).repeat(zoom, 0).repeat(zoom, 1)
             if i == 0:

@@ -14,7 +14,10 @@ from typing import Any
 from ssedb import __version__
 from ssedb.errors import ConfigError
 
-SCRIPTS = ("charts.js", "explorer.js", "views.js", "report.js")
+SCRIPTS = (
+    "base.js", "lines.js", "shapes.js", "widgets.js", "overview.js", "curves.js", "explorer.js", "information.js",
+    "rooms.js", "runs.js", "report.js",
+)  # fmt: skip
 STYLE = "report.css"
 MARK = '<meta name="generator" content="ssedb report">'
 
