@@ -39,8 +39,10 @@ OWN_LABELS = {
     "rank_z": "effective rank of z",
     "rank_state": "effective rank of the encoded states",
 }
-FIRST = ("human_score", "states_share", "score", "bonus_noise_share")
-"""Measures that the page may open with."""
+FIRST = ("human_score", "states_share", "bonus_noise_share")
+"""Measures that the page may open with: those on a scale that environments share."""
+OWN_SCALE = ("score", "score_best", "area:score")
+"""Measures that every game counts in its own way."""
 
 
 def collect(runs: Sequence[Run], title: str, origin: Path) -> dict[str, Any]:
@@ -169,6 +171,7 @@ def _measure(runs: Sequence[Run], key: str) -> dict[str, Any]:
         "key": key,
         "label": label(key),
         "better": MEASURES[key].better,
+        "mixed": key in OWN_SCALE and len(measured) > 1,
         "ranking": [_plain(row) for row in ranking],
         "conditions": [_plain(row) for row in results.condition_table(runs, key)],
         "improvements": [_plain(row) for row in results.improvement_table(runs, key)],

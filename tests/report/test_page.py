@@ -129,7 +129,8 @@ def test_a_measure_is_not_asked_of_an_env_that_has_none(runs):
         for i in range(3)
     ]
     made += [Run(runs / "b", {"env": "alien", "noise": "none"}, "finished", summary={"last": {"score": 900.0}}, method="0")]
-    assert _measures(made)[0] == "score"  # the one that all have
+    assert _measures(made)[0] == "states_share"  # not the score, though all have one: it is on no common scale
+    assert (_measure(made, "score")["mixed"], _measure(made[:3], "score")["mixed"]) == (True, False)
     assert {row["env"] for row in _measure(made, "states_share")["conditions"]} == {"rooms"}
     stopped = Run(runs / "c", {"env": "alien", "noise": "none"}, "unfinished", method="1")
     assert {row["env"] for row in _measure([*made, stopped], "states_share")["conditions"]} == {"rooms", "alien"}

@@ -113,6 +113,12 @@ function measure(body, m) {
             `Interquartile mean over ${tasks} task${tasks === 1 ? "" : "s"} (an environment under a noise) that every method has, 95% bootstrap interval; ${better}.` +
             (alone ? " A hollow mark has one run per task and so no interval." : ""),
         }),
+        m.mixed
+          ? el("div", {
+              class: "notice",
+              textContent: "Each environment counts this in its own way, so a mean over several says little.",
+            })
+          : null,
         intervalChart(
           ranked.map((r) => ({ method: r.method, value: r.iqm, low: r.iqm_low, high: r.iqm_high })),
           `Ranking by ${m.label}: ${ranked.map((r) => `${r.method} ${number(r.iqm)}`).join(", ")}`,

@@ -153,10 +153,10 @@ class PointMap extends Canvas {
     });
     const now = nearest(steps, this.step);
     g.strokeStyle = css("--c1");
-    g.lineWidth = 2;
+    g.lineWidth = 1.5;
     g.beginPath();
-    for (let i = Math.max(0, now - 10); i <= now; i++)
-      (i === Math.max(0, now - 10) ? g.moveTo : g.lineTo).call(g, ...this.place(i));
+    for (let i = Math.max(0, now - 5); i <= now; i++)
+      (i === Math.max(0, now - 5) ? g.moveTo : g.lineTo).call(g, ...this.place(i));
     g.stroke();
     const [x, y] = this.place(now);
     g.fillStyle = css("--page");
