@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
 
-.PHONY: setup demo test lint bench clean
+.PHONY: setup demo sample-report test lint bench clean
 
 setup: $(VENV)/.dev
 
@@ -22,6 +22,12 @@ $(VENV)/.dev: $(VENV)/.core requirements/dev.txt
 
 demo: $(VENV)/.core
 	$(BIN)/ssedb demo
+
+# Short real runs, and the page made of them. What is trained already is not trained again.
+sample-report: setup
+	$(BIN)/ssedb sweep experiments/sample.toml --out runs/sample
+	test -e runs/sample-breakout/summary.json || $(BIN)/ssedb train --env breakout --noise random-box --preset small --steps 10240 --out runs/sample-breakout
+	$(BIN)/ssedb report runs/sample runs/sample-breakout --out report --title "A sample report"
 
 test: setup
 	$(BIN)/python -m pytest

@@ -80,6 +80,54 @@ class ProbeArgs:
 
 
 @dataclass(frozen=True)
+class SpikesArgs:
+    """Play an episode and find where its bonus spikes: the curve, the frames, clips, and the whole as a video."""
+
+    run: tyro.conf.Positional[Path]
+    """Folder of the run."""
+    seed: int = 1000
+    """Seed of the episode."""
+    steps: int = 4500
+    """Stop the episode after so many steps."""
+    device: str = "auto"
+    """Where to compute: auto, cpu, cuda or cuda:N."""
+
+
+@dataclass(frozen=True)
+class TsneArgs:
+    """Draw an episode as the bonus represents it, in two dimensions, and measure whether consecutive steps lie together."""
+
+    run: tyro.conf.Positional[Path]
+    """Folder of the run."""
+    compare: Path | None = None
+    """Folder of another run on the same env, to represent the same episode."""
+    seed: int = 1000
+    """Seed of the episode."""
+    steps: int = 4500
+    """Stop the episode after so many steps."""
+    device: str = "auto"
+    """Where to compute: auto, cpu, cuda or cuda:N."""
+
+
+@dataclass(frozen=True)
+class ReportArgs:
+    """Make a page of runs: statistics, curves, episodes to explore, maps. It opens in a browser, offline."""
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    """Folders that hold runs, at any depth."""
+    out: Path = Path("report")
+    """Folder for the page; an older report there is replaced."""
+    single_file: bool = False
+    """Put everything into one HTML file: OUT/index.html, or OUT itself if it ends in .html."""
+    episodes: int = 12
+    """How many agents play an episode for the explorer, one for each env, noise and method; 0 for none."""
+    title: str = ""
+    """Title of the page; the folders' names unless given."""
+    device: str = "auto"
+    """Where to play the episodes: auto, cpu, cuda or cuda:N."""
+
+
+@dataclass(frozen=True)
 class DemoArgs:
     """Show why noise fools curiosity and not DB: train DB, RND and a random agent on noisy Rooms, and compare."""
 
@@ -251,12 +299,23 @@ def bench(args: list[str]) -> int:
 
 
 def analyze(args: list[str]) -> int:
+    analyses: dict[str, tuple[Callable[[list[str]], int], str]] = {
+        "probe": (probe, "is the bonus blind to noise, does it fade with visits? (Rooms)"),
+        "spikes": (spikes, "where along an episode does the bonus spike, and what is on the screen there?"),
+        "tsne": (tsne, "does the representation keep together what follows in time?"),
+    }
     if not args or args[0] in ("-h", "--help"):
-        print("usage: ssedb analyze probe RUN [flags]\n\n  probe    is the bonus blind to noise, does it fade with visits?")
+        print("usage: ssedb analyze ANALYSIS RUN [flags]\n")
+        for name, (_, meaning) in analyses.items():
+            print(f"  {name:<8} {meaning}")
         return 0
-    if args[0] != "probe":
-        raise ConfigError(f"unknown analysis {args[0]!r}; use probe")
-    options = parse(ProbeArgs, args[1:], "analyze probe")
+    if args[0] not in analyses:
+        raise ConfigError(f"unknown analysis {args[0]!r}; use {' or '.join(analyses)}")
+    return analyses[args[0]][0](args[1:])
+
+
+def probe(args: list[str]) -> int:
+    options = parse(ProbeArgs, args, "analyze probe")
     config = saved_config(options.run)
     if options.noise is not None:
         config = dataclasses.replace(config, noise=options.noise)
@@ -275,6 +334,80 @@ def analyze(args: list[str]) -> int:
         device=options.device,
     )
     print_probe(result, config.bonus, picture)
+    return 0
+
+
+def spikes(args: list[str]) -> int:
+    options = parse(SpikesArgs, args, "analyze spikes")
+    _check_episode(options.run, options.steps, options.seed)
+    from ssedb.analysis.spikes import spikes_of_run
+    from ssedb.progress import console
+    from ssedb.summary import print_spikes
+
+    found = spikes_of_run(options.run, seed=options.seed, max_steps=options.steps, device=options.device, progress=console())
+    print_spikes(found)
+    return 0
+
+
+def tsne(args: list[str]) -> int:
+    options = parse(TsneArgs, args, "analyze tsne")
+    _check_episode(options.run, options.steps, options.seed)
+    if options.compare is not None:
+        _check_episode(options.compare, options.steps, options.seed)
+    from ssedb.analysis.tsne import tsne_of_run
+    from ssedb.progress import console
+    from ssedb.summary import print_maps
+
+    maps, folder = tsne_of_run(
+        options.run,
+        options.compare,
+        seed=options.seed,
+        max_steps=options.steps,
+        device=options.device,
+        progress=console(),
+    )
+    print_maps(maps, folder)
+    return 0
+
+
+def _check_episode(run: Path, steps: int, seed: int) -> None:
+    require_checkpoint(run, saved_config(run))
+    if steps < 1:
+        raise ConfigError(f"steps={steps}: must be 1 or more")
+    if seed < 0:
+        raise ConfigError(f"seed={seed}: must be 0 or more")
+    _need_report_extra()
+
+
+def _need_report_extra() -> None:
+    missing = [name for name in ("matplotlib", "sklearn", "av") if find_spec(name) is None]
+    if missing:
+        raise ConfigError(f"{missing[0]} is not installed; run `pip install ssedb[report]`")
+
+
+def report(args: list[str]) -> int:
+    options = parse(ReportArgs, args, "report")
+    if not options.runs:
+        raise ConfigError("no folder of runs is named; use `ssedb report runs/`")
+    if options.episodes < 0:
+        raise ConfigError(f"episodes={options.episodes}: must be 0 or more")
+    for folder in options.runs:
+        if not folder.is_dir():
+            raise ConfigError(f"there is no folder {folder}; name one that holds runs")
+    _need_report_extra()
+    from ssedb.progress import console
+    from ssedb.report.make import make_report
+
+    index = make_report(
+        options.runs,
+        options.out,
+        single_file=options.single_file,
+        episodes=options.episodes,
+        title=options.title,
+        device=options.device,
+        progress=console(),
+    )
+    print(f"open in a browser  {index}")
     return 0
 
 
@@ -389,9 +522,10 @@ COMMANDS: dict[str, tuple[Callable[[list[str]], int], str]] = {
     "demo": (demo, "see in minutes why noise fools curiosity and not DB"),
     "sweep": (sweep, "train a whole grid of runs; again, only what is missing"),
     "stats": (stats, "tables and figures of many runs"),
-    "analyze": (analyze, "probe what a bonus has learned"),
+    "analyze": (analyze, "see what a bonus has learned: probe, spikes, tsne"),
     "check": (check, "check a bonus, ours or yours, against the contract"),
     "theory": (theory, "check the paper's theory in numbers"),
+    "report": (report, "make a page of runs to look at in a browser"),
     "bench": (bench, "measure the speed of training here"),
     "list": (show_list, "show the envs, noises or bonuses there are"),
 }

@@ -18,6 +18,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from ssedb.analysis import measures
+from ssedb.analysis.maps import mean_by_cell
 from ssedb.analysis.probe import Transitions, count_correlation, draw_transitions, rewards_and_features
 from ssedb.config import TrainConfig
 from ssedb.envs.names import rooms_world
@@ -60,7 +61,7 @@ def run_method(config: TrainConfig, method: str, seed: int, messages: Any, threa
             result.rows.append({"steps": trainer.steps, **truth.metrics(), **_probe(trainer, data)})
             messages.put((method, seed, trainer.steps))
         rewards, _ = rewards_and_features(trainer.bonus, data)
-        result.bonus = _by_cell(rewards.mean(0), data, world)
+        result.bonus = mean_by_cell(rewards.mean(0), data, world)
     messages.put((method, seed, config.steps))
     result.visits = truth.visits.view(len(world.cells), -1).sum(1).tolist()
     return result
@@ -92,11 +93,6 @@ def _probe(trainer: Trainer, data: Transitions) -> dict[str, float]:
         "feature_noise_share": 0.0 if features is None else measures.noise_share(features),
         "count_correlation": count_correlation(rewards, data, choices),
     }
-
-
-def _by_cell(rewards: torch.Tensor, data: Transitions, world: World) -> list[float | None]:
-    cell = data.states // world.scenes_per_cell
-    return [float(rewards[cell == i].mean()) if (cell == i).any() else None for i in range(len(world.cells))]
 
 
 def run_demo(config: TrainConfig, seeds: int) -> list[Result]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
+import platform
 import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -11,6 +13,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from ssedb import __version__
 from ssedb.errors import ConfigError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -30,6 +33,26 @@ def pick_device(name: str) -> torch.device:
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ConfigError(f"device={name!r}: torch {torch.__version__} sees no GPU here; use --device cpu")
     return device
+
+
+def machine(device: torch.device) -> dict[str, str]:
+    """What a run ran on, for its summary."""
+    return {
+        "ssedb": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "system": f"{platform.system()} {platform.machine()}",
+        "cores": str(os.cpu_count()),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else _cpu_name(),
+    }
+
+
+def _cpu_name() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            return next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
+    except (OSError, StopIteration):  # not Linux, or another kind of processor
+        return platform.processor() or platform.machine()
 
 
 def tune_allocator() -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,7 +17,11 @@ from ssedb.errors import ConfigError
 from ssedb.runlog import require_checkpoint, saved_config
 
 if TYPE_CHECKING:
+    import numpy as np
+    import torch
     from torch import Tensor
+
+    from ssedb.networks import ActorCritic
 
 MOST_ENVS = 16
 FRAMES_PER_SECOND = 15  # 60 emulated frames, 4 to an agent step
@@ -54,9 +59,6 @@ def evaluate_run(
     import torch
 
     from ssedb import engine
-    from ssedb.envs.frames import SIDE
-    from ssedb.networks import ActorCritic
-    from ssedb.rollout import STACK
     from ssedb.trainer import env_of
 
     run = Path(run)
@@ -76,10 +78,7 @@ def evaluate_run(
         policy = None
         while len(scores) < episodes:
             env = env_of(config, min(MOST_ENVS, episodes - len(scores)), stream=len(scores), device=place)
-            if policy is None:
-                sizes = (config.policy_channels, config.policy_width, config.policy_layers)
-                policy = ActorCritic((STACK, SIDE, SIDE), env.num_actions, *sizes).to(place)
-                policy.load_state_dict(state["policy"])
+            policy = policy or load_policy(config, state, env.num_actions, place)
             score, length = play(env, policy, frames if video and not scores else None)
             env.close()
             scores += score
@@ -88,6 +87,18 @@ def evaluate_run(
     result = Evaluation(run, config.env, config.noise, about["steps"], scores, lengths, path)
     (run / "eval.json").write_text(json.dumps(dataclasses.asdict(result), default=str, indent=2) + "\n", encoding="utf-8")
     return result
+
+
+def load_policy(config: TrainConfig, state: dict[str, Any], num_actions: int, device: torch.device) -> ActorCritic:
+    """The agent of a checkpoint."""
+    from ssedb.envs.frames import SIDE
+    from ssedb.networks import ActorCritic
+    from ssedb.rollout import STACK
+
+    sizes = (config.policy_channels, config.policy_width, config.policy_layers)
+    policy = ActorCritic((STACK, SIDE, SIDE), num_actions, *sizes).to(device)
+    policy.load_state_dict(state["policy"])
+    return policy
 
 
 def play(env: Any, policy: Any, record: list[Tensor] | None = None) -> tuple[list[float], list[int]]:
@@ -114,17 +125,20 @@ def play(env: Any, policy: Any, record: list[Tensor] | None = None) -> tuple[lis
     return scores.tolist(), lengths.tolist()
 
 
-def write_video(path: Path, frames: list[Tensor]) -> Path:
-    """Gray frames [H, W] to an MP4, enlarged."""
+def write_video(path: Path, frames: Iterable[Tensor | np.ndarray], zoom: int = ZOOM) -> Path:
+    """Frames [H, W] in gray or [H, W, 3] in colour to an MP4, enlarged."""
     import av
+    import numpy as np
 
     path.parent.mkdir(parents=True, exist_ok=True)
     with av.open(str(path), "w") as file:
         stream = file.add_stream("h264", rate=FRAMES_PER_SECOND)
-        stream.height, stream.width = (side * ZOOM for side in frames[0].shape)
         stream.pix_fmt = "yuv420p"
-        for frame in frames:
-            picture = frame.repeat_interleave(ZOOM, 0).repeat_interleave(ZOOM, 1).numpy()
-            file.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="gray")))
+        stream.options = {"preset": "veryfast"}  # noise is hard to compress; the slower presets gain little on it
+        for i, frame in enumerate(frames):
+            picture = np.asarray(frame).repeat(zoom, 0).repeat(zoom, 1)
+            if i == 0:
+                stream.height, stream.width = picture.shape[:2]
+            file.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="gray" if picture.ndim == 2 else "rgb24")))
         file.mux(stream.encode())
     return path

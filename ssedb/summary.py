@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich import box
@@ -14,6 +15,9 @@ from ssedb.analysis.probe import Probe
 from ssedb.config import TrainConfig
 from ssedb.evaluate import Evaluation
 from ssedb.trainer import TrainResult
+
+if TYPE_CHECKING:
+    from ssedb.analysis.tsne import Map
 
 
 def print_run(result: TrainResult, config: TrainConfig) -> None:
@@ -101,6 +105,33 @@ def print_checks(bonus: str, device: str) -> bool:
         console.print("`ssedb analyze probe` measures a trained run\n")
     console.print(f"{bonus}: " + (f"{failed} of {len(CHECKS)} checks failed" if failed else "keeps its contract"))
     return not failed
+
+
+def print_spikes(found: dict[str, Any]) -> None:
+    """The spikes of an episode, strongest first, and where the pictures are."""
+    title = f"{found['bonus']}: spikes of an episode of {found['length']} steps (score {found['score']:g})"
+    table = Table("number", "step", "bonus", "height (robust std)", "", title=title, title_justify="left")
+    numbered = sorted(enumerate(found["spikes"], start=1), key=lambda pair: -pair[1]["height"])
+    for number, spike in numbered:
+        clear = "clear" if spike["clear"] else "may be noise"
+        table.add_row(str(number), str(spike["step"]), f"{spike['bonus']:.4g}", f"{spike['height']:.1f}", clear)
+    console, folder = Console(highlight=False), Path(found["run"]) / "spikes"
+    console.print(table)
+    if not numbered:
+        console.print("nothing rises above the noise of the curve")
+    console.print(f"curve    {folder / 'curve.png'}\nframes   {folder / 'frames.png'}", soft_wrap=True)
+    console.print(f"clips    {folder / 'clip-*.mp4'}\nepisode  {folder / 'episode.mp4'}", soft_wrap=True)
+
+
+def print_maps(maps: list[Map], folder: Path) -> None:
+    """How near consecutive steps lie in each representation."""
+    table = Table("representation", "distance of consecutive steps / of random pairs")
+    for chart in maps:
+        table.add_row(chart.title, "-" if chart.ratio is None else f"{chart.ratio:.3f}")
+    console = Console(highlight=False)
+    console.print(table)
+    console.print("1: time leaves no trace in it; near 0: the episode is a smooth path")
+    console.print(f"picture  {folder / 'tsne.png'}\nto explore, in a browser  {folder / 'tsne.html'}", soft_wrap=True)
 
 
 PAPER_PARAMETERS = {"db": "5.15M", "icm": "4.86M", "disagreement": "26.47M", "cb": "none"}

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from ssedb import checkpoint, engine, ppo
+from ssedb.analysis.maps import MapLog
 from ssedb.bonuses import make_bonus
 from ssedb.bonuses.base import Bonus, Context
 from ssedb.config import TrainConfig
@@ -261,6 +262,8 @@ def train_in(run: RunFolder, progress: Progress = silent) -> TrainResult:
             trainer, resumed = _set_up(run, progress)
             progress.start(trainer.steps, config)
             run.start_logging(resumed)
+            maps = MapLog(run.path, trainer)
+            maps.record()
             stopping = later.enter_context(stop_on_signals(progress))  # before this there is nothing to save
             row: dict[str, Any] = {}
             saved_at = time.monotonic()
@@ -268,6 +271,7 @@ def train_in(run: RunFolder, progress: Progress = silent) -> TrainResult:
                 row = trainer.iterate()
                 _check_finite(row, run)
                 run.log(row)
+                maps.record()
                 progress.log(row)
                 counters = {"steps": trainer.steps, "updates": trainer.updates}
                 due = time.monotonic() - saved_at >= 60 * config.checkpoint_minutes
@@ -277,6 +281,7 @@ def train_in(run: RunFolder, progress: Progress = silent) -> TrainResult:
                     saved_at = time.monotonic()
             finished = trainer.steps >= config.steps
             summary = {"finished": finished, **trainer.scores.summary(), "last": row, "device": str(trainer.device)}
+            summary |= {"machine": engine.machine(trainer.device)}
             if row:
                 run.write_summary({"steps": trainer.steps, **summary})
         return TrainResult(run.path, trainer.steps, finished, summary)

@@ -68,7 +68,7 @@ def test_resume_and_eval(trained):
         (["train", "--device", "tpu"], "device='tpu': use auto, cpu, cuda or cuda:N"),
         (["demo", "--env", "alien"], "env=alien: the demo needs a world whose truth is known"),
         (["demo", "--seeds", "0"], "seeds=0: must be 1 or more"),
-        (["analyze", "fly"], "unknown analysis 'fly'; use probe"),
+        (["analyze", "fly"], "unknown analysis 'fly'; use probe or spikes or tsne"),
         (["train", "--out", "/dev/null/run"], "cannot write to /dev/null/run: Not a directory; choose a folder"),
         (["train", "--resume", "/nonexistent"], "/nonexistent holds no run (no config.toml)"),
         (["eval", "/nonexistent"], "/nonexistent holds no run"),
@@ -135,19 +135,10 @@ def test_a_checkpoint_of_another_game_is_refused(trained, tmp_path):
 
 
 def test_every_flag_has_a_sentence():
-    commands = [
-        ["train"],
-        ["eval"],
-        ["demo"],
-        ["sweep"],
-        ["stats"],
-        ["check"],
-        ["bench"],
-        ["list"],
-        ["analyze", "probe"],
-        ["theory"],
-    ]
-    for command in commands:
+    names = (
+        "train, eval, demo, sweep, stats, check, bench, list, analyze probe, theory, analyze spikes, analyze tsne, report"
+    )
+    for command in (name.split() for name in names.split(", ")):
         text = ssedb(*command, "--help", env={**os.environ, "COLUMNS": "200"}).stdout
         words = re.sub(r"[╭╮╰╯│─]+", " ", text)
         helps = re.split(r"\s(--[a-z][\w-]*) ", words)[1:]

@@ -65,6 +65,19 @@ def test_rooms_are_the_same_on_both_devices():
     assert here.metrics() == pytest.approx(there.metrics())
 
 
+def test_maps_and_episodes_work_there(tmp_path):
+    pytest.importorskip("scipy")
+    from ssedb.analysis.episode import play_episode, read_episode
+    from ssedb.analysis.maps import read_maps
+
+    run = tmp_path / "run"
+    ssedb.train(tiny_config(run, env="rooms-small", noise="random-box", device="cuda", steps=512, obs_norm_steps=64))
+    assert [row["steps"] for row in read_maps(run)] == [0, 256, 512]
+    episode = play_episode(run, device="cuda")
+    here, there = read_episode(episode, run, "cpu"), read_episode(episode, run, "cuda")
+    torch.testing.assert_close(torch.tensor(there.bonus), torch.tensor(here.bonus), rtol=1e-2, atol=1e-2)
+
+
 def test_the_probe_runs_there(tmp_path):
     pytest.importorskip("matplotlib")
     from ssedb.analysis.probe import probe_run

@@ -13,7 +13,10 @@ import numpy as np
 from torch import Tensor
 
 if TYPE_CHECKING:
+    from ssedb.analysis.episode import Episode, Reading
     from ssedb.analysis.probe import Probe, Transitions
+    from ssedb.analysis.spikes import Spike
+    from ssedb.analysis.tsne import Map
     from ssedb.config import TrainConfig
     from ssedb.demo import Result
     from ssedb.envs.rooms import World
@@ -94,4 +97,92 @@ def plot_demo(results: list[Result], world: World, config: TrainConfig, path: Pa
     bottom.supxlabel("visits: log10(1 + N) by cell, first seed; bonus: mean over transitions from each cell", fontsize=9)
     figure.suptitle(f"{config.env}, {config.noise} noise, no reward")
     figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def plot_spike_curve(episode: Episode, reading: Reading, spikes: list[Spike], path: Path) -> None:
+    """The bonus along an episode, its spikes numbered."""
+    figure, axes = plt.subplots(figsize=(11, 3.6), layout="constrained")
+    axes.plot(reading.bonus, color=BLUE, linewidth=0.9)
+    axes.margins(x=0.01, y=0.12)
+    _number_spikes(axes, spikes, ORANGE, 9)
+    for clear, label in ((True, "clear spike"), (False, "may be noise")):
+        axes.plot([], [], "o", color=ORANGE, fillstyle="full" if clear else "none", label=label)
+    axes.legend(loc="lower right", ncols=2, fontsize=8)
+    config = episode.config
+    title = f"{reading.bonus_name} on {config.env}, noise {config.noise}, agent of step {episode.trained:,}"
+    axes.set(xlabel="step of the episode", ylabel="bonus", title=title)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+def plot_spike_frames(episode: Episode, spikes: list[Spike], path: Path) -> None:
+    """What the agent saw at each spike, numbered as in the curve."""
+    if not spikes:
+        figure, axes = plt.subplots(figsize=(5, 1.2), layout="constrained")
+        axes.text(0.5, 0.5, "no spike rises above the noise of the curve", ha="center")
+        axes.axis("off")
+    else:
+        columns = min(4, len(spikes))
+        rows = -(-len(spikes) // columns)
+        figure, grid = plt.subplots(rows, columns, figsize=(2.3 * columns, 2.55 * rows), layout="constrained", squeeze=False)
+        for axes in grid.flat:
+            axes.axis("off")
+        for number, (axes, spike) in enumerate(zip(grid.flat, spikes, strict=False), start=1):
+            axes.imshow(episode.seen[spike.step].numpy(), cmap="gray", vmin=0, vmax=255)
+            axes.set_title(f"{number}: step {spike.step}" + ("" if spike.clear else " (noise?)"), fontsize=9)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def _number_spikes(axes: Any, spikes: list[Spike], colour: str, size: int) -> None:
+    for number, spike in enumerate(spikes, start=1):
+        place = (spike.step, spike.bonus)
+        axes.plot(*place, "o", color=colour, markersize=size / 2, fillstyle="full" if spike.clear else "none")
+        axes.annotate(str(number), place, (0, size / 2), textcoords="offset points", ha="center", fontsize=size)
+
+
+def curve_strips(bonus: np.ndarray, spikes: list[Spike], width: int) -> tuple[np.ndarray, np.ndarray, list[int]]:
+    """The curve as a strip of pixels twice, in colour and in gray (uint8 [H, width, 3]), and the column of every step."""
+    strips = []
+    for colour, dot in ((BLUE, ORANGE), ("#bbbbbb", "#bbbbbb")):
+        figure = plt.figure(figsize=(width / 100, 1.2), dpi=100)
+        axes = figure.add_axes((0.02, 0.06, 0.96, 0.72))
+        axes.plot(bonus, color=colour, linewidth=1)
+        axes.set_xlim(0, max(len(bonus) - 1, 1))
+        axes.axis("off")
+        _number_spikes(axes, spikes, dot, 7)
+        figure.canvas.draw()
+        canvas: Any = figure.canvas
+        strips.append(np.asarray(canvas.buffer_rgba())[..., :3].copy())
+        columns = axes.transData.transform([(t, 0) for t in range(len(bonus))])[:, 0]
+        plt.close(figure)
+    return strips[0], strips[1], [min(max(round(float(x)), 1), width - 1) for x in columns]
+
+
+def plot_maps(episode: Episode, maps: list[Map], path: Path, numbers: int = 12) -> None:
+    """The maps side by side, consecutive steps joined, coloured by time; some points numbered, with their frames below."""
+    count = min(numbers, len(maps[0].steps))
+    chosen = np.linspace(0, len(maps[0].steps) - 1, count).round().astype(int)
+    figure = plt.figure(figsize=(5 * len(maps), 6.4), layout="constrained")
+    halves: Any = figure.subfigures(2, 1, height_ratios=(4.4, 1.6 * 6 / count if len(maps) < 3 else 1.5))
+    top, bottom = halves
+    panels = top.subplots(1, len(maps), squeeze=False)[0]
+    for axes, chart in zip(panels, maps, strict=True):
+        axes.plot(*chart.points.T, color="#999999", linewidth=0.6, alpha=0.7, zorder=1)
+        dots = axes.scatter(*chart.points.T, c=chart.steps, cmap="viridis", s=14, linewidths=0, zorder=2)
+        for number, i in enumerate(chosen, start=1):
+            frame = dict(boxstyle="circle,pad=0.15", facecolor="white", edgecolor="black", linewidth=0.6)
+            axes.annotate(str(number), chart.points[i], fontsize=8, ha="center", va="center", bbox=frame, zorder=3)
+        ratio = "-" if chart.ratio is None else f"{chart.ratio:.2f}"
+        axes.set(title=f"{chart.title}\nconsecutive / random distance {ratio}", xticks=[], yticks=[])
+    top.colorbar(dots, ax=list(panels), label="step of the episode", shrink=0.9)
+    strip = bottom.subplots(1, count, squeeze=False)[0]
+    for number, (axes, i) in enumerate(zip(strip, chosen, strict=True), start=1):
+        axes.imshow(episode.seen[maps[0].steps[i]].numpy(), cmap="gray", vmin=0, vmax=255)
+        axes.set(xticks=[], yticks=[])
+        axes.set_title(f"{number}: {maps[0].steps[i]}", fontsize=8)
+    config = episode.config
+    figure.suptitle(f"an episode of {config.env}, noise {config.noise}, agent of step {episode.trained:,} (t-SNE)")
+    figure.savefig(path, dpi=120)
     plt.close(figure)

@@ -1,0 +1,145 @@
+"""Does a representation keep together what follows in time? A picture by t-SNE, and a number of the representation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ssedb.analysis.episode import Episode, Reading, check, play_episode, read_episode
+from ssedb.errors import ConfigError
+from ssedb.progress import Progress, silent
+
+PERPLEXITY = 30.0
+COMPONENTS = 50
+MOST_POINTS = 1000
+"""A longer episode is thinned out evenly for the picture."""
+
+
+@dataclass(frozen=True)
+class Map:
+    """One representation of an episode in two dimensions."""
+
+    title: str
+    steps: np.ndarray  # int [P], which steps of the episode are drawn
+    points: np.ndarray  # float [P, 2]
+    ratio: float | None  # see step_ratio; not of the drawn points but of the representation
+
+
+def step_ratio(z: np.ndarray) -> float | None:
+    """Mean distance of consecutive rows over the mean distance of all pairs of rows; None where all rows are alike.
+
+    Rows that are independent of their order get about 1, a smooth path much less.
+    """
+    rows = torch.as_tensor(z).double()
+    pairs = mean_pair(rows)
+    return mean_step(rows) / pairs if len(rows) > 2 and pairs > 0 else None
+
+
+def mean_step(rows: Tensor) -> float:
+    """Mean distance of each row [T, D] to the next."""
+    return float(rows.diff(dim=0).norm(dim=1).mean())
+
+
+def mean_pair(rows: Tensor) -> float:
+    """Mean distance of all pairs of different rows."""
+    if len(rows) < 2:
+        return 0.0
+    centred = rows.double() - rows.double().mean(0)  # nearer to 0, where the expanded square loses less
+    distances = torch.cdist(centred, centred).fill_diagonal_(0)
+    mean = float(distances.sum() / (len(rows) * (len(rows) - 1)))
+    return mean if mean > 1e-6 * float(rows.abs().max()) else 0.0  # below that it is rounding
+
+
+def embed(z: np.ndarray, seed: int = 0) -> np.ndarray:
+    """Rows [P, D] to points [P, 2] by t-SNE."""
+    from sklearn.decomposition import PCA
+    from sklearn.manifold import TSNE
+
+    z = np.asarray(z, np.float32)
+    if len(z) < 5 or np.allclose(z, z[0]):  # too few to have neighbours, or all in one place
+        return np.zeros((len(z), 2))
+    if z.shape[1] > COMPONENTS:
+        z = PCA(min(COMPONENTS, len(z)), random_state=seed).fit_transform(z)
+    perplexity = min(PERPLEXITY, (len(z) - 1) / 3)
+    return TSNE(2, perplexity=perplexity, init="pca", random_state=seed).fit_transform(z / z.std()).astype(np.float64)
+
+
+def thin(length: int, most: int = MOST_POINTS) -> np.ndarray:
+    """At most so many steps, evenly spread."""
+    return np.unique(np.linspace(0, length - 1, min(length, most)).round().astype(int))
+
+
+def map_features(title: str, features: np.ndarray, steps: np.ndarray, seed: int = 0) -> Map:
+    """A bonus's representation [T, D]; its number is of all steps."""
+    return Map(title, steps, embed(features[steps], seed), step_ratio(features))
+
+
+def map_pixels(episode: Episode, steps: np.ndarray, seed: int = 0) -> Map:
+    """The raw observations, stacks as the agent saw them: 28,224 numbers each, so random pairs are of the drawn steps."""
+    drawn = episode.stacks(torch.from_numpy(steps)).flatten(1).float()
+    chunks = torch.arange(len(episode)).unfold(0, 2, 1)  # [T - 1, 2]
+    lengths = [
+        (episode.stacks(part[:, 1]).float() - episode.stacks(part[:, 0]).float()).flatten(1).norm(dim=1)
+        for part in chunks.split(256)
+    ]
+    pairs = mean_pair(drawn)
+    ratio = float(torch.cat(lengths).mean()) / pairs if pairs > 0 else None
+    return Map("raw pixels", steps, embed(drawn.numpy(), seed), ratio)
+
+
+def tsne_of_run(
+    run: Path,
+    other: Path | None = None,
+    *,
+    seed: int = 1000,
+    max_steps: int | None = None,
+    device: str = "auto",
+    progress: Progress = silent,
+) -> tuple[list[Map], Path]:
+    """Plays an episode and maps it as `run` represents it, as `other` does, and as raw pixels, into `run/tsne/`."""
+    from ssedb.analysis.plots import plot_maps
+    from ssedb.report.explorer import write_episode_page
+
+    check(run, other)
+    progress.note("playing an episode")
+    episode = play_episode(run, seed=seed, max_steps=max_steps, device=device)
+    readings = [read_episode(episode, path, device) for path in (run, other) if path is not None]
+    if readings[0].features is None:
+        raise ConfigError(f"{run}: the bonus {readings[0].bonus_name} has no representation to draw; name another run")
+    names = [r.bonus_name for r in readings]
+    if len(set(names)) < len(names):  # two runs of one bonus
+        names = [f"{r.bonus_name} ({r.run.name})" for r in readings]
+    progress.note(f"{len(episode)} steps; placing them in two dimensions")
+    maps = maps_of(episode, readings, names)
+    folder = run / "tsne"
+    folder.mkdir(exist_ok=True)
+    plot_maps(episode, maps, folder / "tsne.png")
+    write_episode_page(episode, readings, maps, names, folder / "tsne.html")
+    (folder / "tsne.json").write_text(json.dumps(_as_json(episode, maps)) + "\n", encoding="utf-8")
+    return maps, folder
+
+
+def maps_of(episode: Episode, readings: Sequence[Reading], names: Sequence[str]) -> list[Map]:
+    """A map for every reading that has a representation, and one of the raw pixels, of the same steps."""
+    steps = thin(len(episode))
+    maps = [map_features(n, r.features, steps) for n, r in zip(names, readings, strict=True) if r.features is not None]
+    return [*maps, map_pixels(episode, steps)]
+
+
+def _as_json(episode: Episode, maps: list[Map]) -> dict[str, Any]:
+    return {
+        "run": str(episode.run),
+        "trained": episode.trained,
+        "seed": episode.seed,
+        "length": len(episode),
+        "maps": [
+            {"title": m.title, "step_ratio": m.ratio, "steps": m.steps.tolist(), "points": m.points.tolist()} for m in maps
+        ],
+    }

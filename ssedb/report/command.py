@@ -1,0 +1,36 @@
+"""The command that makes a run again."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from typing import Any
+
+from ssedb.config import TrainConfig
+
+ALWAYS = ("env", "noise", "bonus", "preset", "fidelity", "steps", "seed", "out")
+"""Said even where they are the default: they are what a reader looks for, and the first five imply the rest."""
+
+
+def train_command(config: TrainConfig) -> str:
+    """`ssedb train` with the flags that lead to this configuration."""
+    named = {name: getattr(config, name) for name in ("env", "noise", "bonus", "preset", "fidelity")}
+    usual = TrainConfig(**named)
+    words = ["ssedb", "train"]
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if field.name != "bonus_options" and (field.name in ALWAYS or value != getattr(usual, field.name)):
+            words += _flag(field.name, value)
+    for name, value in config.bonus_options.items():
+        if value != usual.bonus_options[name]:
+            words += _flag(name, value)
+    return shlex.join(words)
+
+
+def _flag(name: str, value: Any) -> list[str]:
+    flag = "--" + name.replace("_", "-")
+    if isinstance(value, bool):
+        return [flag if value else "--no-" + flag[2:]]
+    if isinstance(value, tuple):
+        return [flag, *map(str, value)]
+    return [flag, str(value)]

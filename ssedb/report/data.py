@@ -1,0 +1,236 @@
+"""What the page shows, as plain data: runs, curves, statistics, bottlenecks, maps, configurations. Needs no torch."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ssedb import results
+from ssedb.config import TrainConfig
+from ssedb.envs.layout import SIZES, draw_layout
+from ssedb.envs.names import rooms_world
+from ssedb.errors import ConfigError
+from ssedb.report.collapse import RULE, bottleneck
+from ssedb.report.command import train_command
+from ssedb.report.thin import compact, thin_curve
+from ssedb.results import MEASURES, Run
+
+POINTS = 300_000
+"""Of all curves together; each gets its share, so that the page stays quick with hundreds of runs."""
+LEAST_POINTS, MOST_POINTS = 60, 400
+MOST_MAPS = 60
+NOT_DRAWN = {"time", "steps", "updates", "episodes"}
+OWN_LABELS = {
+    "cells_share": "share of cells seen",
+    "states_seen": "states seen",
+    "last_first_visit": "step of the last first visit",
+    "score_rollout": "score, this rollout",
+    "bonus": "bonus, as paid (normalised)",
+    "bonus_raw_std": "spread of the bonus",
+    "i_upper": "I_upper: nats in z",
+    "i_pred": "I_pred: log-likelihood of the next state",
+    "i_nce": "I_nce: telling the next state from others",
+    "i_nce_chance": "I_nce of blind guessing",
+    "rank_z": "effective rank of z",
+    "rank_state": "effective rank of the encoded states",
+}
+FIRST = ("human_score", "states_share", "bonus_noise_share")
+"""Measures that the page may open with: those on a scale that environments share."""
+OWN_SCALE = ("score", "score_best", "area:score")
+"""Measures that every game counts in its own way."""
+
+
+def collect(runs: Sequence[Run], title: str, origin: Path) -> dict[str, Any]:
+    """Everything but the episodes. Run folders are named relative to `origin`."""
+    curves = sum(len(_curve_keys(run)) for run in runs)
+    points = min(MOST_POINTS, max(LEAST_POINTS, POINTS // max(curves, 1)))
+    entries = [_run(run, i, points, origin) for i, run in enumerate(runs)]
+    drawn = dict.fromkeys(key for entry in entries for key in entry["curves"])
+    return {
+        "title": title,
+        "methods": _methods(runs),
+        "runs": entries,
+        "labels": {key: label(key) for key in [*drawn, *MEASURES]},
+        "measures": [_measure(runs, key) for key in _measures(runs)],
+        "rule": RULE,
+        "rooms": _rooms(runs),
+        "episodes": [],
+    }
+
+
+def label(key: str) -> str:
+    return MEASURES[key].label if key in MEASURES else OWN_LABELS.get(key, key.replace("_", " "))
+
+
+def _methods(runs: Sequence[Run]) -> list[str]:
+    """In a fixed order, so that a method keeps its colour: DB first, its oldest rival second, no bonus last."""
+    names = sorted({run.method for run in runs})
+    order = {"db": 0, "rnd": 1, "none": 3}
+    return sorted(names, key=lambda name: order.get(name, 2))
+
+
+def _run(run: Run, number: int, points: int, origin: Path) -> dict[str, Any]:
+    steps = run.metrics.get("steps", np.zeros(0))
+    neck = bottleneck(run.metrics)
+    config = {k: v for k, v in run.config.items() if k != "bonus_options"}
+    return {
+        "id": number,
+        "name": _name(run.path, origin),
+        "env": run.env,
+        "noise": run.noise,
+        "method": run.method,
+        "seed": run.seed,
+        "status": run.status,
+        "reason": run.reason,
+        "steps": int(run.summary.get("steps", 0) or (steps[-1] if len(steps) else 0)),
+        "asked": run.config.get("steps"),
+        "not_finite": not_finite(run.path),
+        "curves": {key: _curve(run, key, points) for key in _curve_keys(run)},
+        "neck": None if neck is None else {
+            "i_upper": _short(neck.i_upper), "over": _short(neck.over_chance), "collapsed": neck.collapsed
+        },
+        "config": {k: _text(v) for k, v in config.items()},
+        "options": {k: _text(v) for k, v in dict(run.config.get("bonus_options", {})).items()},
+        "command": _command(run),
+        "machine": {k: str(v) for k, v in dict(run.summary.get("machine") or {}).items()},
+        "code": run.origin.get("code"),
+    }  # fmt: skip
+
+
+def _name(path: Path, origin: Path) -> str:
+    try:
+        name = path.resolve().relative_to(origin.resolve()).as_posix()
+    except ValueError:
+        name = path.as_posix()
+    return path.resolve().name if name == "." else name
+
+
+def not_finite(path: Path) -> list[str]:
+    """Figures that are NaN or infinite somewhere in the log: the curves have holes there."""
+    try:
+        lines = (path / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return []
+    found: dict[str, None] = {}
+    for line in lines:
+        if "NaN" in line or "Infinity" in line:
+            try:
+                row = json.loads(line)
+            except ValueError:
+                continue
+            found |= {k: None for k, v in row.items() if isinstance(v, float) and not math.isfinite(v)}
+    return list(found)
+
+
+def _curve_keys(run: Run) -> list[str]:
+    normalised = [key for key in ("human_score",) if run.curve(key)[0].size]
+    keys = [key for key in run.metrics if key not in NOT_DRAWN]
+    return [key for key in [*normalised, *keys] if np.isfinite(run.curve(key)[1]).any()]
+
+
+def _curve(run: Run, key: str, points: int) -> dict[str, Any]:
+    x, y = thin_curve(*run.curve(key), points)
+    return {"x": compact(x, 9), "y": compact(y)}
+
+
+def _command(run: Run) -> str | None:
+    """None where this version cannot read the configuration."""
+    if not run.config:
+        return None
+    try:
+        settings: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in run.config.items()}
+        return train_command(TrainConfig(**settings))
+    except (ConfigError, TypeError):
+        return None
+
+
+# Statistics.
+
+
+def _measures(runs: Sequence[Run]) -> list[str]:
+    """Those that a finished run has; first what tells most runs apart."""
+    count = {key: sum(r.finished and r.value(key) is not None for r in runs) for key, m in MEASURES.items() if m.better}
+    order = {key: place for place, key in enumerate(FIRST)}
+    known = [key for key in count if count[key]]
+    return sorted(known, key=lambda key: (key not in order, -count[key], order.get(key, 0)))
+
+
+def _measure(runs: Sequence[Run], key: str) -> dict[str, Any]:
+    measured = {run.env for run in runs if run.value(key) is not None}  # an Atari score means nothing on Rooms
+    runs = [run for run in runs if run.env in measured or not run.finished]
+    aggregates = results.aggregate_table(runs, key)
+    sign = -1 if MEASURES[key].better == "low" else 1
+    with_value = [row for row in aggregates if row.get("iqm") is not None]
+    ranking = sorted(with_value, key=lambda row: -sign * row["iqm"]) + [r for r in aggregates if r not in with_value]
+    return {
+        "key": key,
+        "label": label(key),
+        "better": MEASURES[key].better,
+        "mixed": key in OWN_SCALE and len(measured) > 1,
+        "ranking": [_plain(row) for row in ranking],
+        "conditions": [_plain(row) for row in results.condition_table(runs, key)],
+        "improvements": [_plain(row) for row in results.improvement_table(runs, key)],
+    }
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        k: _short(v) if isinstance(v, float) else [_short(x) for x in v] if isinstance(v, list) else v
+        for k, v in row.items()
+    }
+
+
+def _short(value: float) -> float | None:
+    return float(f"{value:.5g}") if math.isfinite(value) else None
+
+
+def _text(value: Any) -> str:
+    return (
+        " ".join(map(str, value))
+        if isinstance(value, (list, tuple))
+        else str(value).lower()
+        if isinstance(value, bool)
+        else str(value)
+    )
+
+
+# Rooms.
+
+
+def _rooms(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """The maps of every run that has some, with its world's plan; a run without snapshots is named with none."""
+    from ssedb.analysis.maps import read_maps  # imports torch
+
+    found = []
+    for number, run in enumerate(runs):
+        world = rooms_world(run.env) if run.env != "?" else None
+        if world is None:
+            continue
+        layout = draw_layout(SIZES[world[0]], world[1])
+        snapshots = [row for row in read_maps(run.path) if len(row["visits"]) == int(layout.floor.sum())]
+        chosen = [
+            snapshots[i]
+            for i in np.unique(np.linspace(0, len(snapshots) - 1, min(MOST_MAPS, len(snapshots))).round().astype(int))
+        ]
+        found.append({
+            "run": number,
+            "floor": ["".join("1" if cell else "0" for cell in row) for row in layout.floor],
+            "marks": _marks(layout),
+            "steps": [row["steps"] for row in chosen],
+            "visits": [row["visits"] for row in chosen],
+            "bonus": [row["bonus"] for row in chosen],
+        })  # fmt: skip
+    return found
+
+
+def _marks(layout: Any) -> list[dict[str, Any]]:
+    """What a reader looks for on the plan."""
+    marks = [("start", layout.start), *(("key", c) for c in layout.keys), *(("lock", c) for c in layout.locks)]
+    return [
+        {"what": what, "row": int(cell[0]), "column": int(cell[1])} for what, cell in [*marks, ("treasure", layout.treasure)]
+    ]

@@ -1,0 +1,146 @@
+"""Episodes for the page: frames as picture sheets, and what each bonus makes of them."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ssedb.analysis.episode import Episode, Reading, play_episode, read_episode
+from ssedb.analysis.spikes import find_spikes, has_clean
+from ssedb.analysis.tsne import Map, maps_of
+from ssedb.errors import ConfigError
+from ssedb.progress import Progress
+from ssedb.report.page import Page
+from ssedb.report.thin import compact
+from ssedb.results import Run, conditions
+
+MOST_FRAMES = 1000
+COLUMNS = 25
+QUALITY = 70
+MOST_READINGS = 4
+"""Bonuses that look at one episode."""
+
+
+def add_episodes(page: Page, runs: Sequence[Run], most: int, device: str, progress: Progress) -> list[str]:
+    """Plays an episode with the first agent of each condition that has a checkpoint; returns what went wrong."""
+    complaints: list[str] = []
+    chosen: list[tuple[Run, list[Run]]] = []
+    by_task: dict[tuple[str, str], list[Run]] = {}
+    for (env, noise, _), several in conditions(runs).items():
+        first = next((run for run in several if any(run.path.glob("checkpoints/*.ckpt"))), None)
+        if first is not None:
+            by_task.setdefault((env, noise), []).append(first)
+    for several in sorted(by_task.values(), key=lambda runs: runs[0].noise == "none"):  # where there is noise to see first
+        chosen += [(run, [run, *(r for r in several if r is not run)][:MOST_READINGS]) for run in several]
+    for number, (run, readers) in enumerate(chosen[:most]):
+        progress.note(f"episode {number + 1} of {min(len(chosen), most)}: {run.method} on {run.env}, noise {run.noise}")
+        try:
+            episode = play_episode(run.path, device=device)
+        except (ConfigError, RuntimeError, KeyError) as error:
+            complaints.append(f"{run.path}: no episode, {error}")
+            continue
+        readings, names = [], []
+        for reader in readers:
+            try:
+                readings.append(read_episode(episode, reader.path, device))
+                names.append(reader.method)
+            except (ConfigError, RuntimeError, KeyError) as error:
+                complaints.append(f"{reader.path}: {error}")
+        if readings:
+            entry = describe(page, episode, readings, maps_of(episode, readings, names), names)
+            page.data["episodes"].append({**entry, "run": next(i for i, r in enumerate(runs) if r is run)})
+    if len(chosen) > most:
+        complaints.append(
+            f"{len(chosen) - most} more agents have no episode on the page; --episodes {len(chosen)} plays all"
+        )
+    return complaints
+
+
+def describe(
+    page: Page, episode: Episode, readings: Sequence[Reading], maps: Sequence[Map], names: Sequence[str]
+) -> dict[str, Any]:
+    """An episode as the page wants it; its frames go into the page as picture sheets."""
+    spikes = [find_spikes(reading.bonus) for reading in readings]
+    steps = kept_steps(len(episode), {spike.step for several in spikes for spike in several})
+    number = len(page.data["episodes"])
+    seen = page.add_picture(f"frames/{number}-seen.webp", sheet(episode.seen.numpy()[steps]))
+    clean = None
+    if has_clean(episode):
+        clean = page.add_picture(f"frames/{number}-clean.webp", sheet(episode.clean.numpy()[steps]))
+    config, rewards = episode.config, episode.rewards.numpy()
+    where = {chart.title: i for i, chart in enumerate(maps)}
+    return {
+        "env": config.env,
+        "noise": config.noise,
+        "agent": names[0],
+        "trained": episode.trained,
+        "seed": episode.seed,
+        "length": len(episode),
+        "score": float(rewards.sum()),
+        "rewards": [[int(t), float(rewards[t])] for t in np.flatnonzero(rewards)],
+        "frames": {"steps": steps, "columns": COLUMNS, "size": list(episode.seen.shape[1:]), "seen": seen, "clean": clean},
+        "readings": [
+            {
+                "name": name,
+                "bonus": compact(reading.bonus),
+                "spikes": [{"step": s.step, "clear": s.clear, "height": round(s.height, 1)} for s in several],
+                "map": where.get(name),
+            }
+            for name, reading, several in zip(names, readings, spikes, strict=True)
+        ],
+        "maps": [_map(chart) for chart in maps],
+    }
+
+
+def _map(chart: Map) -> dict[str, Any]:
+    """Points as thousandths of the picture's side."""
+    low, high = chart.points.min(0), chart.points.max(0)
+    side = max(float((high - low).max()), 1e-9)
+    points = np.round(500 + 1000 * (chart.points - (low + high) / 2) / side).astype(int)
+    return {
+        "title": chart.title,
+        "ratio": None if chart.ratio is None else round(chart.ratio, 4),
+        "steps": chart.steps.tolist(),
+        "x": points[:, 0].tolist(),
+        "y": points[:, 1].tolist(),
+    }
+
+
+def kept_steps(length: int, needed: set[int], most: int = MOST_FRAMES) -> list[int]:
+    """Which frames of an episode are kept: evenly many, and every one that is needed."""
+    even = np.unique(np.linspace(0, length - 1, min(length, most)).round().astype(int))
+    return sorted({*even.tolist(), *needed})
+
+
+def sheet(frames: np.ndarray) -> bytes:
+    """Frames [F, H, W] or [F, H, W, 3] in rows, as a WebP picture: the smaller of the exact and the lossy one."""
+    from PIL import Image
+
+    count, height, width = frames.shape[:3]
+    rows = -(-count // COLUMNS)
+    whole = np.zeros((rows * COLUMNS, *frames.shape[1:]), np.uint8)
+    whole[:count] = frames
+    grid = whole.reshape(rows, COLUMNS, height, width, -1).swapaxes(1, 2).reshape(rows * height, COLUMNS * width, -1)
+    picture = Image.fromarray(grid.squeeze(-1) if grid.shape[-1] == 1 else grid)
+    found = []
+    for settings in ({"lossless": True}, {"quality": QUALITY}):
+        buffer = io.BytesIO()
+        picture.save(buffer, "WEBP", method=4, **settings)
+        found.append(buffer.getvalue())
+    return min(found, key=len)
+
+
+def write_episode_page(
+    episode: Episode, readings: Sequence[Reading], maps: Sequence[Map], names: Sequence[str], path: Path
+) -> None:
+    """One episode to explore, as a page in one file."""
+    config = episode.config
+    page = Page(
+        {"title": f"{names[0]} on {config.env}, noise {config.noise}", "methods": list(dict.fromkeys(names)), "episodes": []}
+    )
+    page.data["episodes"].append(describe(page, episode, readings, maps, names))
+    page.write_file(path)

@@ -1,0 +1,45 @@
+"""From run folders to the page."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from ssedb.progress import Progress, silent
+from ssedb.report.data import collect
+from ssedb.report.page import Page, refuse_to_overwrite
+from ssedb.results import load_runs
+
+
+def make_report(
+    folders: tuple[Path, ...],
+    out: Path,
+    *,
+    single_file: bool = False,
+    episodes: int = 12,
+    title: str = "",
+    device: str = "auto",
+    progress: Progress = silent,
+) -> Path:
+    """Writes a page of every run below the folders; returns where it begins."""
+    target = out if single_file and out.suffix == ".html" else out / "index.html"
+    refuse_to_overwrite(target)  # before the long work
+    page = build_page(folders, episodes, title, device, progress)
+    return page.write_file(target) if single_file else page.write_folder(out)
+
+
+def build_page(
+    folders: tuple[Path, ...], episodes: int, title: str = "", device: str = "auto", progress: Progress = silent
+) -> Page:
+    """Reads the runs and lets their agents play."""
+    runs = load_runs(*folders)
+    progress.note(f"{len(runs)} runs")
+    origin = folders[0] if len(folders) == 1 else Path.cwd()
+    page = Page(collect(runs, title or f"ssedb: {', '.join(folder.resolve().name for folder in folders)}", origin))
+    page.data["made"] = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+    if episodes:
+        from ssedb.report.explorer import add_episodes
+
+        for complaint in add_episodes(page, runs, episodes, device, progress):
+            progress.note(complaint)
+    return page

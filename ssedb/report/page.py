@@ -1,0 +1,108 @@
+"""The page as files. Names from run folders reach it as JSON text only, and a policy in the page forbids everything else."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import re
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from ssedb import __version__
+from ssedb.errors import ConfigError
+
+SCRIPTS = (
+    "base.js", "lines.js", "shapes.js", "widgets.js", "overview.js", "curves.js", "explorer.js", "information.js",
+    "rooms.js", "runs.js", "report.js",
+)  # fmt: skip
+STYLE = "report.css"
+MARK = '<meta name="generator" content="ssedb report">'
+
+
+class Page:
+    """Data and pictures that become one folder, or one file."""
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        self.data = {"version": __version__, **data}
+        self._pictures: dict[str, bytes] = {}
+
+    def add_picture(self, name: str, content: bytes) -> str:
+        """Takes in a WebP picture; returns the name by which the data may speak of it."""
+        self._pictures[name] = content
+        return name
+
+    def write_folder(self, folder: Path) -> Path:
+        """`index.html` with its scripts, style and pictures beside it."""
+        refuse_to_overwrite(folder / "index.html")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            for name in (*SCRIPTS, STYLE):
+                (folder / name).write_text(_static(name), encoding="utf-8")
+            for old in folder.glob("frames/*.webp"):
+                old.unlink()
+            for name, content in self._pictures.items():
+                (folder / name).parent.mkdir(exist_ok=True)
+                (folder / name).write_bytes(content)
+            tags = "".join(f'<script defer src="{name}"></script>\n' for name in SCRIPTS)
+            policy = "default-src 'none'; img-src 'self' data: file:; style-src 'self' file:; script-src 'self' file:"
+            text = self._html(policy, f'<link rel="stylesheet" href="{STYLE}">\n', tags, {})
+            (folder / "index.html").write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"cannot write to {folder}: {error.strerror}; choose another --out") from None
+        return folder / "index.html"
+
+    def write_file(self, path: Path) -> Path:
+        """Everything inside one HTML file."""
+        refuse_to_overwrite(path)
+        script = "\n".join(_static(name) for name in SCRIPTS)
+        style = _static(STYLE)
+        allowed = [
+            f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in (script, style)
+        ]
+        policy = f"default-src 'none'; img-src data:; style-src {allowed[1]}; script-src {allowed[0]}"
+        pictures = {
+            name: "data:image/webp;base64," + base64.b64encode(data).decode() for name, data in self._pictures.items()
+        }
+        text = self._html(policy, f"<style>{style}</style>\n", f"<script>{script}</script>\n", pictures)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"cannot write {path}: {error.strerror}; choose another --out") from None
+        return path
+
+    def _html(self, policy: str, style: str, scripts: str, pictures: dict[str, str]) -> str:
+        parts = {
+            "mark": MARK,
+            "policy": html.escape(policy),
+            "style": style,
+            "title": html.escape(str(self.data["title"])),
+            "scripts": scripts,
+            "pictures": safe_json(pictures),
+            "data": safe_json(self.data),
+        }
+        # In one pass: a name that looks like a placeholder stays a name.
+        return re.sub(r"{{(\w+)}}", lambda found: parts[found[1]], _static("page.html"))
+
+
+def safe_json(value: Any) -> str:
+    """JSON that cannot end the script element it stands in, whatever names it holds; NaN is refused."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def refuse_to_overwrite(path: Path) -> None:
+    """A page may be replaced by a newer one; anything else is left alone."""
+    if path.is_dir():
+        raise ConfigError(f"{path} is a folder; choose another --out")
+    if path.exists() and MARK not in path.read_text(encoding="utf-8", errors="replace")[:4000]:
+        raise ConfigError(f"{path} exists and is not a report; choose another --out")
+    if path.name == "index.html" and not path.exists() and path.parent.is_dir() and any(path.parent.iterdir()):
+        raise ConfigError(f"{path.parent} holds other files; choose an empty or a new folder for --out")
+
+
+def _static(name: str) -> str:
+    return (files("ssedb.report") / "static" / name).read_text(encoding="utf-8")

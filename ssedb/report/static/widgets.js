@@ -1,0 +1,130 @@
+/* Tables, badges, choices and the legend, and the lines of a task, for the views. */
+"use strict";
+
+const hidden = new Set(); // methods that the reader has switched off, in every view
+let showRuns = true;
+
+function table(headers, rows, caption) {
+  const cells = (row, tag) =>
+    row.map((c) => {
+      const value = c instanceof Node ? c : typeof c === "number" || c === null ? number(c) : String(c);
+      return el(tag, { class: typeof c === "number" || c === null ? "number" : "" }, value);
+    });
+  return el(
+    "div",
+    { class: "scroll" },
+    el(
+      "table",
+      {},
+      caption ? el("caption", { textContent: caption }) : null,
+      el(
+        "thead",
+        {},
+        el(
+          "tr",
+          {},
+          headers.map((h) => el("th", { scope: "col", textContent: h })),
+        ),
+      ),
+      el(
+        "tbody",
+        {},
+        rows.map((r) => el("tr", {}, cells(r, "td"))),
+      ),
+    ),
+  );
+}
+
+function badge(status, text = status) {
+  return el("span", { class: `badge ${status}`, textContent: text });
+}
+
+function selectOf(label, options, listener) {
+  const select = el(
+    "select",
+    { "aria-label": label, on: { change: () => listener(select.value) } },
+    options.map(([value, text]) => el("option", { value, textContent: text })),
+  );
+  return el("label", {}, label, select);
+}
+
+function unique(values) {
+  return [...new Set(values)];
+}
+
+function taskName(env, noise) {
+  return `${env}, ${noise === "none" ? "no noise" : noise}`;
+}
+
+function tasksOf(runs) {
+  return unique(runs.map((r) => JSON.stringify([r.env, r.noise]))).map((t) => JSON.parse(t));
+}
+
+function interval(low, high) {
+  return low === null || low === undefined ? "–" : `${number(low, 3)} to ${number(high, 3)}`;
+}
+
+/* Buttons that switch methods off and on. */
+function legend(methods, redraw) {
+  return el(
+    "div",
+    { class: "controls", role: "group", "aria-label": "Methods" },
+    methods.map((method) => {
+      const swatch = el("span", { class: "swatch" });
+      swatch.style.background = `var(--c${data.methods.indexOf(method) % PALETTE_SIZE})`;
+      const button = el(
+        "button",
+        {
+          type: "button",
+          class: "toggle",
+          "aria-pressed": String(!hidden.has(method)),
+          title: "Hide or show",
+          on: {
+            click: () => {
+              hidden.has(method) ? hidden.delete(method) : hidden.add(method);
+              button.setAttribute("aria-pressed", String(!hidden.has(method)));
+              redraw();
+            },
+          },
+        },
+        swatch,
+        method,
+      );
+      return button;
+    }),
+  );
+}
+
+/* The runs of a task as lines of a chart: each run thin, each method's mean over its finished runs thick. */
+function seriesOf(runs, key) {
+  const found = [];
+  for (const method of data.methods) {
+    if (hidden.has(method)) continue;
+    const own = runs.filter((r) => r.method === method && r.curves[key]),
+      finished = own.filter((r) => r.status === "finished");
+    for (const r of own) {
+      const done = r.status === "finished",
+        only = done && finished.length === 1;
+      if (!showRuns && done && !only) continue;
+      found.push({
+        name: `${method}, seed ${r.seed}${done ? "" : ` (${r.status})`}`,
+        quiet: done && !only,
+        colour: methodColour(method),
+        dash: done ? methodDash(method) : [4, 4],
+        width: only ? 2.2 : 1,
+        alpha: only ? 1 : done ? 0.45 : 0.8,
+        end: done ? null : "cross",
+        ...r.curves[key],
+      });
+    }
+    if (finished.length > 1)
+      found.push({
+        name: `${method}, mean of ${finished.length}`,
+        colour: methodColour(method),
+        dash: methodDash(method),
+        width: 2.4,
+        ...meanCurve(finished.map((r) => r.curves[key])),
+      });
+  }
+  return found;
+}

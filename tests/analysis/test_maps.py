@@ -1,0 +1,81 @@
+"""Snapshots of a run on Rooms: right, few, harmless to the run, and readable after a crash."""
+
+import dataclasses
+import json
+
+import pytest
+import torch
+
+import ssedb
+from ssedb.analysis import maps
+from ssedb.analysis.maps import mean_by_cell, read_maps
+from ssedb.analysis.probe import Transitions
+from ssedb.envs.rooms import World
+from ssedb.trainer import Trainer, resume
+from tests.toy import tiny_config
+
+
+def rooms(out, **changes):
+    settings = dict(env="rooms-small", noise="random-box", steps=1024, obs_norm_steps=64, num_envs=8, rollout_steps=32)
+    return tiny_config(out, **{**settings, **changes})
+
+
+def test_a_run_leaves_its_maps(tmp_path, monkeypatch):
+    monkeypatch.setattr(maps, "SNAPSHOTS", 2)
+    ssedb.train(rooms(tmp_path / "run"))
+    found = read_maps(tmp_path / "run")
+    assert [row["steps"] for row in found] == [0, 512, 1024]
+    cells = len(World("small").cells)
+    for row in found:
+        assert len(row["visits"]) == len(row["bonus"]) == cells
+    # Every step arrives in a cell, and every episode begins in one: 8 at the start and those that ended.
+    episodes = json.loads((tmp_path / "run" / "summary.json").read_text())["episodes"]
+    assert sum(found[-1]["visits"]) == 1024 + 8 + episodes
+    assert found[0]["bonus"] != found[-1]["bonus"]
+
+
+def test_a_resumed_run_goes_on_with_its_maps(tmp_path, monkeypatch):
+    monkeypatch.setattr(maps, "SNAPSHOTS", 4)
+    ssedb.train(rooms(tmp_path / "run", steps=512))
+    with open(tmp_path / "run" / "maps.jsonl", "a") as file:  # taken after the last checkpoint, then killed in a line
+        file.write('{"steps": 768, "visits": [9], "bonus": null}\n{"steps": 900, "vis')
+        file.write("\n")
+    resume(tmp_path / "run", steps=1024)
+    assert [row["steps"] for row in read_maps(tmp_path / "run")] == [0, 256, 512, 768, 1024]
+    assert read_maps(tmp_path / "run")[3]["visits"] != [9]
+    assert read_maps(tmp_path / "nothing") == []
+
+
+@pytest.mark.parametrize("bonus", ["db", "rnd", "count", "none"])
+def test_the_maps_change_nothing_in_the_run(tmp_path, monkeypatch, bonus):
+    def weights(name):
+        config = dataclasses.replace(rooms(tmp_path / name, bonus=bonus, bonus_options={}, steps=512))
+        ssedb.train(config)
+        state = ssedb.checkpoint.load_latest(tmp_path / name / "checkpoints")[0]
+        return torch.cat([v.flatten().double() for part in ("policy", "bonus") for v in state[part].values()]), state["rng"]
+
+    with_maps = weights("with")
+    monkeypatch.setattr("ssedb.analysis.maps.MapLog.record", lambda self: None)
+    without = weights("without")
+    assert not (tmp_path / "without" / "maps.jsonl").exists()
+    assert len(read_maps(tmp_path / "with")) == 3
+    assert all(torch.equal(a, b) for a, b in zip(with_maps, without, strict=True))
+    assert (read_maps(tmp_path / "with")[-1]["bonus"] is None) == (bonus == "none")
+
+
+def test_other_environments_have_none(tmp_path):
+    ssedb.train(tiny_config(tmp_path / "game", steps=256, obs_norm_steps=32))
+    assert not (tmp_path / "game" / "maps.jsonl").exists()
+    trainer = Trainer(tiny_config(tmp_path / "x", env="rooms-small"))
+    trainer.env = trainer.env.env  # not behind an observer: not known
+    maps.MapLog(tmp_path, trainer).record()
+    assert not (tmp_path / "maps.jsonl").exists()
+
+
+def test_means_by_cell_by_hand():
+    world = World("small")
+    states = torch.tensor([3, 3, 7]) * world.scenes_per_cell + torch.tensor([0, 5, 1])
+    data = Transitions(torch.zeros(0), torch.zeros(0), torch.zeros(3, dtype=torch.int64), states)
+    found = mean_by_cell(torch.tensor([1.0, 4.0, 0.25]), data, world)
+    assert (found[3], found[7]) == (2.5, 0.25)
+    assert found.count(None) == len(world.cells) - 2

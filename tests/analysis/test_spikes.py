@@ -1,0 +1,150 @@
+"""Spikes planted into constructed curves are found, noise alone is not taken for one, and a real run gets its pictures."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import ssedb
+from ssedb import cli
+from ssedb.analysis.spikes import GAP, find_spikes, spike_heights
+from tests.toy import tiny_config
+
+
+def noisy_curve(seed, length=1000):
+    return np.random.default_rng(seed).normal(0, 1, length)
+
+
+def clear(curve, **settings):
+    return [spike.step for spike in find_spikes(curve, **settings) if spike.clear]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_planted_spikes_are_found_under_noise_and_drift(seed):
+    planted = [40, 170, 300, 420, 610, 750, 900]
+    time = np.arange(1000)
+    curve = noisy_curve(seed) + 20 * np.sin(time / 400)
+    curve[planted] += 15
+    assert clear(curve) == planted
+    assert clear(7 * curve - 100) == planted  # the scale of the bonus does not matter
+
+
+def test_noise_alone_has_no_clear_spikes_but_by_chance():
+    found = [len(clear(noisy_curve(seed, 2000))) for seed in range(100)]
+    assert sum(found) <= 5  # one curve in a hundred by design, a few more because the spread is an estimate
+    for seed in range(3):  # a wilder noise is measured by its own spread
+        assert len(clear(100 * noisy_curve(seed))) <= 1
+
+
+def test_strong_spikes_do_not_hide_weaker_ones():
+    curve = noisy_curve(3)
+    curve[100::100] += 1000
+    curve[150] += 10  # with mean and std in place of median and MAD this is less than a tenth of a deviation
+    assert 150 in clear(curve)
+
+
+def test_the_strongest_are_kept_in_order_of_time_and_well_apart():
+    curve = noisy_curve(4, 2000) * 0.01
+    heights = {100 * k: 10 + (7 * k) % 19 for k in range(1, 20)}
+    for t, height in heights.items():
+        curve[t] += height
+    strongest = sorted(sorted(heights, key=heights.__getitem__)[-16:])
+    assert [spike.step for spike in find_spikes(curve)] == strongest
+    assert [spike.step for spike in find_spikes(curve, most=3)] == sorted(sorted(heights, key=heights.__getitem__)[-3:])
+    crowd = noisy_curve(5, 300) * 0.01
+    crowd[100:130] += np.linspace(5, 8, 30)
+    crowd[131] += 20
+    steps = [spike.step for spike in find_spikes(crowd)]
+    assert 131 in steps
+    assert min(np.diff(steps), default=GAP) >= GAP
+
+
+def test_edges_plateaus_flat_and_tiny_curves():
+    curve = noisy_curve(6, 200) * 0.01
+    curve[[0, 199]] += 5
+    assert {0, 199} <= set(clear(curve))
+    flat = np.zeros(100)
+    assert find_spikes(flat) == []
+    flat[50:53] = 1.0
+    assert [spike.step for spike in find_spikes(flat)] == [51]
+    assert find_spikes(np.zeros(0)) == find_spikes(np.ones(2)) == []
+
+
+def test_heights_are_in_robust_standard_deviations():
+    heights = spike_heights(3 * noisy_curve(7, 20_000))
+    assert heights.std() == pytest.approx(1, abs=0.03)
+    outliers = noisy_curve(7, 20_000)
+    outliers[::20] += 50
+    assert np.median(np.abs(spike_heights(outliers))) == pytest.approx(np.median(np.abs(heights)), rel=0.12)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    out = tmp_path_factory.mktemp("spikes") / "run"
+    ssedb.train(tiny_config(out, env="rooms-small", noise="random-box", steps=256, obs_norm_steps=64))
+    return out
+
+
+def test_a_real_run(run, capsys):
+    av = pytest.importorskip("av")
+    assert cli.main(["analyze", "spikes", str(run), "--device", "cpu"]) == 0
+    folder = run / "spikes"
+    assert str(folder) in capsys.readouterr().out.replace("\n", "")
+    found = json.loads((folder / "spikes.json").read_text())
+    assert found["length"] == len(found["curve"]) == 100
+    assert [spike.step for spike in find_spikes(np.array(found["curve"]))] == [spike["step"] for spike in found["spikes"]]
+    assert len(found["spikes"]) >= 1
+    clips = sorted(folder.glob("clip-*.mp4"))
+    assert len(clips) == len(found["spikes"])
+    with av.open(str(clips[0])) as file:
+        assert len(list(file.decode(video=0))) == min(16, 100 - found["spikes"][0]["step"])
+    with av.open(str(folder / "episode.mp4")) as file:
+        film = [frame.to_ndarray(format="rgb24") for frame in file.decode(video=0)]
+    assert len(film) == 100
+    assert film[0].shape == (540, 840, 3)  # the noisy and the clean picture, the curve below
+    assert (film[0] != film[99]).any(2)[420:].mean() > 0.01  # the curve runs
+    for name in ("curve.png", "frames.png"):
+        assert (folder / name).stat().st_size > 5_000
+
+
+def test_the_episode_is_whole_and_its_pictures_fit(run):
+    from ssedb.analysis.episode import play_episode, read_episode
+    from ssedb.envs.rooms import COLOURS, GRAY, World
+
+    episode = play_episode(run, seed=5)
+    world = World("small")
+    state = world.start(1)
+    colour_to_gray = {colour: gray for colour, gray in zip(COLOURS, GRAY, strict=True)}
+    for t, action in enumerate(episode.actions):
+        assert torch.equal(episode.clean[t], world.pictures(state)[0])
+        true = world.frames(state)[0]
+        boxes = (true != episode.seen[t]).float().mean()
+        assert 0 < boxes < 0.25
+        state, _ = world.move(state, action[None])
+    assert colour_to_gray[(245, 245, 245)] == 255
+    assert len(episode.seen) == len(episode) + 1 == 101
+    stacks = episode.stacks(torch.tensor([0, 1, 50]))
+    assert torch.equal(stacks[0], episode.seen[0].expand(4, -1, -1))
+    assert torch.equal(stacks[1], episode.seen[[0, 0, 0, 1]])
+    assert torch.equal(stacks[2], episode.seen[47:51])
+    again = play_episode(run, seed=5)
+    assert torch.equal(again.seen, episode.seen)
+    reading = read_episode(episode, run, "cpu")
+    assert reading.bonus.shape == (100,)
+    assert reading.features.shape[0] == 100
+
+
+def test_the_bonus_is_the_one_that_the_checkpoint_pays(run):
+    from ssedb import checkpoint
+    from ssedb.analysis.episode import play_episode, read_episode
+    from ssedb.runlog import saved_config
+
+    episode = play_episode(run, seed=6, max_steps=20)
+    assert len(episode) == 20
+    config = saved_config(run)
+    bonus = ssedb.make_bonus(config.bonus, (4, 84, 84), 5, **config.bonus_options)
+    bonus.load_state_dict(checkpoint.load_latest(run / "checkpoints")[0]["bonus"])
+    t = torch.arange(20)
+    expected = bonus.reward(episode.stacks(t), episode.actions, episode.stacks(t + 1))
+    np.testing.assert_allclose(read_episode(episode, run, "cpu").bonus, expected.numpy(), rtol=1e-5)

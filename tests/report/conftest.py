@@ -1,0 +1,57 @@
+"""Runs as they come: finished, stopped, failed, planned, damaged, collapsed, with NaN, and with a hostile name."""
+
+import json
+import shutil
+
+import pytest
+
+import ssedb
+from tests.toy import tiny_config
+
+HOSTILE = "<img src=x onerror=pwned=1>"
+HOSTILE_BONUS = "</script><script>pwned=1</script>"
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory):
+    root = tmp_path_factory.mktemp("report") / "runs"
+    settings = dict(env="rooms-small", steps=512, obs_norm_steps=64, rollout_steps=16, num_envs=8, checkpoint_minutes=0)
+    for noise in ("random-box", "none"):
+        for bonus, options in (("db", None), ("rnd", {"feature_dim": 16, "channels": (4, 4, 4)})):
+            for seed in (0, 1) if noise == "random-box" else (0,):
+                changes = {} if options is None else {"bonus_options": options}
+                out = root / f"{noise}-{bonus}-{seed}"
+                ssedb.train(tiny_config(out, noise=noise, bonus=bonus, seed=seed, **settings, **changes))
+
+    stopped = root / "stopped"
+    shutil.copytree(root / "random-box-db-1", stopped)
+    lines = (stopped / "metrics.jsonl").read_text().splitlines()
+    (stopped / "metrics.jsonl").write_text("\n".join(lines[:2]) + '\n{"steps": 4')
+    for name in ("summary.json", "maps.jsonl"):
+        (stopped / name).unlink()
+    config = (stopped / "config.toml").read_text().replace("seed = 1", "seed = 2")
+    (stopped / "config.toml").write_text(config)
+
+    failed = root / HOSTILE
+    failed.mkdir()
+    (failed / "config.toml").write_text(config.replace('bonus = "db"', f'bonus = "{HOSTILE_BONUS}"'))
+    (failed / "failure.json").write_text(json.dumps({"error": "<b>bonus_loss is nan</b>", "attempts": 2}))
+
+    shut = root / "shut"
+    shutil.copytree(root / "random-box-db-0", shut)
+    rows = [json.loads(line) for line in (shut / "metrics.jsonl").read_text().splitlines()]
+    for row in rows:
+        row |= {"i_upper": 0.004, "i_nce": row["i_nce_chance"] - 0.01}
+    rows[1]["value_loss"] = float("nan")
+    (shut / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (shut / "config.toml").write_text(config.replace("seed = 2", "seed = 3"))
+
+    damaged = root / "damaged"
+    damaged.mkdir()
+    (damaged / "config.toml").write_text("env = [broken")
+    (root / "plan.json").write_text(
+        json.dumps(
+            {"runs": [{"folder": "planned", "config": {"env": "rooms-small", "noise": "none", "bonus": "db", "seed": 9}}]}
+        )
+    )
+    return root

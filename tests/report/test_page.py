@@ -1,0 +1,239 @@
+"""The data behind the page, the page as files, and the command that makes it."""
+
+import json
+import re
+import shlex
+
+import numpy as np
+import pytest
+
+from ssedb import cli
+from ssedb.config import TrainConfig
+from ssedb.errors import ConfigError
+from ssedb.report.collapse import bottleneck
+from ssedb.report.command import train_command
+from ssedb.report.data import collect
+from ssedb.report.explorer import COLUMNS, kept_steps, sheet
+from ssedb.report.page import Page, safe_json
+from ssedb.report.thin import compact, thin_curve
+from ssedb.results import load_runs
+from tests.report.conftest import HOSTILE, HOSTILE_BONUS
+from tests.toy import tiny_config
+
+
+def test_thinning_keeps_every_spike_and_only_real_points():
+    rng = np.random.default_rng(0)
+    x, y = np.arange(10_000.0), rng.normal(size=10_000)
+    y[[1234, 7777]] = 50, -60
+    thin_x, thin_y = thin_curve(x, y, 200)
+    assert len(thin_x) <= 200
+    assert (thin_x[0], thin_x[-1]) == (0, 9999)
+    assert (np.diff(thin_x) > 0).all()
+    assert {1234.0, 7777.0} <= set(thin_x)
+    np.testing.assert_array_equal(thin_y, y[thin_x.astype(int)])
+    for start in range(0, 10_000, 500):  # the envelope stays: in every stretch the extremes are near
+        part = slice(start, start + 500)
+        inside = (thin_x >= start) & (thin_x < start + 500)
+        assert thin_y[inside].max() == pytest.approx(y[part].max(), abs=1e-12)
+        assert thin_y[inside].min() == pytest.approx(y[part].min(), abs=1e-12)
+
+
+def test_short_curves_stay_and_holes_are_left_out():
+    x, y = np.arange(6.0), np.array([1, np.nan, 2, np.inf, 3, 4])
+    thin_x, thin_y = thin_curve(x, y, 100)
+    assert (thin_x.tolist(), thin_y.tolist()) == ([0, 2, 4, 5], [1, 2, 3, 4])
+    assert compact(np.array([1.0, 0.123456789, 1e20, -3])) == [1, 0.12346, 1e20, -3]
+
+
+def curves(upper, nce, chance=-5.0, length=40):
+    return {key: np.full(length, value) for key, value in (("i_upper", upper), ("i_nce", nce), ("i_nce_chance", chance))}
+
+
+def test_the_alarm_needs_both_an_empty_z_and_a_blind_contrast():
+    assert bottleneck(curves(0.001, -5.02)).collapsed  # the pilot's collapse
+    assert not bottleneck(curves(0.001, -4.0)).collapsed
+    assert not bottleneck(curves(0.4, -5.0)).collapsed  # opening, slowly
+    assert not bottleneck(curves(20.0, -1.0)).collapsed
+    late = curves(0.001, -5.0)
+    late["i_upper"][-4:] = 5.0
+    late["i_nce"][-4:] = -2.0
+    assert not bottleneck(late).collapsed  # it has opened at its end
+    late["i_upper"][-1] = np.nan
+    assert bottleneck(late).i_upper == 5.0
+    assert bottleneck({"score": np.ones(3)}) is None
+    assert bottleneck(curves(np.nan, np.nan)) is None
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        TrainConfig(),
+        TrainConfig(env="rooms", bonus="rnd", preset="rooms", steps=10, seed=3, out="runs/it's a name"),
+        TrainConfig(fidelity="released", noise="pixel", bonus_options={"alpha1": 0.5}, normalize_bonus=False),
+        tiny_config("runs/x", policy_layers=("relu", "linear", "relu")),
+    ],
+)
+def test_the_command_leads_to_the_same_configuration(config):
+    words = shlex.split(train_command(config))
+    assert words[:2] == ["ssedb", "train"]
+    assert cli.parse_train(words[2:]) == (config, None)
+
+
+@pytest.fixture(scope="module")
+def data(runs):
+    return collect(load_runs(runs), "title", runs)
+
+
+def by_name(data):
+    return {run["name"]: run for run in data["runs"]}
+
+
+def test_every_run_is_there_and_none_is_averaged_away(data):
+    found = by_name(data)
+    status = {name: run["status"] for name, run in found.items()}
+    assert status["random-box-db-0"] == "finished"
+    assert status["stopped"] == "unfinished"
+    assert status[HOSTILE] == "failed"
+    assert status["damaged"] == "damaged"
+    assert status["planned"] == "missing"
+    assert "<b>bonus_loss is nan</b>" in found[HOSTILE]["reason"]
+    assert found["shut"]["neck"]["collapsed"]
+    assert not found["random-box-db-0"]["neck"]["collapsed"]
+    assert found["random-box-rnd-0"]["neck"] is None
+    assert found["shut"]["not_finite"] == ["value_loss"]
+    assert found["stopped"]["curves"]["states_share"]["x"] == [128, 256]
+    measure = next(m for m in data["measures"] if m["key"] == "states_share")
+    row = next(r for r in measure["conditions"] if (r["noise"], r["method"]) == ("random-box", "db"))
+    assert (row["runs"], row["left_out"]) == (3, 1)
+    assert [r["iqm"] for r in measure["ranking"]] == sorted((r["iqm"] for r in measure["ranking"]), reverse=True)
+
+
+def test_lower_is_better_turns_the_ranking_round(runs):
+    from ssedb.report.data import _measure
+    from ssedb.results import Run
+
+    made = [
+        Run(runs / name, {"env": "e", "noise": "none"}, "finished", probe={"bonus_noise_share": value}, method=name)
+        for name, value in (("a", 0.9), ("b", 0.1), ("c", 0.5))
+    ]
+    assert [r["method"] for r in _measure(made, "bonus_noise_share")["ranking"]] == ["b", "c", "a"]
+
+
+def test_a_measure_is_not_asked_of_an_env_that_has_none(runs):
+    from ssedb.report.data import _measure, _measures
+    from ssedb.results import Run
+
+    rooms = {"env": "rooms", "noise": "none"}
+    made = [
+        Run(runs / "a", rooms, "finished", summary={"last": {"states_share": 0.5, "score": 1}}, method=str(i))
+        for i in range(3)
+    ]
+    made += [Run(runs / "b", {"env": "alien", "noise": "none"}, "finished", summary={"last": {"score": 900.0}}, method="0")]
+    assert _measures(made)[0] == "states_share"  # not the score, though all have one: it is on no common scale
+    assert (_measure(made, "score")["mixed"], _measure(made[:3], "score")["mixed"]) == (True, False)
+    assert {row["env"] for row in _measure(made, "states_share")["conditions"]} == {"rooms"}
+    stopped = Run(runs / "c", {"env": "alien", "noise": "none"}, "unfinished", method="1")
+    assert {row["env"] for row in _measure([*made, stopped], "states_share")["conditions"]} == {"rooms", "alien"}
+
+
+def test_rooms_maps_and_runs_without_them(data):
+    maps = {data["runs"][m["run"]]["name"]: m for m in data["rooms"]}
+    assert maps["stopped"]["steps"] == []
+    full = maps["random-box-db-0"]
+    assert (full["steps"][0], full["steps"][-1]) == (0, 512)
+    assert sum(row.count("1") for row in full["floor"]) == len(full["visits"][0])
+    assert {mark["what"] for mark in full["marks"]} == {"start", "key", "lock", "treasure"}
+
+
+def test_settings_and_commands(data):
+    found = by_name(data)
+    run = found["random-box-db-1"]
+    assert "--noise random-box" in run["command"]
+    assert "--seed 1" in run["command"]
+    assert run["machine"]["torch"]
+    assert found["damaged"]["command"] is None
+    assert found[HOSTILE]["command"] is None  # no such bonus
+
+
+def test_text_cannot_leave_the_json():
+    hostile = {HOSTILE_BONUS: "<!--<script>", "amp": "&lt; \u2028 {{data}}"}
+    text = safe_json(hostile)
+    assert not re.search(r"[<>&\u2028]", text)
+    assert json.loads(text) == hostile
+    with pytest.raises(ValueError, match="JSON compliant"):
+        safe_json(float("nan"))
+
+
+def embedded(html, name):
+    return json.loads(re.search(rf'<script type="application/json" id="{name}">(.*?)</script>', html, re.S)[1])
+
+
+def test_a_page_as_a_folder_and_as_a_file(tmp_path):
+    page = Page({"title": HOSTILE_BONUS + " {{data}}", "runs": [], "episodes": []})
+    page.add_picture("frames/0-seen.webp", b"picture")
+    folder = page.write_folder(tmp_path / "folder")
+    assert (tmp_path / "folder" / "frames" / "0-seen.webp").read_bytes() == b"picture"
+    single = page.write_file(tmp_path / "one.html").read_text()
+    for text in (folder.read_text(), single):
+        assert embedded(text, "data")["title"] == HOSTILE_BONUS + " {{data}}"
+        assert text.count("pwned=1</script>") == 0
+        assert "http://" not in text.replace("http://www.w3.org/2000/svg", "")
+        assert "https://" not in text
+    assert embedded(single, "pictures") == {"frames/0-seen.webp": "data:image/webp;base64,cGljdHVyZQ=="}
+    assert " src=" not in single
+    page.write_folder(tmp_path / "folder")  # a report may be replaced
+
+
+def test_nothing_else_is_overwritten(tmp_path):
+    page = Page({"title": "t"})
+    (tmp_path / "index.html").write_text("mine")
+    with pytest.raises(ConfigError, match="is not a report"):
+        page.write_folder(tmp_path)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.tex").write_text("mine")
+    with pytest.raises(ConfigError, match="holds other files"):
+        page.write_folder(tmp_path / "other")
+    with pytest.raises(ConfigError, match="is a folder"):
+        page.write_file(tmp_path / "other")
+    assert (tmp_path / "index.html").read_text() == "mine"
+    with pytest.raises(ConfigError, match="cannot write"):
+        page.write_folder(tmp_path / "index.html" / "deep")
+
+
+def test_frames_on_a_sheet():
+    import io
+
+    from PIL import Image
+
+    rng = np.random.default_rng(0)
+    frames = rng.integers(0, 256, (30, 8, 8, 3), dtype=np.uint8) // 64 * 64
+    picture = np.asarray(Image.open(io.BytesIO(sheet(np.repeat(np.repeat(frames, 4, 1), 4, 2)))).convert("RGB")).astype(int)
+    assert picture.shape == (2 * 32, COLUMNS * 32, 3)
+    for i in (0, 24, 25, 29):
+        row, column = divmod(i, COLUMNS)
+        shown = picture[row * 32 : row * 32 + 32, column * 32 : column * 32 + 32]
+        assert np.abs(shown - np.repeat(np.repeat(frames[i], 4, 0), 4, 1)).mean() < 12
+    assert kept_steps(5, {2}) == [0, 1, 2, 3, 4]
+    kept = kept_steps(4500, {7, 4001}, 1000)
+    assert {0, 7, 4001, 4499} <= set(kept)
+    assert len(kept) <= 1002
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["report"], "no folder of runs is named|runs"),
+        (["report", "/nonexistent"], "there is no folder /nonexistent"),
+        (["report", ".", "--episodes", "-1"], "episodes=-1: must be 0 or more"),
+    ],
+)
+def test_mistakes(args, message, capsys):
+    assert cli.main(args) == 2
+    assert re.search(message, capsys.readouterr().err)
+
+
+def test_a_folder_without_runs_is_refused(tmp_path, capsys):
+    (tmp_path / "runs").mkdir()
+    assert cli.main(["report", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]) == 2
+    assert "holds no run" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
