@@ -195,7 +195,7 @@ class TheoryArgs:
     parts: tuple[TheoryPart, ...] = get_args(TheoryPart)
     """What to measure; everything unless given."""
     quick: bool = False
-    """Smaller sizes, under a minute in all."""
+    """Smaller sizes, about a minute in all."""
     seed: int = 0
     """Seed of everything that is drawn."""
     out: Path = Path("runs/theory")
