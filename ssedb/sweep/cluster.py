@@ -40,7 +40,7 @@ def run_on_ray(
                 address=None if address == "local" else address, log_to_driver=False, logging_level=logging.ERROR, **local
             )
         except (ConnectionError, RuntimeError, ValueError) as error:
-            said = " ".join(str(error).split())
+            said = " ".join(str(error).split()).rstrip(".")
             raise ConfigError(
                 f"no Ray at {address!r}: {said}; start one with `ray start --head`, or use --ray local"
             ) from None

@@ -51,7 +51,7 @@ class Display:
 
     def stepped(self, run_id: str, steps: int) -> None:
         self._first.setdefault(run_id, steps)
-        self._steps[run_id] = min(steps, self._goal[run_id])
+        self._steps[run_id] = max(self._steps.get(run_id, 0), min(steps, self._goal[run_id]))
         self._first[run_id] = min(self._first[run_id], self._steps[run_id])
 
     def ended(self, run: Planned, how: str) -> None:

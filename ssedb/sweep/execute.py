@@ -64,7 +64,7 @@ def _open(run: Planned, device: str) -> RunFolder | None:
                 return RunFolder.create(dataclasses.replace(run.config, device=device))
             saved = saved_config(run.folder)
             if run_id(saved) != run.id:
-                raise TrainingError(f"{run.folder} holds a run of other settings; move it away")
+                raise ConfigError(f"{run.folder} holds a run of other settings; move it away")
             changes = {name: getattr(run.config, name) for name in MAY_CHANGE} | {"device": device}
             folder = RunFolder.reopen(run.folder, **changes)
         except FolderInUse:

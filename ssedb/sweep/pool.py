@@ -82,7 +82,9 @@ class Pool:
 
     @property
     def threads(self) -> int:
-        return max(1, self._cores // self._most)
+        """Of each run: its share of the cores, or what the environment says."""
+        said = os.environ.get("OMP_NUM_THREADS", "")
+        return max(1, int(said) if said.isdigit() else self._cores // self._most)
 
     def turn(self) -> bool:
         """One round of listening and handing out; False when nothing is left to do."""

@@ -64,11 +64,11 @@ class Killing(Silent):
             os.kill(int((victim.folder / ".lock").read_text()), signal.SIGKILL)
 
 
-def wait_for(condition, seconds=120):
+def wait_for(condition, seconds=120, pause=0.05):
     limit = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < limit, "it took too long"
-        time.sleep(0.05)
+        time.sleep(pause)
 
 
 def numbers(run: Path) -> list[dict]:

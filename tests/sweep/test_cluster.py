@@ -1,12 +1,15 @@
 """The same grid on a real Ray: killed workers, a killed driver, and the numbers of the pool."""
 
+import os
+import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 
 from ssedb.sweep.grid import read_grid
-from tests.sweep.grids import TOY, Killing, all_numbers, wait_for, write_grid
+from tests.sweep.grids import TOY, Silent, all_numbers, wait_for, write_grid
 
 pytest.importorskip("ray")
 
@@ -21,6 +24,11 @@ from tests.sweep.grids import Silent
 runs = read_grid(Path(sys.argv[1]), Path(sys.argv[2])).runs
 run_on_ray(runs, probe=False, display=Silent(runs), address="local", device="cpu", **{small})
 """
+
+
+def kill_at_first_checkpoint(folder):
+    wait_for(lambda: list(folder.glob("checkpoints/*.ckpt")), pause=0.002)
+    os.kill(int((folder / ".lock").read_text()), signal.SIGKILL)
 
 
 def test_ray_finishes_every_run_once_whatever_dies(swept, tmp_path):
@@ -38,10 +46,14 @@ def test_ray_finishes_every_run_once_whatever_dies(swept, tmp_path):
     runs = read_grid(grid, out).runs
     bad = read_grid(write_grid(tmp_path, TOY.replace("rooms-small", "CartPole-v1")), out).runs[0]
     left = [run for run in runs if run.folder / "summary.json" not in done]
-    display = Killing([bad, *runs], left[-1:])
+    killer = threading.Thread(target=kill_at_first_checkpoint, args=(left[-1].folder,))
+    killer.start()
+    display = Silent([bad, *runs])
     outcome = run_on_ray([bad, *runs], probe=False, display=display, address="local", device="cpu", **SMALL)
+    killer.join()
 
-    assert not display.victims  # a worker was killed
+    events = (left[-1].folder / "metrics.jsonl").read_text()
+    assert '"event": "resume"' in events  # a worker was killed, and the run went on in another
     assert len(outcome.finished) == 8
     assert list(outcome.failed) == [bad.name]
     assert "needs uint8 images" in outcome.failed[bad.name]

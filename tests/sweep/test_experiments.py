@@ -11,6 +11,7 @@ from ssedb.sweep.grid import read_grid
 FOLDER = Path(__file__).parent.parent.parent / "experiments"
 RUNS = {
     "smoke": 12,
+    "sample": 12,
     "quick": 225,
     "atari-mini": 72,
     "atari-readings": 4,

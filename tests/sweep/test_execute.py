@@ -1,0 +1,61 @@
+"""One run of a plan, from wherever it stands."""
+
+import functools
+import json
+
+import pytest
+
+from ssedb.analysis import probe
+from ssedb.errors import ConfigError, FolderInUse
+from ssedb.progress import silent
+from ssedb.runlog import RunFolder
+from ssedb.sweep import execute as module
+from ssedb.sweep.execute import execute
+from ssedb.sweep.grid import read_grid
+from ssedb.sweep.plan import is_finished
+from tests.sweep.grids import numbers, write_grid
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr(probe, "FALL_BATCH", 8)
+    monkeypatch.setattr(probe, "probe_run", functools.partial(probe.probe_run, transitions=128, draws=2))
+    return read_grid(write_grid(tmp_path), tmp_path / "runs", device="cpu").runs[0]
+
+
+def test_trained_then_probed_then_left_alone(run):
+    assert execute(run, False, "cpu", silent)
+    assert is_finished(run, probe=False)
+    assert not is_finished(run, probe=True)
+    metrics = (run.folder / "metrics.jsonl").read_bytes()
+    (run.folder / "failure.json").write_text("{}")  # of an earlier try
+    assert execute(run, True, "cpu", silent)
+    assert is_finished(run, probe=True)
+    assert json.loads((run.folder / "probe.json").read_text())["steps"] == 96
+    assert (run.folder / "metrics.jsonl").read_bytes() == metrics  # probed, not trained again
+    assert not (run.folder / "failure.json").exists()
+    before = (run.folder / "probe.json").stat().st_mtime_ns
+    assert execute(run, True, "cpu", silent)
+    assert (run.folder / "probe.json").stat().st_mtime_ns == before
+    numbers(run.folder)
+
+
+def test_a_folder_in_use_is_waited_for(run, monkeypatch):
+    holder = RunFolder.create(run.config)
+    monkeypatch.setattr(module, "WAIT_FOR_FOLDER", 0.0)
+    with pytest.raises(FolderInUse, match="is in use by process"):
+        execute(run, False, "cpu", silent)
+    monkeypatch.setattr(module, "WAIT_FOR_FOLDER", 60.0)
+    monkeypatch.setattr(module.time, "sleep", lambda seconds: holder.close())  # it ends while we wait
+    assert execute(run, False, "cpu", silent)
+
+
+def test_a_folder_of_other_settings_is_not_touched(run):
+    assert execute(run, False, "cpu", silent)
+    config = run.folder / "config.toml"
+    config.write_text(config.read_text().replace("gamma = 0.99", "gamma = 0.9"))
+    before = (run.folder / "metrics.jsonl").read_bytes()
+    with pytest.raises(ConfigError, match="holds a run of other settings; move it away"):
+        execute(run, False, "cpu", silent)
+    assert (run.folder / "metrics.jsonl").read_bytes() == before
