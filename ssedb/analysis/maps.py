@@ -38,7 +38,7 @@ class MapLog:
             "box": config.box_noise,
         }
         self._data = draw_transitions(world, None, PER_CELL * len(world.cells), 1, noise, seed=1)
-        self._part = self._parts() if trainer.steps else -1
+        self._part = -1
 
     def record(self) -> None:
         """Takes the maps if another part of the run is done. The run does not notice: no randomness of its own is used."""

@@ -53,8 +53,7 @@ def mean_pair(rows: Tensor) -> float:
         return 0.0
     centred = rows.double() - rows.double().mean(0)  # nearer to 0, where the expanded square loses less
     distances = torch.cdist(centred, centred).fill_diagonal_(0)
-    mean = float(distances.sum() / (len(rows) * (len(rows) - 1)))
-    return mean if mean > 1e-6 * float(rows.abs().max()) else 0.0  # below that it is rounding
+    return float(distances.sum() / (len(rows) * (len(rows) - 1)))
 
 
 def embed(z: np.ndarray, seed: int = 0) -> np.ndarray:
