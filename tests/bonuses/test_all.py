@@ -1,12 +1,14 @@
 """What every bonus must do in a real training run."""
 
 import copy
+from typing import ClassVar
 
 import pytest
 import torch
 
 import ssedb
 from ssedb import checkpoint
+from ssedb.bonuses import bonus_class
 from ssedb.runlog import read_metrics
 from ssedb.trainer import Trainer, resume, train
 from tests.toy import Grid, tiny_config
@@ -47,6 +49,43 @@ def test_a_bonus_without_trained_parameters_trains_saves_and_resumes(tmp_path, b
     assert rows[0] == rows[1]
     assert len(rows[0]) == 3
     assert all(row["bonus_loss"] == 0 for row in rows[0])
+
+
+class Recorder(bonus_class("none")):
+    """Writes down what it is called for, and with how many transitions."""
+
+    uses_context = True
+    calls: ClassVar[list] = []
+
+    def reward(self, obs, actions, next_obs, context):
+        self.calls.append(f"reward {len(obs)} {len(context.episodes)}")
+        return torch.zeros(len(obs))
+
+    def take_in(self, obs, actions, next_obs, context):
+        self.calls.append(f"take_in {len(obs)} {len(context.episodes)}")
+
+    def loss(self, obs, actions, next_obs, mask=None):
+        self.calls.append(f"loss {len(obs)}")
+        return torch.zeros(()), {}
+
+    def after_step(self):
+        self.calls.append("after_step")
+
+    def after_epoch(self):
+        self.calls.append("after_epoch")
+
+    def after_rollout(self):
+        self.calls.append("after_rollout")
+
+
+def test_a_bonus_is_called_in_the_documented_order(tmp_path):
+    settings = dict(bonus=f"{__name__}:Recorder", bonus_options={}, bonus_epochs=2)
+    trainer = Trainer(tiny_config(tmp_path, **settings), Grid(8))
+    for _ in range(2):
+        Recorder.calls.clear()
+        trainer.iterate()
+        epoch = ["loss 128", "after_step"] * 2 + ["after_epoch"]
+        assert Recorder.calls == ["reward 128 128"] * 2 + ["take_in 128 128"] * 2 + epoch * 2 + ["after_rollout"]
 
 
 def test_after_a_resume_that_begins_episodes_afresh_their_numbers_are_new(tmp_path):

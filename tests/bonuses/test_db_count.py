@@ -65,6 +65,8 @@ def test_count_is_the_nearness_to_all_that_fits_in_memory():
     assert 1 < max(counts) < 39
     np.testing.assert_allclose(array(bonus.counts(bonus.represent(*data[:2])[0])), counts, rtol=2e-3, atol=1e-4)
     np.testing.assert_allclose(array(bonus.reward(*data)), 1 / np.sqrt(np.array(counts) + 1), rtol=1e-3)
+    origin = sum(math.exp(-(math.hypot(*other) ** 2) / 0.02) for other in old)  # where the empty places of the memory lie
+    assert bonus.counts(torch.zeros(1, 6)).item() == pytest.approx(origin, abs=1e-3)
 
 
 @pytest.mark.parametrize("neighbours", [1, 10])
