@@ -19,7 +19,6 @@ OTHERWISE = {
     "count-frames": ("count", {"counted": "frames"}),
     "db-ours": ("db", {"prediction_std": "calibrated", "target_frames": "newest"}),
     "db-no-momentum": ("db", {"ablation": "no-nce-no-momentum"}),
-    "db-ucb-forgetting": ("db-ucb", {"keep": 0.9}),
 }
 VARIANTS = {**{name: (name, {}) for name in ssedb.list_bonuses()}, **OTHERWISE}
 

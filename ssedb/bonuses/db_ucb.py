@@ -19,13 +19,10 @@ class UCBOptions(DBOptions):
 
     ridge: float = 1.0
     """Lambda begins as this times the identity."""
-    keep: float = 1.0
-    """How much of Lambda is kept from one rollout to the next; below 1 old experience is forgotten, as z moves on."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.ridge > 0, "ridge", self.ridge, "must be above 0")
-        require(0 < self.keep <= 1, "keep", self.keep, "must be above 0 and at most 1")
 
 
 class UpperConfidence(DynamicBottleneck):
@@ -37,7 +34,6 @@ class UpperConfidence(DynamicBottleneck):
 
     def __init__(self, obs_shape: tuple[int, ...], num_actions: int, options: UCBOptions) -> None:
         super().__init__(obs_shape, num_actions, options)
-        self.ridge, self.keep = options.ridge, options.keep
         identity = torch.eye(options.latent_dim, dtype=torch.float64)
         self.register_buffer("precision", identity * options.ridge)  # Lambda = ridge I + sum of eta eta'
         self.register_buffer("covariance", (identity / options.ridge).float())  # its inverse
@@ -57,14 +53,6 @@ class UpperConfidence(DynamicBottleneck):
     def add(self, eta: Tensor) -> None:
         """Experience [k, Z]: a rank-k update of Lambda."""
         self.precision += (eta.T @ eta).double()
-        self._invert()
-
-    def after_rollout(self) -> None:
-        if self.keep < 1:
-            self.precision.mul_(self.keep).diagonal().add_((1 - self.keep) * self.ridge)
-            self._invert()
-
-    def _invert(self) -> None:
         self.covariance.copy_(torch.cholesky_inverse(torch.linalg.cholesky(self.precision)))
 
 

@@ -41,20 +41,6 @@ def test_the_inverse_stays_exact_over_long_experience():
     np.testing.assert_allclose(product, np.eye(6), atol=1e-3)
 
 
-def test_old_experience_is_forgotten_after_a_rollout():
-    bonus, data = make("db-ucb", keep=0.5, ridge=2.0, **TINY), batch()
-    bonus.take_in(*batch(20, seed=1))
-    bonus.after_rollout()
-    past = plain.posterior(bonus, *batch(20, seed=1)[:2])[0]
-    expected = gain(plain.posterior(bonus, *data[:2])[0], np.sqrt(0.5) * past, 2.0)  # the ridge stays whole
-    np.testing.assert_allclose(array(bonus.reward(*data)), expected, rtol=2e-3)
-    whole = make("db-ucb", **TINY)
-    whole.take_in(*batch(20, seed=1))
-    before = whole.reward(*data)
-    whole.after_rollout()
-    assert torch.equal(whole.reward(*data), before)
-
-
 def state(bonus, obs):
     """A state is the mean over the choices it offers."""
     choices = [plain.posterior(bonus, obs, torch.full((len(obs),), a))[0] for a in range(ACTIONS)]
