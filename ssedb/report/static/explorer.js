@@ -270,7 +270,11 @@ class Explorer {
     this.curve.cursor = this.step;
     this.curve.draw();
     for (const map of this.points) map.show(this.step);
-    for (const b of this.spikes.children) b.setAttribute("aria-current", String(Number(b.dataset.step) === this.step));
+    for (const b of this.spikes.children) {
+      const here = Number(b.dataset.step) === this.step;
+      b.setAttribute("aria-current", String(here));
+      if (here) this.spikes.scrollLeft = b.offsetLeft - this.spikes.offsetLeft - this.spikes.clientWidth / 3;
+    }
     this.drawFrame();
   }
 

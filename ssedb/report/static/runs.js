@@ -26,7 +26,7 @@ function runsView(root) {
     el("p", {
       class: "soft",
       textContent:
-        "How each run was made, and the command that makes it again: with the same version and on a CPU, bit for bit.",
+        "How each run was made, and the command that makes it again (into another --out): with the same version and on the same CPU, bit for bit.",
     }),
     el(
       "div",
