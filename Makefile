@@ -30,7 +30,7 @@ sample-report: setup
 	$(BIN)/ssedb report runs/sample runs/sample-breakout --out report --title "A sample report"
 
 test: setup
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 lint: setup
 	$(BIN)/ruff check .

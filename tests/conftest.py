@@ -3,3 +3,5 @@
 import os
 
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")
+if "PYTEST_XDIST_WORKER" in os.environ:  # as many workers as cores, so one thread each
+    os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -10,7 +10,9 @@ import contextlib
 import dataclasses
 import logging
 import os
+import signal
 import sys
+import threading
 import traceback
 from importlib import import_module
 from pathlib import Path
@@ -34,6 +36,7 @@ def run_on_ray(
     """Runs everything as Ray tasks. `address` is auto, local (Ray starts here, with the settings in `local`) or ray://..."""
     ray: Any = import_module("ray")  # its own types are partial
     ours = not ray.is_initialized()
+    on_sigterm = signal.getsignal(signal.SIGTERM)
     if ours:
         try:
             ray.init(
@@ -55,6 +58,8 @@ def run_on_ray(
     finally:
         if ours:
             ray.shutdown()
+            if threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGTERM, on_sigterm)  # Ray puts in a handler of its own and leaves it there
 
 
 def _watch(ray: Any, waiting: dict[Any, Planned], board: Any, display: Display, retries: int) -> Outcome:

@@ -94,7 +94,9 @@ def test_a_real_run(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("fidelity", ["paper", "released"])
-def test_a_game_is_probed_for_noise_alone(tmp_path, fidelity):
+def test_a_game_is_probed_for_noise_alone(tmp_path, monkeypatch, fidelity):
+    monkeypatch.setattr("ssedb.analysis.probe.FALL_BATCH", 16)
+    monkeypatch.setattr("ssedb.analysis.probe.FALL_AT", (0, 1))
     run = tmp_path / "game"
     ssedb.train(tiny_config(run, steps=256, obs_norm_steps=64, noise="random-box", fidelity=fidelity))
     result, picture = probe_run(run, transitions=128, draws=3)
