@@ -19,6 +19,16 @@ Preset = Literal["paper", "small", "rooms"]
 BY_NAME: Any = None
 
 
+PAPER: dict[str, Any] = dict(
+    bonus_root="sqrt",
+    nce_input="mean",
+    action_input="first",
+    prediction_std="head",
+    target_frames="stack",
+    momentum_every="step",
+)
+
+
 @dataclass(frozen=True)
 class DBOptions:
     """The Dynamic Bottleneck's own choices."""
@@ -57,14 +67,7 @@ class DBOptions:
     """Size of the representation z and of a projected state."""
 
     FIDELITIES: ClassVar[dict[str, dict[str, Any]]] = {
-        "paper": dict(
-            bonus_root="sqrt",
-            nce_input="mean",
-            action_input="first",
-            prediction_std="head",
-            target_frames="stack",
-            momentum_every="step",
-        ),
+        "paper": PAPER,
         "released": dict(
             bonus_root="none",
             nce_input="sample",
@@ -73,14 +76,7 @@ class DBOptions:
             target_frames="stack",
             momentum_every="epoch",
         ),
-        "ours": dict(
-            bonus_root="sqrt",
-            nce_input="mean",
-            action_input="first",
-            prediction_std="calibrated",
-            target_frames="newest",
-            momentum_every="step",
-        ),
+        "ours": {**PAPER, "prediction_std": "calibrated", "target_frames": "newest"},
     }
     ABLATIONS: ClassVar[dict[str, dict[str, Any]]] = {
         "none": {},
