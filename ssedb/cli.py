@@ -300,7 +300,7 @@ def bench(args: list[str]) -> int:
 
 def analyze(args: list[str]) -> int:
     analyses: dict[str, tuple[Callable[[list[str]], int], str]] = {
-        "probe": (probe, "is the bonus blind to noise, does it fade with visits? (Rooms)"),
+        "probe": (probe, "is the bonus blind to noise, does it fade with visits?"),
         "spikes": (spikes, "where along an episode does the bonus spike, and what is on the screen there?"),
         "tsne": (tsne, "does the representation keep together what follows in time?"),
     }
@@ -432,12 +432,24 @@ def sweep(args: list[str]) -> int:
     options = parse(SweepArgs, args, "sweep")
     from ssedb.sweep.grid import parse_override, read_grid
 
-    for name, value, least in (("jobs", options.jobs, 1), ("retries", options.retries, 0), ("minutes", options.minutes, 0)):
+    limits = {"jobs": 1, "retries": 0, "minutes": 0, "cpus": 0, "gpus": 0}
+    for name, least in limits.items():
+        value = getattr(options, name)
         if value is not None and value < least:
             raise ConfigError(f"{name}={value}: must be {least} or more")
+    if options.ray is not None:
+        for name in ("jobs", "minutes"):
+            if getattr(options, name) is not None:
+                raise ConfigError(
+                    f"{name}={getattr(options, name)}: Ray has its own scheduler; leave it out, or leave --ray out"
+                )
     if options.ray is not None and find_spec("ray") is None:
         raise ConfigError("Ray is not installed; run `pip install ssedb[ray]`, or leave --ray out")
-    grid = read_grid(options.grid, options.out, **dict(map(parse_override, options.set)), device=options.device)
+    overrides = dict(map(parse_override, options.set))
+    if options.device != "auto":
+        overrides["device"] = options.device
+    grid = read_grid(options.grid, options.out, overrides)
+    device = grid.runs[0].config.device
     if grid.probe and find_spec("matplotlib") is None:
         raise ConfigError("the grid asks for the probe and matplotlib is not installed; run `pip install ssedb[report]`")
     root = grid.runs[0].folder.parent
@@ -451,7 +463,7 @@ def sweep(args: list[str]) -> int:
     outcome = run_sweep(
         grid,
         root,
-        device=options.device,
+        device=device,
         jobs=options.jobs,
         retries=options.retries,
         minutes=options.minutes,

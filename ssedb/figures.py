@@ -54,12 +54,16 @@ def method_styles(methods: Sequence[str]) -> dict[str, dict[str, Any]]:
     return found | ({"none": {"color": GRAY, "ls": "-", "marker": "x"}} if "none" in methods else {})
 
 
+def _counted(runs: Sequence[Run]) -> list[Run]:
+    return [run for run in runs if run.status != "duplicate"]
+
+
 def learning_curves(runs: Sequence[Run], key: str, *, noise: str | None = None) -> Figure | None:
     """A panel for each environment and noise, a line for each method: mean over seeds with its 95% interval.
 
     The dotted line is the random agent's score, where it is known. Unfinished runs count as far as they go.
     """
-    runs = [run for run in runs if (noise is None or run.noise == noise) and run.curve(key)[0].size]
+    runs = [run for run in _counted(runs) if (noise is None or run.noise == noise) and run.curve(key)[0].size]
     tasks = results.tasks_of(runs)
     if not tasks:
         return None
@@ -82,7 +86,7 @@ def learning_curves(runs: Sequence[Run], key: str, *, noise: str | None = None) 
 
 def noise_curves(runs: Sequence[Run], key: str, noise: str) -> Figure | None:
     """A panel for each environment: a few methods without noise (full line) and with it (dashed)."""
-    runs = [run for run in runs if run.noise in ("none", noise) and run.curve(key)[0].size]
+    runs = [run for run in _counted(runs) if run.noise in ("none", noise) and run.curve(key)[0].size]
     tasks = results.tasks_of(runs)
     envs = [env for env, under in tasks if under == noise and (env, "none") in tasks]
     methods = method_order(runs)
@@ -278,7 +282,7 @@ def _draw_curve(panel: Any, runs: Sequence[Run], key: str, style: dict[str, Any]
     if not curves:
         return
     grid = np.linspace(min(steps[0] for steps, _ in curves), max(steps[-1] for steps, _ in curves), POINTS)
-    found, _ = stats.curve({"": [stats.resample(*curve, grid) for curve in curves]}, reps=400)
+    found, _ = stats.curve({"": [stats.resample(*curve, grid) for curve in curves]}, reps=400, bounds=results.bounds(key))
     style = {k: v for k, v in style.items() if k != "marker"}
     panel.plot(grid, found.value, **style)
     panel.fill_between(grid, found.low, found.high, color=style["color"], alpha=band, lw=0)

@@ -282,6 +282,11 @@ def label(key: str) -> str:
     return _measure(key).label
 
 
+def bounds(key: str) -> tuple[float, float]:
+    """Between which a figure must lie."""
+    return _measure(key).bounds
+
+
 # Tables.
 
 
@@ -330,7 +335,7 @@ def condition_table(runs: Iterable[Run], key: str, *, seed: int = 0) -> list[Row
         row: Row = {"env": env, "noise": noise, "method": method, "measure": key, "runs": len(values)}
         row["left_out"] = len(several) - len(values)
         if values:
-            e = stats.bootstrap({env: values}, stats.mean, seed=seed, bounds=_measure(key).bounds)
+            e = stats.bootstrap({env: values}, stats.mean, seed=seed, bounds=bounds(key))
             row |= {"mean": e.value, "low": _number(e.low), "high": _number(e.high), "values": values}
         else:
             row |= {"mean": None, "low": None, "high": None, "values": []}
@@ -387,7 +392,8 @@ def efficiency_table(runs: Iterable[Run], key: str, *, points: int = 40, seed: i
     """IQM over the common tasks along training: a row a method and step. Unfinished runs count as far as they go."""
     found: dict[str, dict[str, list[tuple[np.ndarray, np.ndarray]]]] = {}
     for (env, noise, method), several in conditions(runs).items():
-        curves = [curve for run in several if np.isfinite((curve := run.curve(key))[1]).any()]
+        counted = [run for run in several if run.status != "duplicate"]
+        curves = [curve for run in counted if np.isfinite((curve := run.curve(key))[1]).any()]
         if curves:
             found.setdefault(method, {})[f"{env}, {noise}"] = curves
     common = _common_tasks(found)
@@ -398,7 +404,7 @@ def efficiency_table(runs: Iterable[Run], key: str, *, points: int = 40, seed: i
     rows: list[Row] = []
     for method, tasks in found.items():
         on_grid = {task: [stats.resample(*curve, grid) for curve in tasks[task]] for task in common}
-        e, counts = stats.curve(on_grid, stats.iqm, reps=400, seed=seed)
+        e, counts = stats.curve(on_grid, stats.iqm, reps=400, seed=seed, bounds=bounds(key))
         for i in np.flatnonzero(np.isfinite(e.value)):
             row: Row = {
                 "method": method,

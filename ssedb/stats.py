@@ -186,7 +186,12 @@ def resample(steps: Numbers, values: Numbers, grid: Numbers) -> Array:
 
 
 def curve(
-    runs: Mapping[str, Sequence[Array]], statistic: Statistic = mean, *, reps: int = 1000, seed: int = 0
+    runs: Mapping[str, Sequence[Array]],
+    statistic: Statistic = mean,
+    *,
+    reps: int = 1000,
+    seed: int = 0,
+    bounds: tuple[float, float] = (-math.inf, math.inf),
 ) -> tuple[Estimate, Array]:
     """A statistic along training of curves on one grid, by task, and how many runs reach each point.
 
@@ -199,7 +204,7 @@ def curve(
     for i in range(points):
         here = {task: c[np.isfinite(c[:, i]), i].tolist() for task, c in stacked.items()}
         if all(here.values()):
-            e = bootstrap(here, statistic, reps=reps, seed=seed)
+            e = bootstrap(here, statistic, reps=reps, seed=seed, bounds=bounds)
             found[:, i] = e.value, e.low, e.high
     total = sum(len(c) for c in stacked.values())
     return Estimate(found[0], found[1], found[2], total), counts

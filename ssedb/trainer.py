@@ -61,12 +61,17 @@ class Trainer:
             self.policy.make_uniform()
         if self.bonus.uses_context and self.env.true_states() is not None:
             self.rollout.states = torch.zeros_like(self.rollout.actions)
+        elif self.bonus.needs_states:
+            raise ConfigError(
+                f"{config.env} does not tell its true states, which {config.bonus} counts; use --counted frames"
+            )
         self.fast = engine.is_fast(config.engine, self.device)
         self.act, self.pay, self.learn = self.policy.act, self._pay, self._learn
         if self.fast:
             replay = engine.Replayer()
-            self.act, self.learn = replay(self.policy.act), replay(self._learn)
-            self.pay = replay(self._pay) if self.bonus.replayable else self._pay
+            self.act = replay(self.policy.act)
+            if self.bonus.replayable:
+                self.pay, self.learn = replay(self._pay), replay(self._learn)
         self.policy_adam = self._adam(self.policy)
         self.bonus_adam = self._adam(self.bonus)
         self.reward_norm = RewardNorm(config.num_envs, config.gamma, self.device)
@@ -100,8 +105,9 @@ class Trainer:
         for epoch in range(max(config.ppo_epochs, config.bonus_epochs)):
             for t, envs in rollout.minibatches(config.minibatch_envs):
                 policy, bonus_too = epoch < config.ppo_epochs and self.learns, epoch < config.bonus_epochs
-                for name, value in self.learn(t, envs, policy=policy, bonus=bonus_too).items():
-                    metrics[name].append(value)
+                if policy or bonus_too:
+                    for name, value in self.learn(t, envs, policy=policy, bonus=bonus_too).items():
+                        metrics[name].append(value)
                 self.progress.learn()
             if epoch < config.bonus_epochs:
                 self.bonus.after_epoch()

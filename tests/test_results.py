@@ -108,6 +108,7 @@ def test_the_same_run_in_two_sweeps_counts_once(tmp_path):
     assert [run.status for run in runs] == ["finished", "finished", "duplicate"]
     assert "the same run as" in runs[2].reason
     assert results.condition_table(runs, "states_share")[0]["mean"] == pytest.approx(0.15)
+    assert {row["runs"] for row in results.efficiency_table(runs, "states_share")} == {2}
 
 
 def test_a_name_stands_for_what_it_implies(tmp_path):

@@ -192,3 +192,12 @@ def test_reference_scores():
     assert random_normalised("tennis", 0) == pytest.approx(1)
     assert random_normalised("montezuma_revenge", 10) is None
     assert human_normalised("rooms", 3) is None
+
+
+def test_the_band_of_a_share_stays_a_share():
+    curves = {"task": [np.full(3, 0.01), np.full(3, 0.9)]}
+    wide, _ = stats.curve(curves)
+    held, _ = stats.curve(curves, bounds=(0.0, 1.0))
+    assert wide.low.min() < 0
+    assert wide.high.max() > 1
+    assert (held.low.min(), held.high.max()) == (0, 1)

@@ -110,9 +110,9 @@ def play_episode(run: Path, *, seed: int = 1000, max_steps: int | None = None, d
             actions.append(int(action[0]))
             rewards.append(float(step.rewards[0]))
         env.close()
-    pictures = torch.stack(seen), torch.stack(clean)
+    pictures, true = (torch.stack(seen), torch.stack(clean)), torch.cat(states) if states else None
     return Episode(
-        run, config, about["steps"], seed, env.num_actions, *pictures, torch.tensor(actions), torch.tensor(rewards)
+        run, config, about["steps"], seed, env.num_actions, *pictures, torch.tensor(actions), torch.tensor(rewards), true
     )
 
 

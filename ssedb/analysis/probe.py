@@ -75,7 +75,9 @@ def draw_transitions(
         return states[torch.randint(len(states), (n,), generator=generator, device=world.device)]
 
     known = visited if visited is not None and visited.any() else world.reachable()
-    state = world.state_of(torch.cat([choose(world.reachable(), count // 2), choose(known, count - count // 2)]))
+    chosen = torch.cat([choose(world.reachable(), count // 2), choose(known, count - count // 2)])
+    mixed = torch.randperm(count, generator=generator, device=world.device)  # linear probes learn from the first half
+    state = world.state_of(chosen[mixed])
     eyes = Observer(draws * count, world.num_actions, seed=seed, device=world.device, **observer)
     clean, noisy = [world.frames(state)], [eyes.observe(world.frames(state).repeat(draws, 1, 1))]
     never = torch.zeros(draws * count, dtype=torch.bool, device=world.device)
@@ -112,6 +114,8 @@ def play_transitions(config: TrainConfig, count: int, draws: int, seed: int, dev
     age = torch.zeros(PLAYED_ENVS, dtype=torch.int64, device=device)
     repeated = (draws, *[1] * (frames.ndim - 1))
     while sum(len(part[2]) for part in found) < count:
+        if len(actions) > PLAYED_APART * (count + 100):  # an even chance would have found them several times over
+            raise ConfigError(f"{config.env}: episodes end too soon to be probed; none lasts {STACK} steps")
         clean = [*clean, to_agent_frames(frames)][-STACK - 1 :]
         noisy = [*noisy, eyes.observe(frames.repeat(repeated)).unflatten(0, (draws, PLAYED_ENVS))][-STACK - 1 :]
         if len(actions) % PLAYED_APART == 0 and (whole := age >= STACK).any():
@@ -199,11 +203,12 @@ def _fall(bonus: Bonus, data: Transitions, draws: int | None, learning_rate: flo
             found.append(float(twin.reward(*batch).mean()))
         twin.take_in(*batch)
         loss, _ = twin.loss(*batch[:3])
-        if adam is not None:
+        if adam is not None and loss.requires_grad:
             adam.zero_grad()
             loss.backward()
             adam.step()
         twin.after_step()
+        twin.after_epoch()
         twin.after_rollout()
     return tuple(found)
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from ssedb.normalize import ObsNorm
+from ssedb.validate import require
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,9 @@ class FeatureOptions(NoOptions):
         "small": dict(channels=(16, 32, 32), feature_dim=256),
         "rooms": dict(channels=(8, 16, 16), feature_dim=64),
     }
+
+    def __post_init__(self) -> None:
+        require(self.feature_dim > 0, "feature_dim", self.feature_dim, "must be 1 or more")
 
     @classmethod
     def defaults(cls, fidelity: str, preset: str, env: str | None, noise: str) -> dict[str, Any]:
@@ -64,7 +68,10 @@ class Bonus(nn.Module, ABC):
     uses_context: ClassVar[bool] = False
     """Whether `reward` and `take_in` are given a `Context` as a fourth argument."""
     replayable: ClassVar[bool] = True
-    """Whether `reward` may be recorded as a CUDA graph: shapes that do not depend on data, no waiting for the device."""
+    """Whether `reward`, `loss` and `after_step` may be recorded as CUDA graphs: no shapes that depend on data, no waiting
+    for the device, no Python state that changes from call to call."""
+    needs_states = False
+    """Whether the context must hold true states, which few environments tell."""
     fixed: ClassVar[tuple[str, ...]] = ()
     """Submodules that no gradient may reach: targets, momentum copies, random features."""
 

@@ -13,6 +13,7 @@ from ssedb.bonuses.base import Bonus, NoOptions
 from ssedb.networks import ConvTrunk, glorot
 from ssedb.normalize import FrameNorm
 from ssedb.objectives import kl_to_standard_normal, masked_mean
+from ssedb.validate import require
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,10 @@ class CBOptions(NoOptions):
         "small": dict(channels=(16, 32, 32)),
         "rooms": dict(channels=(8, 16, 16), code_dim=32),
     }
+
+    def __post_init__(self) -> None:
+        require(self.code_dim > 0, "code_dim", self.code_dim, "must be 1 or more")
+        require(self.beta >= 0, "beta", self.beta, "must be 0 or more")
 
     @classmethod
     def defaults(cls, fidelity: str, preset: str, env: str | None, noise: str) -> dict[str, Any]:

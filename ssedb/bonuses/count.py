@@ -49,6 +49,7 @@ class Count(Bonus):
     def __init__(self, obs_shape: tuple[int, ...], num_actions: int, options: CountOptions) -> None:
         super().__init__(obs_shape, num_actions)
         self.options = options
+        self.needs_states = options.counted == "states"
         self.register_buffer("visits", torch.zeros(2**options.table_bits, dtype=torch.int32))
         keys = torch.Generator().manual_seed(0)  # the same hash in every run
         self.register_buffer("keys", torch.randint(2**40, (options.grid**2,), generator=keys) * 2 + 1)

@@ -24,6 +24,7 @@ class DisagreementOptions(FeatureOptions):
     """Share of each model's samples that are left out of its loss, so that the models see different data."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require(self.models > 1, "models", self.models, "must be 2 or more")
         require(0 <= self.loss_dropout < 1, "loss_dropout", self.loss_dropout, "must be 0 or more and below 1")
 

@@ -29,6 +29,7 @@ class RE3Options(FeatureOptions):
     }
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require(self.neighbours > 0, "neighbours", self.neighbours, "must be 1 or more")
 
 

@@ -54,14 +54,14 @@ SHAPES: dict[str, type] = {
 """The keys of a grid file."""
 
 
-def read_grid(path: Path, out: Path | None = None, **overrides: Any) -> Grid:
+def read_grid(path: Path, out: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Grid:
     """The runs of a grid file, each with a folder of its own below `out` (`runs/<name>` unless given).
 
     Overrides replace a setting or the values of an axis.
     """
     file = _File(path)
     settings, axes = file.table("settings"), file.table("axes")
-    for key, value in overrides.items():
+    for key, value in (overrides := dict(overrides or {})).items():
         (axes if key in axes else settings)[key] = value
     options, excludes = file.table("bonus_options"), file.values.get("exclude", [])
     known = file.check(settings, axes, options, excludes)

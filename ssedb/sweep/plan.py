@@ -12,7 +12,7 @@ from typing import Any
 
 from ssedb import __version__
 from ssedb.errors import ConfigError
-from ssedb.results import FAILURE, ORIGIN, PLAN
+from ssedb.results import ORIGIN, PLAN
 from ssedb.runlog import saved_config
 from ssedb.sweep.grid import Grid, Planned, run_id
 
@@ -84,13 +84,6 @@ def strangers(grid: Grid, root: Path) -> list[str]:
     """Runs in the folder that are not in the plan: the grid file was another when they were made."""
     planned = {run.folder.name for run in grid.runs}
     return sorted(path.parent.name for path in root.glob("*/config.toml") if path.parent.name not in planned)
-
-
-def last_failure(run: Planned) -> str | None:
-    try:
-        return str(json.loads((run.folder / FAILURE).read_text(encoding="utf-8"))["error"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
 
 
 @cache

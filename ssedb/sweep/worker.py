@@ -54,7 +54,7 @@ def work(pipe: Connection, number: int, device: str, threads: int) -> None:
             run, probe = pipe.recv()
         except (EOFError, OSError):
             return
-        with output_to(run.folder / LOG), contextlib.suppress(BrokenPipeError):
+        with output_to(run.folder / LOG):
             if not _one(pipe, run, probe, device):
                 return
 
@@ -63,6 +63,10 @@ def _one(pipe: Connection, run: Any, probe: bool, device: str) -> bool:
     """One run; whether this process is fit for another."""
     from ssedb.sweep.execute import Steps, comes_not_always, describe, execute
 
+    def tell(*message: Any) -> None:
+        with contextlib.suppress(OSError):  # the sweep is gone: the run still saves before it ends
+            pipe.send(message)
+
     class Telling(Steps):
         updates = 0
 
@@ -70,20 +74,20 @@ def _one(pipe: Connection, run: Any, probe: bool, device: str) -> bool:
             super().log(row)
             self.updates += 1
             if self.updates == MEASURED_AT:
-                pipe.send(("memory", memory_of_this_process(device)))
+                tell("memory", memory_of_this_process(device))
 
     try:
-        told = Telling(lambda steps: pipe.send(("steps", steps)))
+        told = Telling(lambda steps: tell("steps", steps))
         finished = execute(run, probe, device, told)
         if told.updates < MEASURED_AT:
-            pipe.send(("memory", memory_of_this_process(device)))
+            tell("memory", memory_of_this_process(device))
     except Exception as error:
         print(traceback.format_exc(), file=sys.stderr, flush=True)
-        pipe.send(("failed", describe(error), comes_not_always(error)))
+        tell("failed", describe(error), comes_not_always(error))
         return "out of memory" not in str(error)  # a new process begins with a clean memory
     finally:
         _tidy_up(device)
-    pipe.send(("finished" if finished else "stopped",))
+    tell("finished" if finished else "stopped")
     return finished
 
 

@@ -125,3 +125,19 @@ def test_played_transitions_are_one_game_under_several_draws(tmp_path):
         frames.append(to_agent_frames(env.env.step(chosen).frames))
     assert torch.equal(data.clean[:, :16], torch.stack(frames[8:13]))
     assert torch.equal(actions[:16], chosen)
+
+
+def test_both_halves_of_the_walks_come_from_the_same_states(small):
+    world, _, _ = small
+    first = torch.zeros(world.num_states, dtype=torch.bool)
+    first[world.state_ids(world.start(1))] = True  # only the start was visited, so half of all walks begin there
+    data = draw_transitions(world, first, 400, 2, {"noise": "none"}, seed=0)
+    cells = (data.states // world.scenes_per_cell).view(2, 200)
+    near = [(half[:, None] == cells.flatten().mode().values).double().mean() for half in cells]
+    assert abs(near[0] - near[1]) < 0.15
+
+
+def test_a_game_that_ends_at_once_cannot_be_probed(tmp_path):
+    config = tiny_config(tmp_path, noise="random-box", max_episode_steps=3)
+    with pytest.raises(ssedb.ConfigError, match="breakout: episodes end too soon to be probed"):
+        play_transitions(config, 10, 2, 0, torch.device("cpu"))

@@ -8,6 +8,7 @@ import torch
 
 import ssedb
 from ssedb import cli
+from ssedb.analysis.episode import play_episode, read_episode
 from ssedb.analysis.spikes import GAP, find_spikes, spike_heights
 from tests.toy import tiny_config
 
@@ -148,3 +149,12 @@ def test_the_bonus_is_the_one_that_the_checkpoint_pays(run):
     t = torch.arange(20)
     expected = bonus.reward(episode.stacks(t), episode.actions, episode.stacks(t + 1))
     np.testing.assert_allclose(read_episode(episode, run, "cpu").bonus, expected.numpy(), rtol=1e-5)
+
+
+def test_a_bonus_that_counts_true_states_gets_them(tmp_path):
+    run = tmp_path / "run"
+    ssedb.train(tiny_config(run, env="rooms-small", bonus="count", bonus_options={}, steps=256, obs_norm_steps=64))
+    episode = play_episode(run, seed=0, max_steps=30)
+    reading = read_episode(episode, run)
+    assert len(episode.states) == len(episode) == len(reading.bonus) == 30
+    assert 0 < reading.bonus.min() <= reading.bonus.max() <= 1

@@ -88,3 +88,7 @@ def test_elsewhere_it_counts_frames_and_says_so_if_states_are_asked_for(tmp_path
     assert ssedb.TrainConfig(env="rooms@3", bonus="count").bonus_options["counted"] == "states"
     with pytest.raises(ssedb.ConfigError, match="counted=states: this environment does not tell its true states"):
         make("count", counted="states").reward(*batch())
+    with pytest.raises(ssedb.ConfigError, match="breakout does not tell its true states, which count counts"):
+        Trainer(tiny_config(tmp_path, bonus="count", bonus_options={"counted": "states"}))
+    with pytest.raises(ssedb.ConfigError, match="feature_dim=0: must be 1 or more"):
+        ssedb.TrainConfig(bonus="rnd", bonus_options={"feature_dim": 0})

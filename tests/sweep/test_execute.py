@@ -21,7 +21,7 @@ def run(tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     monkeypatch.setattr(probe, "FALL_BATCH", 8)
     monkeypatch.setattr(probe, "probe_run", functools.partial(probe.probe_run, transitions=128, draws=2))
-    return read_grid(write_grid(tmp_path), tmp_path / "runs", device="cpu").runs[0]
+    return read_grid(write_grid(tmp_path), tmp_path / "runs", {"device": "cpu"}).runs[0]
 
 
 def test_trained_then_probed_then_left_alone(run):

@@ -20,7 +20,7 @@ def test_axes_are_combined(tmp_path):
 
 def test_ids_depend_on_what_is_computed_and_on_nothing_else(tmp_path):
     path = write_grid(tmp_path)
-    here, there = read_grid(path, tmp_path / "a"), read_grid(path, tmp_path / "b", device="cpu")
+    here, there = read_grid(path, tmp_path / "a"), read_grid(path, tmp_path / "b", {"device": "cpu"})
     assert [run.id for run in here.runs] == [run.id for run in there.runs]
     assert all(run_id(run.config) == run.id for run in here.runs)
     sooner = read_grid(write_grid(tmp_path, TOY.replace("checkpoint_minutes = 0", "checkpoint_minutes = 9")))
@@ -90,7 +90,7 @@ def test_mistakes_are_named(tmp_path, before, after, message):
 def test_overrides_replace_settings_and_axes(tmp_path):
     path = write_grid(tmp_path, TOY + '[[exclude]]\nbonus = "rnd"\nnoise = "none"\n')
     given = dict(map(parse_override, ["steps=64", "seed=[7]", 'bonus=["db"]', "preset=small"]))
-    runs = read_grid(path, **given).runs
+    runs = read_grid(path, overrides=given).runs
     assert {(run.config.steps, run.config.seed, run.config.bonus, run.config.preset) for run in runs} == {
         (64, 7, "db", "small")
     }
@@ -99,7 +99,7 @@ def test_overrides_replace_settings_and_axes(tmp_path):
         with pytest.raises(ConfigError, match="write KEY=VALUE"):
             parse_override(wrong)
     with pytest.raises(ConfigError, match="luck: a run has no such setting"):
-        read_grid(path, **dict([parse_override("luck=3")]))
+        read_grid(path, overrides=dict([parse_override("luck=3")]))
 
 
 def test_no_file(tmp_path):

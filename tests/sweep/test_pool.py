@@ -42,7 +42,7 @@ def test_killed_or_not_the_numbers_are_those_of_the_run_alone(swept, tmp_path):
     torch.set_num_threads(1)
     try:
         for run in (grid.runs[1], grid.runs[6]):
-            config = read_grid(write_grid(tmp_path), tmp_path, device="cpu").runs[grid.runs.index(run)].config
+            config = read_grid(write_grid(tmp_path), tmp_path, {"device": "cpu"}).runs[grid.runs.index(run)].config
             trainer.train(config)
             assert numbers(config.out) == numbers(run.folder)
     finally:
@@ -147,3 +147,14 @@ def test_as_many_as_memory_and_cores_allow(tmp_path):
     fixed._fit(Memory(host=1000, host_free=1))
     assert fixed._limit == 3  # --jobs is obeyed
     assert free_memory() > 0
+
+
+def test_runs_of_a_killed_driver_save_before_they_end(tmp_path):
+    text = TOY.replace("steps = 96", "steps = 96000").replace("checkpoint_minutes = 0", "checkpoint_minutes = 60")
+    out = tmp_path / "runs"
+    driver = sweep(write_grid(tmp_path, text), out, jobs=1)
+    wait_for(lambda: any(path.stat().st_size for path in out.glob("*/metrics.jsonl")))
+    assert not list(out.glob("*/checkpoints/*.ckpt"))
+    driver.kill()
+    driver.communicate()
+    wait_for(lambda: list(out.glob("*/checkpoints/*.ckpt")))
