@@ -104,16 +104,10 @@ function information(root) {
     el(
       "div",
       { class: "controls" },
-      all.length > 1
-        ? selectOf(
-            "Task",
-            all.map((t, i) => [i, taskName(...t)]),
-            (i) => {
-              task = all[i];
-              redraw();
-            },
-          )
-        : el("b", { textContent: taskName(...task) }),
+      taskChoice(all, (chosen) => {
+        task = chosen;
+        redraw();
+      }),
     ),
     legend(
       unique(runs.map((r) => r.method)).sort((a, b) => data.methods.indexOf(a) - data.methods.indexOf(b)),

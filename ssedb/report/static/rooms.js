@@ -155,16 +155,10 @@ function rooms(root) {
     el(
       "div",
       { class: "controls" },
-      all.length > 1
-        ? selectOf(
-            "Task",
-            all.map((t, i) => [i, taskName(...t)]),
-            (i) => {
-              task = all[i];
-              build();
-            },
-          )
-        : el("b", { textContent: taskName(...task) }),
+      taskChoice(all, (chosen) => {
+        task = chosen;
+        build();
+      }),
       seeds.length > 1
         ? selectOf(
             "Seed",

@@ -56,6 +56,13 @@ function taskName(env, noise) {
   return `${env}, ${noise === "none" ? "no noise" : noise}`;
 }
 
+/** Which task a view shows: a choice, or its name where there is only one. */
+function taskChoice(tasks, listener) {
+  if (tasks.length === 1) return el("b", { textContent: taskName(...tasks[0]) });
+  const options = tasks.map((t, i) => [i, taskName(...t)]);
+  return selectOf("Task", options, (i) => listener(tasks[i]));
+}
+
 function tasksOf(runs) {
   return unique(runs.map((r) => JSON.stringify([r.env, r.noise]))).map((t) => JSON.parse(t));
 }
