@@ -582,7 +582,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (TrainingError, OSError) as error:
-        print(f"ssedb: {error}", file=sys.stderr)
+        if parallel.rank() == 0 or isinstance(error, OSError):  # what stops the training stops all processes
+            print(f"ssedb: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("ssedb: stopped; what was saved before is intact", file=sys.stderr)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ssedb.errors import ConfigError
+from ssedb.errors import ConfigError, TrainingError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -51,7 +51,8 @@ class Team:
 
         part = part.detach().contiguous()
         parts = [torch.empty_like(part) for _ in range(self.size)]
-        dist.all_gather(parts, part)
+        with _talking():
+            dist.all_gather(parts, part)
         return torch.cat(parts, dim)
 
     def sum(self, x: Tensor) -> Tensor:
@@ -82,7 +83,8 @@ class Team:
         import torch.distributed as dist
 
         box = [make() if self.rank == 0 else None]
-        dist.broadcast_object_list(box, src=0)
+        with _talking():
+            dist.broadcast_object_list(box, src=0)
         return box[0]  # type: ignore[return-value]
 
     def average_gradients(self, parameters: Iterable[Tensor]) -> None:
@@ -150,6 +152,8 @@ def join() -> Iterator[Team]:
     dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
     try:
         yield Team(rank(), size())
+        with _talking():
+            dist.barrier()  # torchrun ends the others when one leaves: let all be done
     finally:
         dist.destroy_process_group()
 
@@ -174,5 +178,17 @@ def _reduced(x: Tensor) -> Tensor:
     import torch.distributed as dist
 
     x = x.contiguous().clone()
-    dist.all_reduce(x)
+    with _talking():
+        dist.all_reduce(x)
     return x
+
+
+@contextmanager
+def _talking() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:
+        reason = str(error).split("] ", 1)[-1].split(". ")[0].splitlines()[0]  # without the place in the C++ code
+        raise TrainingError(
+            f"process {rank()} of {size()} has lost the others ({reason}); what was saved before is intact"
+        ) from None
