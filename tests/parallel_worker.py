@@ -8,12 +8,13 @@ import torch
 from ssedb import parallel
 from ssedb.config import TrainConfig
 from ssedb.parallel import ALONE, Team
+from ssedb.rollout import STACK
 from ssedb.trainer import Trainer
 
 UPDATES = 3
 KINDS = {
     "db-paper": dict(bonus="db", noise="random-box"),
-    "db-released": dict(bonus="db", noise="flicker", mask_boundaries=True, bonus_epochs=2, bonus_options=dict(nce_input="sample")),
+    "db-sample": dict(bonus="db", noise="flicker", bonus_epochs=2, bonus_options=dict(nce_input="sample")),
     "db-ours": dict(bonus="db", noise="pixel", fidelity="ours"),
     "db-unmasked": dict(bonus="db", mask_boundaries=False, bonus_options=dict(prediction_std="calibrated")),
     "rnd": dict(bonus="rnd", noise="random-box"),
@@ -39,7 +40,6 @@ def config(kind: str) -> TrainConfig:
 
 def play(kind: str, team: Team = ALONE) -> dict:
     """Three updates, and all there is to compare."""
-    torch.manual_seed(0)
     trainer = Trainer(config(kind), team=team)
     seen: dict = {name: [] for name in ("rows", "frames", "rewards", "advantages", "gradients", "masked")}
     descend, loss, pay = trainer._descend, trainer.bonus.loss, trainer.intrinsic_rewards
@@ -59,7 +59,7 @@ def play(kind: str, team: Team = ALONE) -> dict:
     trainer._descend, trainer.bonus.loss, trainer.intrinsic_rewards = spy_descend, spy_loss, spy_pay
     for _ in range(UPDATES):
         seen["rows"].append({k: v for k, v in trainer.iterate().items() if k != "sps"})
-        seen["frames"].append(trainer.rollout.frames.clone())
+        seen["frames"].append(trainer.rollout.frames[STACK:].clone())  # the first are the next rollout's already
         seen["advantages"].append(trainer.advantages.clone())
     return {**seen, "state": trainer.state_dict()}
 
