@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import signal
 import threading
@@ -83,6 +84,7 @@ class Trainer:
         self.reward_norm = RewardNorm(config.num_envs, config.gamma, self.device)
         self.scores = Scores(config.num_envs)
         self.steps = self.updates = 0
+        self._splits = False  # not known yet
 
     def fit_observations(self) -> None:
         """Fixes the observations' scale by what a random agent sees, in environments of its own."""
@@ -117,6 +119,8 @@ class Trainer:
 
         for epoch in range(max(config.ppo_epochs, config.bonus_epochs)):
             for t, envs in rollout.minibatches(config.minibatch_envs):
+                if team.size > 1 and not self._splits:
+                    self.check_split(t, envs)
                 policy, bonus_too = epoch < config.ppo_epochs and self.learns, epoch < config.bonus_epochs
                 if policy or bonus_too:
                     figures = self.learn(team.mine(t), team.mine(envs), policy=policy, bonus=bonus_too)
@@ -184,13 +188,36 @@ class Trainer:
         return figures
 
     def update_bonus(self, obs: Tensor, t: Tensor, envs: Tensor) -> dict[str, Tensor]:
-        mask = ~self.rollout.dones[t, envs] if self.config.mask_boundaries else None
         with self.team:
-            loss, figures = self.bonus.loss(*self.transitions(obs, t, envs), mask)
+            loss, figures = self._bonus_loss(obs, t, envs)
         if loss.requires_grad:
             self._descend(loss, self.bonus_adam)
         self.bonus.after_step()
         return {"bonus_loss": loss.detach(), **figures}
+
+    def _bonus_loss(self, obs: Tensor, t: Tensor, envs: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        mask = ~self.rollout.dones[t, envs] if self.config.mask_boundaries else None
+        return self.bonus.loss(*self.transitions(obs, t, envs), mask)
+
+    @torch.no_grad()
+    def check_split(self, t: Tensor, envs: Tensor) -> None:
+        """Several processes: the bonus's loss on a minibatch must be the mean of their losses on their rows of it."""
+        before = copy.deepcopy(self.bonus.state_dict())
+
+        def loss(team: Team) -> Tensor:
+            mine = team.mine(t), team.mine(envs)
+            devices = [self.device] if self.device.type == "cuda" else []
+            with team, torch.random.fork_rng(devices):  # with the noise that the first update will draw
+                return team.mean(self._bonus_loss(self.rollout.stacks(*mine), *mine)[0])
+
+        whole, parts = loss(ALONE), loss(self.team)
+        self.bonus.load_state_dict(before)
+        self._splits = torch.allclose(whole, parts, rtol=1e-3, equal_nan=True)
+        if not self._splits:
+            raise ConfigError(
+                f"bonus {self.config.bonus!r} does not split over processes: its loss is {whole:.4g} on a minibatch and "
+                f"{parts:.4g} on the parts of it; train it in one process, or see docs/parallel.md"
+            )
 
     def _descend(self, loss: Tensor, adam: torch.optim.Optimizer) -> None:
         """A step down the mean of all processes' losses."""

@@ -6,12 +6,24 @@ from pathlib import Path
 import torch
 
 from ssedb import parallel
+from ssedb.bonuses.icm import IntrinsicCuriosity
 from ssedb.config import TrainConfig
+from ssedb.errors import ConfigError
 from ssedb.parallel import ALONE, Team
 from ssedb.rollout import STACK
 from ssedb.trainer import Trainer
 
 UPDATES = 3
+
+
+class OwnNoise(IntrinsicCuriosity):
+    """A bonus that draws for its rows alone: every process would use the same noise."""
+
+    def loss(self, obs, actions, next_obs, mask=None):
+        loss, figures = super().loss(obs, actions, next_obs, mask)
+        return loss + torch.randn(len(obs)).square().mean(), figures
+
+
 KINDS = {
     "db-paper": dict(bonus="db", noise="random-box"),
     "db-sample": dict(bonus="db", noise="flicker", bonus_epochs=2, bonus_options=dict(nce_input="sample")),
@@ -30,6 +42,7 @@ KINDS = {
     "db-ngu": dict(bonus="db-ngu", bonus_options=dict(memory=256)),
     "db-count": dict(bonus="db-count", bonus_options=dict(memory=64)),
     "db-marginal": dict(bonus="db-marginal"),
+    "own-noise": dict(bonus="tests.parallel_worker:OwnNoise"),
 }  # fmt: skip
 
 
@@ -49,7 +62,8 @@ def play(kind: str, team: Team = ALONE) -> dict:
         seen["gradients"].append([p.grad.clone() for p in adam.param_groups[0]["params"] if p.grad is not None])
 
     def spy_loss(obs, actions, next_obs, mask):
-        seen["masked"].append(0 if mask is None else int((~mask).sum()))
+        if torch.is_grad_enabled():  # not the check before the first update
+            seen["masked"].append(0 if mask is None else int((~mask).sum()))
         return loss(obs, actions, next_obs, mask)
 
     def spy_pay():
@@ -58,7 +72,11 @@ def play(kind: str, team: Team = ALONE) -> dict:
 
     trainer._descend, trainer.bonus.loss, trainer.intrinsic_rewards = spy_descend, spy_loss, spy_pay
     for _ in range(UPDATES):
-        seen["rows"].append({k: v for k, v in trainer.iterate().items() if k != "sps"})
+        try:
+            row = trainer.iterate()
+        except ConfigError as error:
+            return {"refused": str(error)}
+        seen["rows"].append({k: v for k, v in row.items() if k != "sps"})
         seen["frames"].append(trainer.rollout.frames[STACK:].clone())  # the first are the next rollout's already
         seen["advantages"].append(trainer.advantages.clone())
     return {**seen, "state": trainer.state_dict()}

@@ -40,7 +40,7 @@ def play_on_two(folder: Path, kinds: list[str]) -> tuple[dict, dict]:
 
 @pytest.fixture(scope="module")
 def on_two(tmp_path_factory):
-    return play_on_two(tmp_path_factory.mktemp("parallel"), QUICK)
+    return play_on_two(tmp_path_factory.mktemp("parallel"), [*QUICK, "own-noise"])
 
 
 def apart(one, two) -> float:
@@ -96,14 +96,20 @@ def test_two_processes_do_what_one_does(on_two, kind):
 
 @pytest.mark.slow
 def test_so_they_do_with_every_other_bonus(tmp_path):
-    rest = [kind for kind in KINDS if kind not in QUICK]
+    rest = [kind for kind in KINDS if kind not in (*QUICK, "own-noise")]
     first, second = play_on_two(tmp_path, rest)
     for kind in rest:
         check_same_run(kind, first[kind], second[kind])
 
 
 def test_every_bonus_is_compared():
-    assert {settings["bonus"] for settings in KINDS.values()} == set(ssedb.list_bonuses())
+    assert {settings["bonus"] for settings in KINDS.values()} >= set(ssedb.list_bonuses())
+
+
+def test_a_bonus_that_does_not_split_is_refused(on_two):
+    assert len(play("own-noise")["rows"]) == UPDATES
+    for process in on_two:
+        assert "bonus 'tests.parallel_worker:OwnNoise' does not split over processes" in process["own-noise"]["refused"]
 
 
 def test_the_comparison_tells_masks_apart(on_two):
@@ -174,12 +180,12 @@ def test_a_run_is_killed_stopped_and_resumed_on_two_and_on_one(tmp_path):
     folder = tmp_path / "run"
     # Begun on two and killed.
     begun = torchrun("ssedb", "train", *FLAGS, "--steps", 100_000, "--out", folder)
-    _, said = strike(begun, folder, 1, 1, signal.SIGKILL)
+    _, said = strike(begun, folder, 2, 1, signal.SIGKILL)  # the first is saved by then
     assert "process 0 of 2 has lost the others" in said
     assert "what was saved before is intact" in said
     # Resumed on two; one process is asked to stop, and all stop with a checkpoint.
     more = torchrun("ssedb", "train", "--resume", folder)
-    _, said = strike(more, folder, 4, 1, signal.SIGTERM)
+    _, said = strike(more, folder, 5, 1, signal.SIGTERM)
     assert said.count("resumed at step") == 1
     done = read_metrics(folder)[-1]["steps"]
     summary = json.loads((folder / "summary.json").read_text())
