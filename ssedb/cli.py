@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args
 
 import tyro
 
-from ssedb import __version__
+from ssedb import __version__, parallel
 from ssedb.config import TrainConfig
 from ssedb.envs.names import GAMES, NOISES, atari_games, rooms_world
 from ssedb.errors import ConfigError, TrainingError
@@ -221,6 +221,10 @@ class ListArgs:
 
 
 def train(args: list[str]) -> int:
+    if parallel.rank() > 0 and not {"-h", "--help"} & set(args):  # the first process reads the flags and tells the others
+        from ssedb.trainer import train_along
+
+        return 0 if train_along().finished else 130
     config, resume = parse_train(args)
 
     if resume is None:
@@ -578,7 +582,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (TrainingError, OSError) as error:
-        print(f"ssedb: {error}", file=sys.stderr)
+        if parallel.rank() == 0 or isinstance(error, OSError):  # what stops the training stops all processes
+            print(f"ssedb: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("ssedb: stopped; what was saved before is intact", file=sys.stderr)
@@ -597,6 +602,8 @@ def dispatch(args: list[str]) -> int:
         return 0
     if args[0] not in COMMANDS:
         raise ConfigError(f"unknown command {args[0]!r}; use one of {', '.join(COMMANDS)}")
+    if parallel.size() > 1 and args[0] != "train":
+        raise ConfigError(f"`ssedb {args[0]}` runs in one process, not in {parallel.size()}; leave torchrun out")
     return COMMANDS[args[0]][0](args[1:])
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from ssedb import __version__
+from ssedb import __version__, parallel
 from ssedb.errors import ConfigError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -23,15 +23,20 @@ _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 
 
 def pick_device(name: str) -> torch.device:
-    """`auto` is the GPU where there is one."""
+    """`auto` is the GPU where there is one; of several processes each takes its own."""
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
     except RuntimeError:
         raise ConfigError(f"device={name!r}: use auto, cpu, cuda or cuda:N") from None
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ConfigError(f"device={name!r}: torch {torch.__version__} sees no GPU here; use --device cpu")
+    if device.type == "cuda" and parallel.size() > 1:
+        number, gpus = int(os.environ.get("LOCAL_RANK", 0)), torch.cuda.device_count()
+        if number >= gpus:
+            raise ConfigError(f"process {number + 1} of this machine finds {gpus} GPUs; start one process for each")
+        return torch.device("cuda", number)
     return device
 
 

@@ -11,6 +11,7 @@ from torch.nn.functional import leaky_relu, relu, softplus
 
 from ssedb.errors import ConfigError
 from ssedb.normalize import ObsNorm
+from ssedb.parallel import part
 
 LEAK = 0.2
 
@@ -191,5 +192,6 @@ class ActorCritic(nn.Module):
         logits, values = self(obs)
         log_probs = logits.log_softmax(-1)
         # Gumbel-max: the largest of logit + noise is a draw from the softmax.
-        actions = (log_probs - torch.empty_like(log_probs).exponential_().log()).argmax(-1)
+        noise = part(lambda shape: log_probs.new_empty(shape).exponential_(), log_probs.shape)
+        actions = (log_probs - noise.log()).argmax(-1)
         return actions, log_probs.gather(-1, actions[:, None]).squeeze(-1), values

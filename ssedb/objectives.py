@@ -1,7 +1,8 @@
 """The equations of the Dynamic Bottleneck, one pure function each; the names in brackets are the paper's labels.
 
 Sums run over the dimensions of a vector, means over the batch: the alphas weigh them as such. A mask [B] names the
-pairs that count; the others are as if they had never been in the batch.
+pairs that count; the others are as if they had never been in the batch. Where several processes share a batch, each has
+its rows of it, and the means are over all.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from typing import Literal
 
 import torch
 from torch import Tensor
+
+from ssedb import parallel
 
 
 def kl_to_standard_normal(mean: Tensor, std: Tensor) -> Tensor:
@@ -40,15 +43,19 @@ def calibrated_std(next_state: Tensor, mean: Tensor, mask: Tensor | None = None)
 
 
 def bilinear_scores(predicted: Tensor, weight: Tensor, actual: Tensor) -> Tensor:
-    """h of every prediction with every next state, both projected [eq:nceh]: [B, D], [D, D], [B, D] to [B, B]."""
+    """h of every prediction with every next state, both projected [eq:nceh]: [B, D], [D, D], [C, D] to [B, C]."""
     return predicted @ weight @ actual.T
 
 
 def contrastive_lower_bound(scores: Tensor, mask: Tensor | None = None) -> Tensor:
-    """I_nce: how surely each row's own next state (the diagonal) is told from the batch's others [eq:nce]."""
-    own = scores.diagonal()
+    """I_nce: how surely each row's own next state is told from the batch's others [eq:nce].
+
+    Scores are [B, B] with a row's own on the diagonal; of several processes each has its rows, against all columns.
+    """
+    team = parallel.current()
+    own = scores.diagonal(team.rank * len(scores))
     if mask is not None:
-        scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+        scores = scores.masked_fill(~team.gather(mask), torch.finfo(scores.dtype).min)
     return masked_mean(own - scores.logsumexp(-1), mask)
 
 
@@ -96,6 +103,7 @@ def squared_distances(rows: Tensor, others: Tensor) -> Tensor:
 
 def masked_mean(values: Tensor, mask: Tensor | None) -> Tensor:
     """The mean of the rows that count; 0 if none does."""
+    team = parallel.current()
     if mask is None:
-        return values.mean()
-    return torch.where(mask, values, 0.0).sum() / mask.sum().clamp_min(1)
+        return team.mean(values.mean())
+    return team.sum(torch.where(mask, values, 0.0).sum()) / team.sum(mask.sum()).clamp_min(1)

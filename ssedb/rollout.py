@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from ssedb.envs.base import Env, Step
 from ssedb.normalize import Moments
+from ssedb.parallel import Team, current
 
 STACK = 4
 
@@ -30,7 +32,9 @@ class Rollout:
         self.dones = torch.zeros(steps, num_envs, dtype=torch.bool, device=device)
         self.log_probs = torch.zeros(steps, num_envs, device=device)
         self.values = torch.zeros(steps + 1, num_envs, device=device)
-        self.episodes = torch.arange(num_envs, device=device).repeat(steps + 1, 1)  # a number for each episode
+        self._all_envs = num_envs * current().size
+        numbers = current().mine(torch.arange(self._all_envs, device=device))
+        self.episodes = numbers.repeat(steps + 1, 1)  # a number for each episode
         self.states: Tensor | None = None  # int64 [T, N], the true states acted in, where the world tells them
         self._envs = torch.arange(num_envs, device=device)
         self._offsets = torch.arange(STACK, device=device)
@@ -56,7 +60,19 @@ class Rollout:
         self.rewards[t], self.dones[t] = step.rewards, step.dones
         self.frames[t + STACK] = step.frames
         self.starts[t + 1] = torch.where(step.dones, t + STACK, self.starts[t])
-        self.episodes[t + 1] = self.episodes[t] + self.num_envs * step.dones
+        self.episodes[t + 1] = self.episodes[t] + self._all_envs * step.dones
+
+    def whole(self, team: Team) -> Rollout:
+        """The rollout of all processes, side by side."""
+        if team.size == 1:
+            return self
+        whole = copy.copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, Tensor) and value.ndim > 1:  # [T, N, ...]
+                setattr(whole, name, team.gather(value, 1))
+        whole.num_envs = self._all_envs
+        whole._envs = torch.arange(whole.num_envs, device=self.device)
+        return whole
 
     def stacks(self, t: Tensor, envs: Tensor) -> Tensor:
         """Observations uint8 [B, 4, H, W] at times t [B] of envs [B]."""
@@ -89,9 +105,10 @@ class Rollout:
         return {"frames": self.frames[self.steps :].clone(), **last}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.frames[self.steps :] = state["frames"].to(self.device)
-        self.starts[self.steps] = state["starts"].to(self.device)
-        self.episodes[self.steps] = state["episodes"].to(self.device)
+        mine = current().mine
+        self.frames[self.steps :] = mine(state["frames"], 1).to(self.device)
+        self.starts[self.steps] = mine(state["starts"]).to(self.device)
+        self.episodes[self.steps] = mine(state["episodes"]).to(self.device)
 
 
 Act = Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]

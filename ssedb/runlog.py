@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ssedb import __version__, checkpoint
+from ssedb import __version__, checkpoint, parallel
 from ssedb.config import TrainConfig
 from ssedb.errors import ConfigError, FolderInUse
 
@@ -32,6 +32,7 @@ class RunFolder:
     def create(cls, config: TrainConfig) -> RunFolder:
         """A new run; a folder that holds one already is left alone."""
         path = config.out
+        parallel.check(config)
         _check_wandb(config)
         lock = _lock(path, create=True)
         if any((path / name).exists() for name in ("config.toml", "metrics.jsonl", "checkpoints")):
@@ -59,6 +60,7 @@ class RunFolder:
                     f"(all but {', '.join(MAY_CHANGE)}), so leave it out or start a new run"
                 )
             check_checkpoint(path, config)
+            parallel.check(config)
             _check_wandb(config)
         except ConfigError:
             lock.close()
@@ -130,6 +132,28 @@ class RunFolder:
         part = self.path / f".{name}.part"
         part.write_text(text, encoding="utf-8")
         part.rename(self.path / name)
+
+
+class OtherProcess(RunFolder):
+    """The run folder as the processes see it that do not keep it: what they hand in is not written again."""
+
+    def __init__(self) -> None:
+        self.path = Path(os.devnull)
+
+    def start_logging(self, resumed_at: dict[str, int] | None) -> None:
+        pass
+
+    def log(self, row: dict[str, Any]) -> None:
+        pass
+
+    def save_checkpoint(self, state: dict[str, Any], counters: dict[str, int]) -> None:
+        pass
+
+    def write_summary(self, summary: dict[str, Any]) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
 
 
 def saved_config(path: Path) -> TrainConfig:

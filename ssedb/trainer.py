@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import signal
 import threading
@@ -17,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ssedb import checkpoint, engine, ppo
+from ssedb import checkpoint, engine, parallel, ppo
 from ssedb.analysis.maps import MapLog
 from ssedb.bonuses import make_bonus
 from ssedb.bonuses.base import Bonus, Context
@@ -28,9 +29,10 @@ from ssedb.envs.noisy import NoisyEnv
 from ssedb.errors import ConfigError, TrainingError
 from ssedb.networks import ActorCritic
 from ssedb.normalize import RewardNorm
+from ssedb.parallel import ALONE, Team
 from ssedb.progress import Progress, silent
 from ssedb.rollout import Rollout, collect, random_agent_statistics
-from ssedb.runlog import RunFolder
+from ssedb.runlog import OtherProcess, RunFolder
 from ssedb.scores import Scores
 
 OBS_NORM_ENVS = 8
@@ -40,32 +42,37 @@ OBS_NORM_ENVS = 8
 class Trainer:
     """All that learns, and one method that makes it learn."""
 
-    def __init__(self, config: TrainConfig, env: Env | None = None, progress: Progress = silent) -> None:
-        self.config, self.progress = config, progress
+    def __init__(self, config: TrainConfig, env: Env | None = None, progress: Progress = silent, team: Team = ALONE) -> None:
+        self.config, self.progress, self.team = config, progress, team
         self.device = engine.pick_device(config.device)
         engine.tune_allocator()
         torch.manual_seed(config.seed)
-        self.env = env or env_of(config, config.num_envs, stream=0, device=self.device)
-        frames = self.env.reset()
-        self.env.stagger()
-        self.rollout = Rollout(config.rollout_steps, config.num_envs, (frames.shape[1], frames.shape[2]), self.device)
-        self.rollout.begin(frames)
+        with team:
+            self.env = env or env_of(config, config.num_envs // team.size, stream=0, device=self.device)
+            frames = self.env.reset()
+            self.env.stagger()
+            self.env.merge(team)
+            self.played = Rollout(config.rollout_steps, self.env.num_envs, (frames.shape[1], frames.shape[2]), self.device)
+        self.played.begin(frames)
+        self.rollout = self.played.whole(team)  # what all have played; of one process, the same
         self.advantages, self.returns = (torch.zeros_like(self.rollout.rewards) for _ in range(2))
         obs_shape, num_actions = self.rollout.obs_shape, self.env.num_actions
         self.policy = ActorCritic(
             obs_shape, num_actions, config.policy_channels, config.policy_width, config.policy_layers
         ).to(self.device)
         self.bonus = make_bonus(config.bonus, obs_shape, num_actions, **config.bonus_options).to(self.device)
+        if team.size > 1 and not self.bonus.deterministic:
+            raise ConfigError(f"bonus {config.bonus!r} draws at random when it pays; train it in one process")
         self.learns = config.extrinsic_coef > 0 or (config.intrinsic_coef > 0 and self.bonus.pays)
         if not self.learns:  # advantages that are nothing but the value's errors would make the policy drift
             self.policy.make_uniform()
         if self.bonus.uses_context and self.env.true_states() is not None:
-            self.rollout.states = torch.zeros_like(self.rollout.actions)
+            self.played.states = torch.zeros_like(self.played.actions)
         elif self.bonus.needs_states:
             raise ConfigError(
                 f"{config.env} does not tell its true states, which {config.bonus} counts; use --counted frames"
             )
-        self.fast = engine.is_fast(config.engine, self.device)
+        self.fast = engine.is_fast(config.engine, self.device) and team.size == 1
         self.act, self.pay, self.learn = self.policy.act, self._pay, self._learn
         if self.fast:
             replay = engine.Replayer()
@@ -77,23 +84,31 @@ class Trainer:
         self.reward_norm = RewardNorm(config.num_envs, config.gamma, self.device)
         self.scores = Scores(config.num_envs)
         self.steps = self.updates = 0
+        self._splits = False  # not known yet
 
     def fit_observations(self) -> None:
         """Fixes the observations' scale by what a random agent sees, in environments of its own."""
-        envs = min(OBS_NORM_ENVS, self.config.num_envs)
-        env = env_of(self.config, envs, stream=1, device=self.device)
+
+        def look_around() -> tuple[Tensor, Tensor]:
+            env = env_of(self.config, min(OBS_NORM_ENVS, self.config.num_envs), stream=1, device=self.device)
+            mean, std = random_agent_statistics(env, self.config.obs_norm_steps, self.config.seed)
+            env.close()
+            return mean.cpu(), std.cpu()
+
         self.progress.phase(f"a random agent looks around for {self.config.obs_norm_steps:,} steps")
-        mean, std = random_agent_statistics(env, self.config.obs_norm_steps, self.config.seed)
-        env.close()
+        mean, std = self.team.from_first(look_around)
         for module in (self.policy, self.bonus):
             module.normalize.set(mean, std)
 
     def iterate(self) -> dict[str, Any]:
         """One turn of Algorithm 1; returns its metrics."""
-        config, rollout, began = self.config, self.rollout, time.perf_counter()
+        config, team, began = self.config, self.team, time.perf_counter()
         metrics: dict[str, list[Tensor]] = defaultdict(list)
 
-        collect(rollout, self.env, self.act, lambda t: self.progress.step(self.steps + (t + 1) * config.num_envs))
+        with team:
+            collect(self.played, self.env, self.act, lambda t: self.progress.step(self.steps + (t + 1) * config.num_envs))
+        self.env.merge(team)
+        self.rollout = rollout = self.played.whole(team)
         bonus = self.intrinsic_rewards()  # [T, N]
         self.take_in()
         paid = self.reward_norm(bonus) if config.normalize_bonus else bonus
@@ -104,9 +119,12 @@ class Trainer:
 
         for epoch in range(max(config.ppo_epochs, config.bonus_epochs)):
             for t, envs in rollout.minibatches(config.minibatch_envs):
+                if team.size > 1 and not self._splits:
+                    self.check_split(t, envs)
                 policy, bonus_too = epoch < config.ppo_epochs and self.learns, epoch < config.bonus_epochs
                 if policy or bonus_too:
-                    for name, value in self.learn(t, envs, policy=policy, bonus=bonus_too).items():
+                    figures = self.learn(team.mine(t), team.mine(envs), policy=policy, bonus=bonus_too)
+                    for name, value in figures.items():
                         metrics[name].append(value)
                 self.progress.learn()
             if epoch < config.bonus_epochs:
@@ -120,18 +138,20 @@ class Trainer:
         figures = self.bonus.diagnostics(*self.transitions(rollout.stacks(t, envs), t, envs))
         metrics |= {name: [value] for name, value in figures.items()}
         scores = self.scores.add(rollout.rewards.cpu().numpy(), rollout.dones.cpu().numpy())
-        rollout.carry_over()
-        means = {name: torch.stack(values).double().mean().item() for name, values in metrics.items()}
+        self.played.carry_over()
+        numbers = [torch.stack(values).double().mean().item() for values in metrics.values()]
+        means = dict(zip(metrics, team.mean(torch.tensor(numbers, dtype=torch.float64)).tolist(), strict=True))
         sps = config.rollout_size / (time.perf_counter() - began)
         return {"steps": self.steps, "updates": self.updates, "sps": round(sps, 1), **scores, **self.env.metrics(), **means}
 
     @torch.no_grad()
     def intrinsic_rewards(self) -> Tensor:
-        """The bonus of every transition of the rollout, [T, N]."""
-        rewards = torch.empty_like(self.rollout.rewards)
-        for t, n in self.rollout.groups(self.config.minibatch_envs):
-            rewards[t, n] = self.pay(t, n)
-        return rewards
+        """The bonus of every transition of the rollout, [T, N]; several processes take turns."""
+        rewards = torch.zeros_like(self.rollout.rewards)
+        for number, (t, n) in enumerate(self.rollout.groups(self.config.minibatch_envs)):
+            if number % self.team.size == self.team.rank:
+                rewards[t, n] = self.pay(t, n)
+        return self.team.sum(rewards)
 
     def _pay(self, t: Tensor, envs: Tensor) -> Tensor:
         return self.bonus.reward(*self.experience(t, envs))
@@ -164,20 +184,47 @@ class Trainer:
             clip=self.config.clip,
             entropy_coef=self.config.entropy_coef,
         )
-        self.policy_adam.zero_grad(set_to_none=True)
-        loss.backward()
-        self.policy_adam.step()
+        self._descend(loss, self.policy_adam)
         return figures
 
     def update_bonus(self, obs: Tensor, t: Tensor, envs: Tensor) -> dict[str, Tensor]:
-        mask = ~self.rollout.dones[t, envs] if self.config.mask_boundaries else None
-        loss, figures = self.bonus.loss(*self.transitions(obs, t, envs), mask)
+        with self.team:
+            loss, figures = self._bonus_loss(obs, t, envs)
         if loss.requires_grad:
-            self.bonus_adam.zero_grad(set_to_none=True)
-            loss.backward()
-            self.bonus_adam.step()
+            self._descend(loss, self.bonus_adam)
         self.bonus.after_step()
         return {"bonus_loss": loss.detach(), **figures}
+
+    def _bonus_loss(self, obs: Tensor, t: Tensor, envs: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        mask = ~self.rollout.dones[t, envs] if self.config.mask_boundaries else None
+        return self.bonus.loss(*self.transitions(obs, t, envs), mask)
+
+    @torch.no_grad()
+    def check_split(self, t: Tensor, envs: Tensor) -> None:
+        """Several processes: the bonus's loss on a minibatch must be the mean of their losses on their rows of it."""
+        before = copy.deepcopy(self.bonus.state_dict())
+
+        def loss(team: Team) -> Tensor:
+            mine = team.mine(t), team.mine(envs)
+            devices = [self.device] if self.device.type == "cuda" else []
+            with team, torch.random.fork_rng(devices):  # with the noise that the first update will draw
+                return team.mean(self._bonus_loss(self.rollout.stacks(*mine), *mine)[0])
+
+        whole, parts = loss(ALONE), loss(self.team)
+        self.bonus.load_state_dict(before)
+        self._splits = torch.allclose(whole, parts, rtol=1e-3, equal_nan=True)
+        if not self._splits:
+            raise ConfigError(
+                f"bonus {self.config.bonus!r} does not split over processes: its loss is {whole:.4g} on a minibatch and "
+                f"{parts:.4g} on the parts of it; train it in one process, or see docs/parallel.md"
+            )
+
+    def _descend(self, loss: Tensor, adam: torch.optim.Optimizer) -> None:
+        """A step down the mean of all processes' losses."""
+        adam.zero_grad(set_to_none=True)
+        loss.backward()
+        self.team.average_gradients(adam.param_groups[0]["params"])
+        adam.step()
 
     def transitions(self, obs: Tensor, t: Tensor, envs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(obs, actions, next_obs), what a bonus knows."""
@@ -208,6 +255,7 @@ class Trainer:
                 raise TrainingError(f"the weights of the {name} are not finite after update {self.updates}; not saved")
 
     def state_dict(self) -> dict[str, Any]:
+        """The state of the run, the same however many processes it runs on; they must ask for it together."""
         return {
             "steps": self.steps,
             "updates": self.updates,
@@ -217,7 +265,7 @@ class Trainer:
             "bonus_adam": self.bonus_adam.state_dict(),
             "reward_norm": self.reward_norm.state_dict(),
             "rollout": self.rollout.state_dict(),
-            "env": self.env.state_dict(),
+            "env": parallel.each(self.env.state_dict(), self.env.per_env, self.team.gather),
             "scores": self.scores.state_dict(),
             "rng": torch.get_rng_state(),
             "cuda_rng": torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else None,
@@ -225,13 +273,16 @@ class Trainer:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.steps, self.updates = state["steps"], state["updates"]
-        for name in ("policy", "bonus", "policy_adam", "bonus_adam", "reward_norm", "scores", "env"):
+        for name in ("policy", "bonus", "policy_adam", "bonus_adam", "reward_norm", "scores"):
             getattr(self, name).load_state_dict(state[name])
+        self.env.load_state_dict(parallel.each(state["env"], self.env.per_env, self.team.mine))
         if self.env.restorable:
-            self.rollout.load_state_dict(state["rollout"])
-            self.rollout.carry_over()
+            with self.team:
+                self.played.load_state_dict(state["rollout"])
+            self.played.carry_over()
         else:
-            self.rollout.episodes[0] = state["rollout"]["episodes"].to(self.device) + self.config.num_envs
+            episodes = self.team.mine(state["rollout"]["episodes"]).to(self.device)
+            self.played.episodes[0] = episodes + self.config.num_envs
             self.scores.forget_unfinished()
         torch.set_rng_state(state["rng"].cpu())
         if self.device.type == "cuda" and state["cuda_rng"] is not None:
@@ -250,38 +301,48 @@ class TrainResult:
 
 def train(config: TrainConfig, progress: Progress = silent) -> TrainResult:
     """Trains from the beginning into `config.out`."""
-    return train_in(RunFolder.create(config), progress)
+    return train_in(RunFolder.create(config), progress) if parallel.rank() == 0 else train_along()
 
 
 def resume(path: Path | str, progress: Progress = silent, **overrides: Any) -> TrainResult:
     """Goes on with the run in `path`; overrides may be `steps` or `device`."""
-    return train_in(RunFolder.reopen(Path(path), **overrides), progress)
+    return train_in(RunFolder.reopen(Path(path), **overrides), progress) if parallel.rank() == 0 else train_along()
+
+
+def train_along() -> TrainResult:
+    """Takes part, under torchrun, in the run of the first process, which keeps the folder and the display."""
+    return train_in(OtherProcess())
 
 
 def train_in(run: RunFolder, progress: Progress = silent) -> TrainResult:
     """Trains in an open run folder until its steps are done, or a signal asks to stop."""
-    config = run.config
     trainer = None
     try:
-        device = engine.pick_device(config.device)
-        with torch.random.fork_rng([device] if device.type == "cuda" else []), progress, ExitStack() as later:
-            trainer, resumed = _set_up(run, progress)
+        with parallel.join() as team, ExitStack() as later:
+            config = run.config = team.from_first(lambda: run.config)
+            device = engine.pick_device(config.device)
+            if team.size > 1 and device.type == "cuda":
+                torch.cuda.set_device(device)
+            later.enter_context(torch.random.fork_rng([device] if device.type == "cuda" else []))
+            later.enter_context(progress)
+            trainer, resumed = _set_up(run, progress, team)
             progress.start(trainer.steps, config)
             run.start_logging(resumed)
             maps = MapLog(run.path, trainer)
             maps.record()
             stopping = later.enter_context(stop_on_signals(progress))  # before this there is nothing to save
             row: dict[str, Any] = {}
-            saved_at = time.monotonic()
-            while trainer.steps < config.steps and not stopping():
+            saved_at, stop = time.monotonic(), False
+            while trainer.steps < config.steps and not stop:
                 row = trainer.iterate()
                 _check_finite(row, run)
                 run.log(row)
                 maps.record()
                 progress.log(row)
                 counters = {"steps": trainer.steps, "updates": trainer.updates}
-                due = time.monotonic() - saved_at >= 60 * config.checkpoint_minutes
-                if due or trainer.steps >= config.steps or stopping():
+                due = team.any(time.monotonic() - saved_at >= 60 * config.checkpoint_minutes)
+                stop = team.any(stopping())
+                if due or trainer.steps >= config.steps or stop:
                     trainer.check_weights()
                     run.save_checkpoint(trainer.state_dict(), counters)
                     saved_at = time.monotonic()
@@ -290,19 +351,19 @@ def train_in(run: RunFolder, progress: Progress = silent) -> TrainResult:
             summary |= {"machine": engine.machine(trainer.device)}
             if row:
                 run.write_summary({"steps": trainer.steps, **summary})
-        return TrainResult(run.path, trainer.steps, finished, summary)
+        return TrainResult(config.out, trainer.steps, finished, summary)
     finally:
         if trainer is not None:
             trainer.env.close()
         run.close()
 
 
-def _set_up(run: RunFolder, progress: Progress) -> tuple[Trainer, dict[str, int] | None]:
+def _set_up(run: RunFolder, progress: Progress, team: Team) -> tuple[Trainer, dict[str, int] | None]:
     """A fresh trainer, or one that goes on from the run's newest whole checkpoint."""
     config = run.config
-    saved = checkpoint.load_latest(run.checkpoints)
+    saved = team.from_first(lambda: checkpoint.load_latest(run.checkpoints))
     if saved is None:
-        trainer = Trainer(config, progress=progress)
+        trainer = Trainer(config, progress=progress, team=team)
         trainer.fit_observations()
         if not run.has_metrics:
             return trainer, None
@@ -313,7 +374,9 @@ def _set_up(run: RunFolder, progress: Progress) -> tuple[Trainer, dict[str, int]
         progress.note(f"{complaint}; going on from the one before it")
     # Emulators that cannot be restored start new episodes; another stream keeps them from replaying the first ones.
     device = engine.pick_device(config.device)
-    trainer = Trainer(config, env_of(config, config.num_envs, 2 + state["updates"], device), progress)
+    with team:
+        env = env_of(config, config.num_envs // team.size, 2 + state["updates"], device)
+    trainer = Trainer(config, env, progress, team)
     try:
         trainer.load_state_dict(state)
     except (KeyError, RuntimeError, ValueError) as error:

@@ -11,6 +11,7 @@ from torch.nn.functional import dropout
 from ssedb.bonuses.base import Bonus, FeatureOptions
 from ssedb.networks import Encoder, ForwardModels
 from ssedb.objectives import masked_mean
+from ssedb.parallel import part
 from ssedb.validate import require
 
 
@@ -54,7 +55,8 @@ class Disagreement(Bonus):
     ) -> tuple[Tensor, dict[str, Tensor]]:
         now, later = self.encoder(self.normalize(obs)), self.encoder(self.normalize(next_obs))
         errors = (self.ensemble(now, actions) - later).square().mean(-1)  # [K, B]
-        return masked_mean(dropout(errors, self.options.loss_dropout).mean(0), mask), {}
+        kept = part(lambda shape: dropout(errors.new_ones(shape), self.options.loss_dropout), errors.shape, dim=1)
+        return masked_mean((errors * kept).mean(0), mask), {}
 
 
 BONUS = Disagreement

@@ -9,6 +9,7 @@ from gymnasium.vector import AutoresetMode
 from torch import Tensor
 
 from ssedb.envs.base import Env, Step
+from ssedb.parallel import part
 
 FRAME_SKIP = 4
 RAW_SIZE = (210, 160)
@@ -55,7 +56,8 @@ class AtariEnv(Env):
         self.num_actions = len(self._ale.ale.get_action_set())
         self.device = torch.device(device)
         # Consecutive seeds would make env 1 of run 0 the twin of env 0 of run 1.
-        self._seeds = np.random.default_rng(seed).integers(0, 2**31 - 1, num_envs, dtype=np.int32)
+        rng = np.random.default_rng(seed)
+        self._seeds = np.asarray(part(lambda shape: rng.integers(0, 2**31 - 1, shape, dtype=np.int32), (num_envs,)))
 
     def reset(self) -> Tensor:
         frames, _ = self._ale.reset(seed=self._seeds)

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ssedb.parallel import Team
+
 
 @dataclass
 class Step:
@@ -26,6 +28,8 @@ class Env(ABC):
     num_envs: int
     num_actions: int
     device: torch.device
+    per_env: tuple[str, ...] = ()
+    """Entries of `state_dict`, at any depth, that are tensors with a row for each environment."""
 
     @abstractmethod
     def reset(self) -> Tensor:
@@ -45,6 +49,9 @@ class Env(ABC):
     def metrics(self) -> dict[str, float]:
         """Figures for the log that only the environment knows, such as coverage."""
         return {}
+
+    def merge(self, team: Team) -> None:  # noqa: B027 (most environments count nothing)
+        """Where several processes have environments: what those of all have counted becomes known to each."""
 
     @property
     def restorable(self) -> bool:

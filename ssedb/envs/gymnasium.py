@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ssedb.envs.base import Env, Step
 from ssedb.errors import ConfigError
+from ssedb.parallel import part
 
 
 class GymnasiumEnv(Env):
@@ -50,11 +51,11 @@ class GymnasiumEnv(Env):
         self.num_actions = int(actions.n)
         self.device = torch.device(device)
         self._first_action = int(actions.start)
-        self._seed = seed
+        rng = np.random.default_rng(seed)
+        self._seeds = part(lambda shape: rng.integers(0, 2**31 - 1, shape), (num_envs,)).tolist()
 
     def reset(self) -> Tensor:
-        seeds = np.random.default_rng(self._seed).integers(0, 2**31 - 1, self.num_envs)
-        frames, _ = self._envs.reset(seed=seeds.tolist())
+        frames, _ = self._envs.reset(seed=self._seeds)
         return self._frames(frames)
 
     def step(self, actions: Tensor) -> Step:

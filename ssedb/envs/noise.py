@@ -7,10 +7,13 @@ changes nothing and 1 is the paper's. For each noise there are two readings, the
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Literal
 
 import torch
 from torch import Tensor
+
+from ssedb.parallel import part
 
 GRID = (10, 8)
 """Rows and columns of cells that a box may fill."""
@@ -43,8 +46,8 @@ def random_boxes(
     n, height, width = frames.shape[:3]
     rows, columns = GRID
     box_h, box_w = height * 2 // 21, width // columns  # the lowest twentieth of the picture is never touched
-    count = torch.randint(BOXES[0], BOXES[1] + 1, (n, 1), generator=generator, device=frames.device)
-    cell = torch.rand(n, rows * columns, generator=generator, device=frames.device).argsort(1)[:, : BOXES[1]]
+    count = part(partial(torch.randint, BOXES[0], BOXES[1] + 1), (n, 1), generator=generator, device=frames.device)
+    cell = part(torch.rand, (n, rows * columns), generator=generator, device=frames.device).argsort(1)[:, : BOXES[1]]
     used = torch.arange(BOXES[1], device=frames.device) < count  # [N, 12]
     env = torch.arange(n, device=frames.device)[:, None]
     place = (env, cell // columns, slice(None), cell % columns)
@@ -54,7 +57,7 @@ def random_boxes(
         return part.unflatten(1, (rows, box_h)).unflatten(3, (columns, box_w))
 
     old = cells(frames)[place]  # [N, 12, box_h, box_w, ...]
-    noise = torch.randn(old.shape, generator=generator, device=frames.device)
+    noise = part(torch.randn, old.shape, generator=generator, device=frames.device)
     if reading == "fill":
         new = (old + min(strength, 1.0) * (127.5 + BOX_STD * noise - old)).clamp_(0, 255)
     else:
@@ -77,7 +80,7 @@ def pixel_noise(
     want_mask: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
     """`add` puts N(0, 80) on every pixel; `zeros` replaces the pixels that are exactly 0 by max(N(0, 80), 0)."""
-    noise = torch.randn(frames.shape, generator=generator, device=frames.device).mul_(strength * PIXEL_STD)
+    noise = part(torch.randn, frames.shape, generator=generator, device=frames.device).mul_(strength * PIXEL_STD)
     if reading == "add":
         mask = torch.ones_like(frames, dtype=torch.bool) if want_mask else None
         return noise.add_(frames).clamp_(0, 255).to(torch.uint8), mask
@@ -90,7 +93,7 @@ def sticky_actions(actions: Tensor, previous: Tensor, strength: float, generator
 
     Returns the actions to execute and where they were replaced.
     """
-    draw = torch.rand(actions.shape, generator=generator, device=actions.device)
+    draw = part(torch.rand, actions.shape, generator=generator, device=actions.device)
     stuck = (draw < strength * STICKY_PROBABILITY) & (previous >= 0)
     return torch.where(stuck, previous, actions), stuck
 
@@ -111,7 +114,7 @@ def show_tv(frames: Tensor, screen: Tensor, strength: float, want_mask: bool = F
 
 def tune_tv(screen: Tensor, pressed: Tensor, generator: torch.Generator) -> Tensor:
     """Where the agent pressed the button [N], the TV shows another noise; elsewhere the same as before."""
-    fresh = torch.randint(0, 256, screen.shape, generator=generator, device=screen.device, dtype=torch.uint8)
+    fresh = part(partial(torch.randint, 0, 256), screen.shape, generator=generator, device=screen.device, dtype=torch.uint8)
     return torch.where(pressed[:, None, None], fresh, screen)
 
 
@@ -133,7 +136,7 @@ def show_clouds(frames: Tensor, places: Tensor, strength: float, want_mask: bool
 
 def drift_clouds(places: Tensor, generator: torch.Generator) -> Tensor:
     """One step of Brownian motion."""
-    return (places + CLOUD_STEP * torch.randn(places.shape, generator=generator, device=places.device)) % 1
+    return (places + CLOUD_STEP * part(torch.randn, places.shape, generator=generator, device=places.device)) % 1
 
 
 def flicker(
@@ -141,7 +144,7 @@ def flicker(
 ) -> tuple[Tensor, Tensor | None]:
     """A backdrop of 4x4 large fields, each brighter or darker by N(0, 60) at every step."""
     n, height, width = frames.shape[:3]
-    fields = torch.randn(n, FLICKER_GRID, FLICKER_GRID, generator=generator, device=frames.device)
+    fields = part(torch.randn, (n, FLICKER_GRID, FLICKER_GRID), generator=generator, device=frames.device)
     row = torch.arange(height, device=frames.device) * FLICKER_GRID // height
     column = torch.arange(width, device=frames.device) * FLICKER_GRID // width
     light = strength * FLICKER_STD * fields[:, row][:, :, column]  # [N, H, W]

@@ -10,6 +10,7 @@ from torch import Tensor
 from ssedb.envs import noise as noises
 from ssedb.envs.base import Env, Step
 from ssedb.envs.frames import SIDE, to_agent_frames
+from ssedb.parallel import Team, current, part
 
 
 class Observer:
@@ -17,6 +18,8 @@ class Observer:
 
     Two observers with other seeds make twins: the same true states drawn with different noise.
     """
+
+    MEMORY = ("previous", "screen", "clouds")
 
     def __init__(
         self,
@@ -43,7 +46,7 @@ class Observer:
         if self.noise == "noisy-tv":
             self.screen = noises.tune_tv(self.screen, self.previous < 0, self.generator)
         elif self.noise == "clouds":
-            self.clouds.uniform_(generator=self.generator)
+            self.clouds = part(torch.rand, self.clouds.shape, generator=self.generator, device=self.device)
 
     def disturb(self, actions: Tensor) -> Tensor:
         """The actions that are executed when these are chosen."""
@@ -58,6 +61,11 @@ class Observer:
             self.screen = noises.tune_tv(self.screen, actions == self.button, self.generator)
         elif self.noise == "clouds":
             self.clouds = noises.drift_clouds(self.clouds, self.generator)
+
+    @property
+    def draws(self) -> bool:
+        """Whether a look at frames takes randomness."""
+        return self.noise in ("random-box", "pixel", "flicker")
 
     @staticmethod
     def wants_raw(noise: str, pixel: str, box: str) -> bool:
@@ -81,7 +89,7 @@ class Observer:
         return to_agent_frames(frames)
 
     def state_dict(self) -> dict[str, Any]:
-        memory = {name: getattr(self, name).clone() for name in ("previous", "screen", "clouds")}
+        memory = {name: getattr(self, name).clone() for name in self.MEMORY}
         return {**memory, "device": self.device.type, "generator": self.generator.get_state()}
 
     def load_state_dict(self, state: dict[str, Any], episodes_go_on: bool = True) -> None:
@@ -90,7 +98,7 @@ class Observer:
             self.generator.set_state(state["generator"].cpu())
         if not episodes_go_on:
             return
-        for name in ("previous", "screen", "clouds"):
+        for name in self.MEMORY:
             setattr(self, name, state[name].to(self.device).clone())
 
 
@@ -100,6 +108,7 @@ class NoisyEnv(Env):
     def __init__(self, env: Env, noise: str = "none", **settings: Any) -> None:
         self.env = env
         self.num_envs, self.num_actions, self.device = env.num_envs, env.num_actions, env.device
+        self.per_env = (*env.per_env, *Observer.MEMORY)
         self.observer = Observer(env.num_envs, env.num_actions, noise, device=env.device, **settings)
 
     def reset(self) -> Tensor:
@@ -110,7 +119,12 @@ class NoisyEnv(Env):
         actions = self.observer.disturb(actions)
         step = self.env.step(actions)
         self.observer.advance(actions, step.dones)
-        final = None if step.final_frames is None else self.observer.observe(step.final_frames)
+        final, ended = step.final_frames, step.final_frames is not None
+        if self.observer.draws:  # several processes draw alike: if an episode has ended in one, all look
+            ended = current().any(ended)
+        if ended:
+            seen = self.observer.observe(step.frames if final is None else final)
+            final = None if final is None else seen
         return Step(self.observer.observe(step.frames), step.rewards, step.dones, final)
 
     def stagger(self) -> None:
@@ -118,6 +132,9 @@ class NoisyEnv(Env):
 
     def true_states(self) -> Tensor | None:
         return self.env.true_states()
+
+    def merge(self, team: Team) -> None:
+        self.env.merge(team)
 
     def metrics(self) -> dict[str, float]:
         return self.env.metrics()

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from ssedb.parallel import Team, current
+
 if TYPE_CHECKING:
     from ssedb.envs.rooms import World
 
@@ -23,6 +25,7 @@ class Truth:
         self.first_seen = torch.full((states,), -1, dtype=torch.int64, device=device)  # steps of all worlds before it
         self.steps = 0
         self.now = torch.zeros(0, dtype=torch.int64, device=device)  # the state each world is in
+        self._merged = {"choices": self.choices.clone(), "visits": self.visits.clone()}  # what all processes know
 
     def begin(self, ids: Tensor, where: Tensor | None = None) -> None:
         """Episodes begin in these states [N], everywhere or at these indices."""
@@ -35,7 +38,7 @@ class Truth:
 
     def arrive(self, ids: Tensor) -> None:
         """The actions led here."""
-        self.steps += len(ids)
+        self.steps += len(ids) * current().size
         self.now = ids
         self._see(ids)
 
@@ -43,6 +46,18 @@ class Truth:
         self.visits.scatter_add_(0, ids, torch.ones_like(ids))
         first = self.first_seen[ids]
         self.first_seen[ids] = torch.where(first < 0, self.steps, first)
+
+    def merge(self, team: Team) -> None:
+        """Takes over what the worlds of other processes have seen since the last time."""
+        if team.size == 1:
+            return
+        for name, before in self._merged.items():
+            counts = getattr(self, name)
+            counts.copy_(before + team.sum(counts - before))
+            before.copy_(counts)
+        never = torch.iinfo(torch.int64).max
+        first = team.gather(torch.where(self.first_seen < 0, never, self.first_seen)[None]).amin(0)
+        self.first_seen.copy_(torch.where(first == never, -1, first))
 
     @cached_property
     def reachable(self) -> Tensor:
@@ -73,3 +88,4 @@ class Truth:
         self.steps = state["steps"]
         for name in ("choices", "visits", "first_seen", "now"):
             setattr(self, name, state[name].to(self._world.device).clone())
+        self._merged = {name: getattr(self, name).clone() for name in self._merged}
