@@ -64,17 +64,17 @@ def measure(bonus: str, device: str, minibatches: int) -> tuple[float, float, fl
         wait(device)
         return (time.perf_counter() - began) / share
 
-    pay = timed(trainer.pay)
+    pay = timed(lambda t, n: trainer.pay(t, n, rollout=rollout))
     take_in = 0.0
     if type(trainer.bonus).take_in is not Bonus.take_in:
-        take_in = timed(lambda t, n: trainer.bonus.take_in(*trainer.experience(t, n)))
+        take_in = timed(lambda t, n: trainer.bonus.take_in(*trainer.experience(t, n, rollout)))
     trainer.bonus.after_rollout()
     wait(device)
     began = time.perf_counter()
     trainer.bonus.after_rollout()
     wait(device)
     take_in += time.perf_counter() - began
-    learn = timed(lambda t, n: trainer.learn(t, n, policy=False, bonus=True))
+    learn = timed(lambda t, n: trainer.learn_bonus(t, n, rollout=rollout))
     peak = (
         torch.cuda.max_memory_allocated() / 2**30
         if device == "cuda"

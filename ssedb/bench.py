@@ -76,8 +76,8 @@ def update_rate(trainer: Trainer) -> float:
     config = trainer.config
     trainer.advantages.normal_()
     t, envs = trainer.rollout.indices(torch.arange(config.minibatch_envs, device=trainer.device))
-    ppo = _rate(len(t), lambda: trainer.learn(t, envs, policy=True, bonus=False))
-    bonus = _rate(len(t), lambda: trainer.learn(t, envs, policy=False, bonus=True))
+    ppo = _rate(len(t), lambda: trainer.learn_policy(t, envs, rollout=trainer.rollout))
+    bonus = _rate(len(t), lambda: trainer.learn_bonus(t, envs, rollout=trainer.rollout))
     return 1 / (config.ppo_epochs / ppo + config.bonus_epochs / bonus)
 
 

@@ -98,7 +98,9 @@ class TrainConfig:
     device: str = "auto"
     """Where to learn: auto, cpu, cuda or cuda:N."""
     engine: Literal["auto", "eager", "fast"] = "auto"
-    """How to run the updates: fast replays CUDA graphs, eager does not; auto is fast on a GPU."""
+    """How to run on a GPU: fast replays CUDA graphs and learns while it plays, eager does not; auto is fast."""
+    precision: Literal["tf32", "bf16", "fp32"] = "tf32"
+    """Of the networks on a GPU; losses, statistics and optimisers are in float32 (docs/performance.md)."""
 
     num_envs: int = BY_NAME
     """Environments stepped side by side."""

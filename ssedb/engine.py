@@ -1,4 +1,8 @@
-"""How the same maths runs fast: the device and the machine around it."""
+"""How the same maths runs fast: the device and the machine around it.
+
+Nothing here changes what is computed. `Engine` makes the trainer's functions ready (recorded as CUDA graphs, in a chosen
+precision) and lets the bonus model learn while the next rollout is played; `Bridge` carries arrays between host and GPU.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,11 @@ import functools
 import os
 import platform
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -75,11 +81,142 @@ def tune_allocator() -> bool:
     return bool(mallopt(_M_MMAP_MAX, 0) and mallopt(_M_TRIM_THRESHOLD, 2**31 - 1))
 
 
+class Engine:
+    """How a trainer's functions run on its device.
+
+    The bonus model learns *aside*: on a GPU on a stream of its own, with randomness of its own, so that it may go on while
+    the policy plays the next rollout. Their weights are disjoint and the bonus chooses no actions, so the numbers are those
+    of one after the other, and `join` is waited for before the next bonus is paid. On a CPU everything happens in turn.
+    """
+
+    def __init__(self, device: torch.device, *, fast: bool, overlap: bool, precision: str, seed: int) -> None:
+        self.device, self.fast, self.overlaps, self.precision = device, fast, overlap and fast, precision
+        self._recorders: dict[bool, Replayer] = {}  # by whether it runs aside
+        if device.type == "cuda":
+            self._generator = torch.Generator(device).manual_seed(seed)
+            self._stream = torch.cuda.Stream(device) if self.overlaps else torch.cuda.current_stream(device)
+            # Graphs of one pool share memory and so must not run at the same time.
+            self._recorders = {True: Replayer(), False: Replayer()}
+
+    def ready(self, function: F, *, aside: bool = False, replayable: bool = True) -> F:
+        """The function as it is to be called; `aside` if it will be called there."""
+
+        @functools.wraps(function)
+        def precise(*args: Any, **kwargs: Any) -> Any:
+            with in_precision(self.precision, self.device):
+                return function(*args, **kwargs)
+
+        return self._recorders[aside](precise) if self.fast and replayable else precise  # type: ignore[return-value]
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """What is called here runs beside what is called after it; it begins when all that was called before is done."""
+        if self.device.type != "cuda":
+            yield
+            return
+        number = torch.cuda.current_device() if self.device.index is None else self.device.index
+        default = torch.cuda.default_generators[number]
+        randomness = default.graphsafe_get_state()
+        self._stream.wait_stream(torch.cuda.current_stream(self.device))
+        default.graphsafe_set_state(self._generator.graphsafe_get_state())
+        try:
+            with torch.cuda.stream(self._stream):
+                yield
+        finally:
+            default.graphsafe_set_state(randomness)
+
+    def join(self) -> None:
+        """What is called from now on begins when all that runs aside is done."""
+        if self.device.type == "cuda":
+            torch.cuda.current_stream(self.device).wait_stream(self._stream)
+
+    def state_dict(self) -> dict[str, Any]:
+        if self.device.type != "cuda":
+            return {}
+        return {"cuda": torch.cuda.get_rng_state(self.device), "aside": self._generator.get_state()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        if self.device.type == "cuda" and state:  # a run that comes from a CPU has no such randomness yet
+            torch.cuda.set_rng_state(state["cuda"].cpu(), self.device)
+            self._generator.set_state(state["aside"].cpu())
+
+
 def is_fast(name: str, device: torch.device) -> bool:
     """Whether to record and replay: `auto` does so on a GPU."""
     if name == "fast" and device.type != "cuda":
         raise ConfigError("engine=fast: it replays CUDA graphs and needs a GPU; use --engine auto or eager")
     return name != "eager" and device.type == "cuda"
+
+
+@contextmanager
+def in_precision(name: str, device: torch.device) -> Iterator[None]:
+    """Matrix products and convolutions on a GPU in `fp32`, `tf32` or (autocast) `bf16`; a CPU computes in fp32."""
+    if device.type != "cuda":
+        yield
+        return
+    with _tf32(name != "fp32"), torch.autocast("cuda", torch.bfloat16, enabled=name == "bf16", cache_enabled=False):
+        yield
+
+
+def exact(function: F) -> F:
+    """A function that computes in float32 whatever the precision around it."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if not torch.cuda.is_available():
+            return function(*args, **kwargs)
+        with _tf32(False), torch.autocast("cuda", enabled=False):
+            return function(*args, **kwargs)
+
+    return call  # type: ignore[return-value]
+
+
+@contextmanager
+def _tf32(allowed: bool) -> Iterator[None]:
+    matmul, convolutions = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = matmul.allow_tf32, convolutions.allow_tf32
+    matmul.allow_tf32 = convolutions.allow_tf32 = allowed
+    try:
+        yield
+    finally:
+        matmul.allow_tf32, convolutions.allow_tf32 = before
+
+
+class Bridge:
+    """Arrays between the host and a device, through memory that stays in its place; on a CPU nothing is copied."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self._pinned: dict[Any, tuple[Tensor, torch.cuda.Event]] = {}
+
+    def up(self, name: str, array: np.ndarray) -> Tensor:
+        """To the device, without waiting for it."""
+        given = torch.from_numpy(array)
+        if self.device.type != "cuda":
+            return given
+        buffer, copied = self._buffer(name, given)
+        copied.synchronize()  # what was in the buffer before is up: usually long ago
+        buffer.copy_(given)
+        there = buffer.to(self.device, non_blocking=True)
+        copied.record()
+        return there
+
+    def down(self, tensor: Tensor) -> np.ndarray:
+        """To the host, waiting for it alone. Good until the next call."""
+        if self.device.type != "cuda":
+            return tensor.numpy()
+        buffer, copied = self._buffer("down", tensor)
+        buffer.copy_(tensor, non_blocking=True)
+        copied.record()
+        copied.synchronize()
+        return buffer.numpy()
+
+    def _buffer(self, name: str, like: Tensor) -> tuple[Tensor, torch.cuda.Event]:
+        key = (name, like.shape)
+        if key not in self._pinned:
+            pinned = torch.empty(like.shape, dtype=like.dtype, pin_memory=True)
+            self._pinned[key] = pinned, torch.cuda.Event()
+        return self._pinned[key]
 
 
 class Replayer:

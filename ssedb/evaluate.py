@@ -115,10 +115,10 @@ def play(env: Any, policy: Any, record: list[Tensor] | None = None) -> tuple[lis
     while playing.any():
         if record is not None and playing[0]:
             record.append(rollout.obs(0)[0, -1].cpu())
-        actions, log_probs, values = policy.act(rollout.obs(0))
+        actions = policy.act(rollout.obs(0))[0]
         step = env.step(actions)
-        rollout.add(0, actions, log_probs, values, step)
-        rollout.carry_over()
+        rollout.came(0, step)
+        rollout.go_on_from(rollout)
         scores += step.rewards.cpu() * playing
         lengths += playing
         playing &= ~step.dones.cpu()

@@ -1,4 +1,7 @@
-"""The building blocks: convolutional encoder, residual MLPs, projection, actor-critic."""
+"""The building blocks: convolutional encoder, residual MLPs, projection, actor-critic.
+
+Inside they may compute in a lower precision (`ssedb.engine`); what they return is float32.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,10 @@ from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import leaky_relu, relu, softplus
+from torch.nn.functional import conv2d, leaky_relu, relu, softplus
 
 from ssedb.errors import ConfigError
-from ssedb.normalize import ObsNorm
+from ssedb.normalize import BLOCK, ObsNorm
 from ssedb.parallel import part
 
 LEAK = 0.2
@@ -33,7 +36,7 @@ def normc(layer: nn.Linear) -> nn.Module:
 
 
 class ConvTrunk(nn.Module):
-    """Three convolutions (8x8/4, 4x4/2, 3x3/1), leaky ReLU: [B, C, 84, 84] to [B, out_dim]."""
+    """Three convolutions (8x8/4, 4x4/2, 3x3/1), leaky ReLU: [B, C, 84, 84], or the same in blocks, to [B, out_dim]."""
 
     def __init__(self, obs_shape: tuple[int, ...], channels: Sequence[int]) -> None:
         super().__init__()
@@ -48,14 +51,22 @@ class ConvTrunk(nn.Module):
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, x: Tensor) -> Tensor:
-        x = leaky_relu(self.conv1(x), LEAK)
+        x = leaky_relu(self.first(x), LEAK)
         x = leaky_relu(self.conv2(x), LEAK)
         x = leaky_relu(self.conv3(x), LEAK)
         return x.permute(0, 2, 3, 1).flatten(1)  # [B, h * w * c]: in channels_last this order needs no copy
 
+    def first(self, x: Tensor) -> Tensor:
+        """The first convolution; over blocks of 4x4 pixels it is one of 2x2, whose many channels suit the hardware."""
+        weight: Tensor = self.conv1.weight  # type: ignore[assignment]
+        if x.shape[1] == weight.shape[1]:
+            return self.conv1(x)
+        filters = weight.reshape(*weight.shape[:2], 2, BLOCK, 2, BLOCK).permute(0, 1, 3, 5, 2, 4).flatten(1, 3)
+        return conv2d(x, filters.contiguous(memory_format=torch.channels_last), self.conv1.bias)  # type: ignore[arg-type]
+
 
 class Encoder(nn.Module):
-    """f^S: a normalised observation [B, C, 84, 84] to a state [B, state_dim]."""
+    """f^S: a normalised observation [B, C, 84, 84] (or in blocks) to a state [B, state_dim]."""
 
     def __init__(self, obs_shape: tuple[int, ...], channels: Sequence[int], state_dim: int) -> None:
         super().__init__()
@@ -63,7 +74,7 @@ class Encoder(nn.Module):
         self.dense = glorot(nn.Linear(self.trunk.out_dim, state_dim))
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.dense(self.trunk(x))
+        return self.dense(self.trunk(x)).float()
 
 
 class Residual(nn.Module):
@@ -99,7 +110,7 @@ class Posterior(nn.Module):
         extra = action if self.action_everywhere else None
         x = leaky_relu(self.first(join(state, action)), LEAK)
         x = self.residual2(self.residual1(x, extra), extra)
-        mean, raw = self.last(join(x, extra)).chunk(2, -1)
+        mean, raw = self.last(join(x, extra)).float().chunk(2, -1)
         return mean, softplus(raw).clamp(1e-3, 1e5)
 
 
@@ -155,7 +166,7 @@ class ForwardModels(nn.Module):
         x = leaky_relu(self._layer(0, x, actions), LEAK)
         for number in range(1, 2 * self.BLOCKS, 2):
             x = x + self._layer(number + 1, leaky_relu(self._layer(number, x, actions), LEAK), actions)
-        return self._layer(2 * self.BLOCKS + 1, x, actions)
+        return self._layer(2 * self.BLOCKS + 1, x, actions).float()
 
 
 class ActorCritic(nn.Module):
@@ -178,7 +189,7 @@ class ActorCritic(nn.Module):
         for layer, activation in zip(self.dense, self.activations, strict=True):
             x = layer(x)
             x = relu(x) if activation == "relu" else x
-        return self.policy(x), self.value(x).squeeze(-1)
+        return self.policy(x).float(), self.value(x).float().squeeze(-1)
 
     @torch.no_grad()
     def make_uniform(self) -> None:

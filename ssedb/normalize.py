@@ -5,12 +5,32 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+BLOCK = 4
+"""Side of a block of pixels; the encoders' first convolution strides by it."""
+
+
+def to_blocks(images: Tensor) -> Tensor:
+    """Pictures [B, C, H, W] as blocks of 4x4 pixels, [B, 16 C, H / 4, W / 4] laid out channels_last.
+
+    Channel 16 c + 4 y + x is pixel (y, x) of the blocks of channel c. What is left at the edges is cut off: a convolution
+    of 8x8 that strides by 4 does not reach it.
+    """
+    b, c, h, w = (*images.shape[:2], images.shape[2] // BLOCK, images.shape[3] // BLOCK)
+    images = images[..., : h * BLOCK, : w * BLOCK]
+    *strides, last = images.stride()
+    if images.dtype == torch.uint8 and last == 1 and not any(s % BLOCK for s in (*strides, images.storage_offset())):
+        words = images.view(torch.int32).view(b, c, h, BLOCK, w)  # four bytes at a time move several times faster
+        blocks = words.permute(0, 2, 4, 1, 3).contiguous().view(torch.uint8).view(b, h, w, -1)
+    else:
+        blocks = images.reshape(b, c, h, BLOCK, w, BLOCK).permute(0, 2, 4, 1, 3, 5).reshape(b, h, w, -1)
+    return blocks.permute(0, 3, 1, 2)
+
 
 class ObsNorm(nn.Module):
     """(x - mean) / std with a mean per pixel and ONE std, both fixed before training; x / 255 until they are set.
 
-    Takes uint8 (or float of the same scale) [B, C, H, W] and returns float32 laid out channels_last, which doubles the
-    speed of convolutions on a CPU.
+    Takes uint8 (or float of the same scale) [B, C, H, W] and returns float32 in blocks (`to_blocks`), as `ConvTrunk` likes
+    it best; `pictures` keeps the shape.
     """
 
     mean: Tensor
@@ -26,9 +46,12 @@ class ObsNorm(nn.Module):
         self.std.copy_(std)
 
     def forward(self, obs: Tensor) -> Tensor:
-        # Interleaving the channels as bytes and then widening them is several times faster than both at once.
-        obs = torch.stack(obs.unbind(1), -1).float().permute(0, 3, 1, 2)
-        return obs.sub_(self.mean).div_(self.std)
+        scale = self.std.reciprocal()
+        return torch.addcmul(to_blocks(self.mean * -scale), to_blocks(obs), scale)  # one pass: bytes in, floats out
+
+    def pictures(self, obs: Tensor) -> Tensor:
+        """The same as float32 [B, C, H, W]."""
+        return (obs.float() - self.mean) / self.std
 
 
 class FrameNorm(nn.Module):
@@ -49,11 +72,13 @@ class FrameNorm(nn.Module):
         self.register_buffer("squares", torch.zeros(frame_shape))
 
     def forward(self, obs: Tensor, before: ObsNorm) -> Tensor:
-        """Stacks [B, C, H, W] to [B, 1, H, W]."""
+        """Stacks [B, C, H, W] to the newest frames in blocks."""
         known = self.count > 0
         mean = torch.where(known, self.mean, before.mean[0, -1:])
         std = torch.where(known, (self.squares / self.count.clamp_min(1)).float().sqrt().clamp_min(1.0), before.std)
-        return ((obs[:, -1:].float() - mean) / std).clamp_(-self.CLIP, self.CLIP)
+        return ((to_blocks(obs[:, -1:]) - to_blocks(mean[None])) / to_blocks(std.expand_as(mean)[None])).clamp_(
+            -self.CLIP, self.CLIP
+        )
 
     @torch.no_grad()
     def take_in(self, obs: Tensor) -> None:

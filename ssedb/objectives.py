@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ssedb import parallel
+from ssedb.engine import exact
 
 
 def kl_to_standard_normal(mean: Tensor, std: Tensor) -> Tensor:
@@ -42,6 +43,7 @@ def calibrated_std(next_state: Tensor, mean: Tensor, mask: Tensor | None = None)
     return masked_mean((next_state - mean).square().mean(-1), mask).clamp_min(1e-6).sqrt()
 
 
+@exact
 def bilinear_scores(predicted: Tensor, weight: Tensor, actual: Tensor) -> Tensor:
     """h of every prediction with every next state, both projected [eq:nceh]: [B, D], [D, D], [C, D] to [B, C]."""
     return predicted @ weight @ actual.T
@@ -76,6 +78,7 @@ def db_bonus(mean: Tensor, std: Tensor, root: Literal["sqrt", "none"] = "sqrt") 
     return divergence.sqrt() if root == "sqrt" else divergence
 
 
+@exact
 def information_gain(eta: Tensor, covariance: Tensor, outputs: int) -> Tensor:
     """Nats gained about a linear map to `outputs` dimensions by one more sample at eta [thm:ucb-informal]: [B, D] to [B].
 
@@ -84,6 +87,7 @@ def information_gain(eta: Tensor, covariance: Tensor, outputs: int) -> Tensor:
     return outputs / 2 * torch.log1p((eta @ covariance * eta).sum(-1).clamp_min(0))
 
 
+@exact
 def pairwise_kl(mean: Tensor, std: Tensor, other_mean: Tensor, other_std: Tensor) -> Tensor:
     """KL of every diagonal Gaussian [B, D] from every other [C, D], [B, C], by products of matrices."""
     weight = other_std.square().reciprocal()
@@ -95,6 +99,7 @@ def pairwise_kl(mean: Tensor, std: Tensor, other_mean: Tensor, other_std: Tensor
     return (0.5 * (quadratic - mean.shape[-1]) + logs).clamp_min(0)
 
 
+@exact
 def squared_distances(rows: Tensor, others: Tensor) -> Tensor:
     """Of every row [B, D] from every other [C, D], [B, C], by products of matrices."""
     centre = rows.mean(0)  # far from it rows that are alike would seem apart

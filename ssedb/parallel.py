@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ssedb.envs.names import atari_games
 from ssedb.errors import ConfigError, TrainingError
 
 if TYPE_CHECKING:
@@ -167,6 +168,11 @@ def check(config: TrainConfig) -> None:
         raise ConfigError(
             f"minibatch_envs={config.minibatch_envs} with rollout_steps={config.rollout_steps} makes minibatches of {rows}, "
             f"which do not split over {count} processes; use a multiple of {count} for either"
+        )
+    if count > 1 and config.env in atari_games() and config.num_envs % 2 == 0 and config.num_envs // count % 2:
+        raise ConfigError(
+            f"num_envs={config.num_envs} leaves each of {count} processes an odd number of emulators, which step in two "
+            f"halves; use a multiple of {2 * count}"
         )
     if count > 1 and config.engine == "fast":
         raise ConfigError("engine=fast: CUDA graphs are for one process; leave --engine out with several")

@@ -57,7 +57,7 @@ class _Counted(Progress):
 
     def start(self, steps: int, config: TrainConfig) -> None:
         self.first, self.goal, self.size = steps, config.steps, config.rollout_size
-        self.minibatches = config.num_envs // config.minibatch_envs * max(config.ppo_epochs, config.bonus_epochs)
+        self.minibatches = config.num_envs // config.minibatch_envs * (config.ppo_epochs + config.bonus_epochs)
         self.learned, self.began = 0, time.monotonic()
 
     def rate(self, steps: int) -> float:

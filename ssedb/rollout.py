@@ -14,6 +14,7 @@ from ssedb.normalize import Moments
 from ssedb.parallel import Team, current
 
 STACK = 4
+ALL = slice(None)
 
 
 class Rollout:
@@ -48,19 +49,22 @@ class Rollout:
         self.frames[STACK - 1] = frames
         self.starts[0] = STACK - 1
 
-    def carry_over(self) -> None:
-        """The last observation becomes observation 0 of the next stretch."""
-        self.frames[:STACK] = self.frames[self.steps :].clone()
-        self.starts[0] = (self.starts[self.steps] - self.steps).clamp_min(0)
-        self.episodes[0] = self.episodes[self.steps]
+    def go_on_from(self, before: Rollout) -> None:
+        """The last observation of a stretch (another one or this) becomes observation 0."""
+        self.frames[:STACK] = before.frames[self.steps :].clone()
+        self.starts[0] = (before.starts[self.steps] - self.steps).clamp_min(0)
+        self.episodes[0] = before.episodes[self.steps]
 
-    def add(self, t: int, actions: Tensor, log_probs: Tensor, values: Tensor, step: Step) -> None:
-        """Files what came of acting on observation t."""
-        self.actions[t], self.log_probs[t], self.values[t] = actions, log_probs, values
-        self.rewards[t], self.dones[t] = step.rewards, step.dones
-        self.frames[t + STACK] = step.frames
-        self.starts[t + 1] = torch.where(step.dones, t + STACK, self.starts[t])
-        self.episodes[t + 1] = self.episodes[t] + self._all_envs * step.dones
+    def acted(self, t: int, actions: Tensor, log_probs: Tensor, values: Tensor, envs: slice = ALL) -> None:
+        """Files what was done on observation t, by all environments or some."""
+        self.actions[t, envs], self.log_probs[t, envs], self.values[t, envs] = actions, log_probs, values
+
+    def came(self, t: int, step: Step, envs: slice = ALL) -> None:
+        """Files what came of it."""
+        self.rewards[t, envs], self.dones[t, envs] = step.rewards, step.dones
+        self.frames[t + STACK, envs] = step.frames
+        self.starts[t + 1, envs] = torch.where(step.dones, t + STACK, self.starts[t, envs])
+        self.episodes[t + 1, envs] = self.episodes[t, envs] + self._all_envs * step.dones
 
     def whole(self, team: Team) -> Rollout:
         """The rollout of all processes, side by side."""
@@ -81,9 +85,10 @@ class Rollout:
         flat = self.frames.view(-1, self.frames[0, 0].numel())  # [(T + 4) N, H W]: whole rows copy fast
         return flat.index_select(0, rows).view(len(t), *self.obs_shape)
 
-    def obs(self, t: int) -> Tensor:
-        """All environments' observations at time t."""
-        return self.stacks(torch.full_like(self._envs, t), self._envs)
+    def obs(self, t: int, envs: slice = ALL) -> Tensor:
+        """The observations of all environments, or of some, at time t."""
+        numbers = self._envs[envs]
+        return self.stacks(torch.full_like(numbers, t), numbers)
 
     def minibatches(self, minibatch_envs: int) -> Iterator[tuple[Tensor, Tensor]]:
         """All steps of a few environments at a time, in random order: indices (t, env), each [T * minibatch_envs]."""
@@ -116,14 +121,24 @@ Act = Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
 
 
 def collect(rollout: Rollout, env: Env, act: Act, on_step: Callable[[int], None] = lambda t: None) -> None:
-    """Plays T steps into the rollout, going on from the observation it begins with."""
+    """Plays T steps into the rollout, going on from the observation it begins with.
+
+    While one part of the environments steps, the actions of the next are chosen.
+    """
+    parts = [(part, slice(i, None, len(env.parts))) for i, part in enumerate(env.parts)]
     for t in range(rollout.steps):
-        actions, log_probs, values = act(rollout.obs(t))
-        if rollout.states is not None and (states := env.true_states()) is not None:
-            rollout.states[t] = states
-        rollout.add(t, actions, log_probs, values, env.step(actions))
+        for part, envs in parts:
+            if t > 0:
+                rollout.came(t - 1, part.recv(), envs)
+            if rollout.states is not None and (states := part.true_states()) is not None:
+                rollout.states[t, envs] = states
+            actions, log_probs, values = act(rollout.obs(t, envs))
+            part.send(actions)
+            rollout.acted(t, actions, log_probs, values, envs)
         on_step(t)
-    rollout.values[rollout.steps] = act(rollout.obs(rollout.steps))[2]
+    for part, envs in parts:
+        rollout.came(rollout.steps - 1, part.recv(), envs)
+        rollout.values[rollout.steps, envs] = act(rollout.obs(rollout.steps, envs))[2]
 
 
 def random_agent_statistics(env: Env, steps: int, seed: int) -> tuple[Tensor, Tensor]:
@@ -134,10 +149,9 @@ def random_agent_statistics(env: Env, steps: int, seed: int) -> tuple[Tensor, Te
     rollout = Rollout(1, env.num_envs, (frames.shape[1], frames.shape[2]), env.device)
     rollout.begin(frames)
     moments = Moments(rollout.obs_shape, env.device)
-    unused = torch.zeros(env.num_envs, device=env.device)
     for _ in range(-(-steps // env.num_envs)):
         moments.add(rollout.obs(0))
         actions = torch.randint(env.num_actions, (env.num_envs,), generator=generator).to(env.device)
-        rollout.add(0, actions, unused, unused, env.step(actions))
-        rollout.carry_over()
+        rollout.came(0, env.step(actions))
+        rollout.go_on_from(rollout)
     return moments.mean.float(), moments.variance.sqrt().mean().clamp_min(1e-3).float()

@@ -25,7 +25,9 @@ from ssedb.bonuses.base import Bonus, Context
 from ssedb.config import TrainConfig
 from ssedb.envs import make_env
 from ssedb.envs.base import Env
+from ssedb.envs.names import atari_games
 from ssedb.envs.noisy import NoisyEnv
+from ssedb.envs.pools import Pools
 from ssedb.errors import ConfigError, TrainingError
 from ssedb.networks import ActorCritic
 from ssedb.normalize import RewardNorm
@@ -48,11 +50,24 @@ class Trainer:
         engine.tune_allocator()
         torch.manual_seed(config.seed)
         with team:
-            self.env = env or env_of(config, config.num_envs // team.size, stream=0, device=self.device)
+            self.env = env or training_env(config, config.num_envs // team.size, stream=0, device=self.device)
             frames = self.env.reset()
             self.env.stagger()
             self.env.merge(team)
-            self.played = Rollout(config.rollout_steps, self.env.num_envs, (frames.shape[1], frames.shape[2]), self.device)
+            self.engine = engine.Engine(
+                self.device,
+                fast=engine.is_fast(config.engine, self.device) and team.size == 1,
+                overlap=self.env.on_host,
+                precision=config.precision,
+                seed=config.seed,
+            )
+            # One that is learned from while the next is played needs a place of its own.
+            shape = (frames.shape[1], frames.shape[2])
+            self._stretches = [
+                Rollout(config.rollout_steps, self.env.num_envs, shape, self.device)
+                for _ in range(2 if self.engine.overlaps else 1)
+            ]
+        self.played = self._stretches[0]
         self.played.begin(frames)
         self.rollout = self.played.whole(team)  # what all have played; of one process, the same
         self.advantages, self.returns = (torch.zeros_like(self.rollout.rewards) for _ in range(2))
@@ -67,24 +82,24 @@ class Trainer:
         if not self.learns:  # advantages that are nothing but the value's errors would make the policy drift
             self.policy.make_uniform()
         if self.bonus.uses_context and self.env.true_states() is not None:
-            self.played.states = torch.zeros_like(self.played.actions)
+            for stretch in self._stretches:
+                stretch.states = torch.zeros_like(stretch.actions)
         elif self.bonus.needs_states:
             raise ConfigError(
                 f"{config.env} does not tell its true states, which {config.bonus} counts; use --counted frames"
             )
-        self.fast = engine.is_fast(config.engine, self.device) and team.size == 1
-        self.act, self.pay, self.learn = self.policy.act, self._pay, self._learn
-        if self.fast:
-            replay = engine.Replayer()
-            self.act = replay(self.policy.act)
-            if self.bonus.replayable:
-                self.pay, self.learn = replay(self._pay), replay(self._learn)
+        replayable = self.bonus.replayable
+        self.act = self.engine.ready(self.policy.act)
+        self.pay = self.engine.ready(self._pay, replayable=replayable)
+        self.learn_policy = self.engine.ready(self._learn_policy)
+        self.learn_bonus = self.engine.ready(self._learn_bonus, aside=True, replayable=replayable)
         self.policy_adam = self._adam(self.policy)
         self.bonus_adam = self._adam(self.bonus)
         self.reward_norm = RewardNorm(config.num_envs, config.gamma, self.device)
         self.scores = Scores(config.num_envs)
         self.steps = self.updates = 0
         self._splits = False  # not known yet
+        self._turn: _Turn | None = None  # the one whose bonus model may be learning still
 
     def fit_observations(self) -> None:
         """Fixes the observations' scale by what a random agent sees, in environments of its own."""
@@ -102,13 +117,17 @@ class Trainer:
 
     def iterate(self) -> dict[str, Any]:
         """One turn of Algorithm 1; returns its metrics."""
-        config, team, began = self.config, self.team, time.perf_counter()
-        metrics: dict[str, list[Tensor]] = defaultdict(list)
+        row = self.advance()
+        return self.finish() or row  # type: ignore[return-value]
 
-        with team:
-            collect(self.played, self.env, self.act, lambda t: self.progress.step(self.steps + (t + 1) * config.num_envs))
-        self.env.merge(team)
-        self.rollout = rollout = self.played.whole(team)
+    def advance(self) -> dict[str, Any] | None:
+        """One turn of Algorithm 1. Returns its metrics, or where the bonus model learns on beside the next rollout, those of
+        the turn before (None in the first)."""
+        config, team, began = self.config, self.team, time.perf_counter()
+        rollout = self.play()
+        scores = self.scores.add(rollout.rewards.cpu().numpy(), rollout.dones.cpu().numpy()) | self.env.metrics()
+        row = self.finish() if self.engine.overlaps else None
+
         bonus = self.intrinsic_rewards()  # [T, N]
         self.take_in()
         paid = self.reward_norm(bonus) if config.normalize_bonus else bonus
@@ -117,32 +136,56 @@ class Trainer:
         self.advantages.copy_(ppo.normalize_advantages(advantages))
         self.returns.copy_(returns)
 
-        for epoch in range(max(config.ppo_epochs, config.bonus_epochs)):
-            for t, envs in rollout.minibatches(config.minibatch_envs):
-                if team.size > 1 and not self._splits:
-                    self.check_split(t, envs)
-                policy, bonus_too = epoch < config.ppo_epochs and self.learns, epoch < config.bonus_epochs
-                if policy or bonus_too:
-                    figures = self.learn(team.mine(t), team.mine(envs), policy=policy, bonus=bonus_too)
-                    for name, value in figures.items():
-                        metrics[name].append(value)
+        passes = max(config.ppo_epochs, config.bonus_epochs)
+        epochs = [list(rollout.minibatches(config.minibatch_envs)) for _ in range(passes)]
+        turn = self._turn = _Turn(rollout, epochs)
+        turn.add(
+            bonus_raw=bonus.mean(),
+            bonus_raw_std=bonus.std(correction=0),
+            bonus=paid.mean(),
+            explained_variance=ppo.explained_variance(rollout.values[:-1], returns),
+        )
+        for minibatches in epochs[: config.ppo_epochs] if self.learns else []:
+            for t, envs in minibatches:
+                turn.add(**self.learn_policy(team.mine(t), team.mine(envs), rollout=rollout))
                 self.progress.learn()
-            if epoch < config.bonus_epochs:
+        with self.engine.aside():
+            for minibatches in epochs[: config.bonus_epochs]:
+                for t, envs in minibatches:
+                    if team.size > 1 and not self._splits:
+                        self.check_split(t, envs)
+                    turn.add(**self.learn_bonus(team.mine(t), team.mine(envs), rollout=rollout))
+                    self.progress.learn()
                 self.bonus.after_epoch()
+            self.bonus.after_rollout()
 
-        self.bonus.after_rollout()
         self.steps += config.rollout_size
         self.updates += 1
-        metrics |= {"bonus_raw": [bonus.mean()], "bonus_raw_std": [bonus.std(correction=0)], "bonus": [paid.mean()]}
-        metrics |= {"explained_variance": [ppo.explained_variance(rollout.values[:-1], returns)]}
-        figures = self.bonus.diagnostics(*self.transitions(rollout.stacks(t, envs), t, envs))
-        metrics |= {name: [value] for name, value in figures.items()}
-        scores = self.scores.add(rollout.rewards.cpu().numpy(), rollout.dones.cpu().numpy())
-        self.played.carry_over()
-        numbers = [torch.stack(values).double().mean().item() for values in metrics.values()]
-        means = dict(zip(metrics, team.mean(torch.tensor(numbers, dtype=torch.float64)).tolist(), strict=True))
+        following = self._stretches[self.updates % len(self._stretches)]
+        following.go_on_from(self.played)
+        self.played = following
         sps = config.rollout_size / (time.perf_counter() - began)
-        return {"steps": self.steps, "updates": self.updates, "sps": round(sps, 1), **scores, **self.env.metrics(), **means}
+        turn.row = {"steps": self.steps, "updates": self.updates, "sps": round(sps, 1), **scores}
+        return row if self.engine.overlaps else self.finish()
+
+    def finish(self) -> dict[str, Any] | None:
+        """Waits for the bonus model; returns the metrics of the last turn, unless they were returned before."""
+        self.engine.join()
+        turn, self._turn = self._turn, None
+        if turn is None:
+            return None
+        t, envs = turn.epochs[-1][-1]
+        turn.add(**self.bonus.diagnostics(*self.transitions(t, envs, turn.rollout)))
+        return {**turn.row, **turn.means(self.team)}
+
+    def play(self) -> Rollout:
+        """Explores for a rollout; returns it, with the parts of all processes."""
+        with self.team:
+            show = lambda t: self.progress.step(self.steps + (t + 1) * self.config.num_envs)  # noqa: E731
+            collect(self.played, self.env, self.act, show)
+        self.env.merge(self.team)
+        self.rollout = self.played.whole(self.team)
+        return self.rollout
 
     @torch.no_grad()
     def intrinsic_rewards(self) -> Tensor:
@@ -150,35 +193,26 @@ class Trainer:
         rewards = torch.zeros_like(self.rollout.rewards)
         for number, (t, n) in enumerate(self.rollout.groups(self.config.minibatch_envs)):
             if number % self.team.size == self.team.rank:
-                rewards[t, n] = self.pay(t, n)
+                rewards[t, n] = self.pay(t, n, rollout=self.rollout)
         return self.team.sum(rewards)
 
-    def _pay(self, t: Tensor, envs: Tensor) -> Tensor:
-        return self.bonus.reward(*self.experience(t, envs))
+    def _pay(self, t: Tensor, envs: Tensor, rollout: Rollout) -> Tensor:
+        return self.bonus.reward(*self.experience(t, envs, rollout))
 
     def take_in(self) -> None:
         """What a bonus counts or remembers, it takes in once its rewards are paid."""
         if type(self.bonus).take_in is not Bonus.take_in:
             for t, n in self.rollout.groups(self.config.minibatch_envs):
-                self.bonus.take_in(*self.experience(t, n))
+                self.bonus.take_in(*self.experience(t, n, self.rollout))
 
-    def _learn(self, t: Tensor, envs: Tensor, *, policy: bool, bonus: bool) -> dict[str, Tensor]:
-        """One step of PPO, of the bonus model, or of both, on a minibatch; returns figures for the log."""
-        figures: dict[str, Tensor] = {}
-        obs = self.rollout.stacks(t, envs)
-        if policy:
-            figures |= self.update_policy(obs, t, envs)
-        if bonus:
-            figures |= self.update_bonus(obs, t, envs)
-        return figures
-
-    def update_policy(self, obs: Tensor, t: Tensor, envs: Tensor) -> dict[str, Tensor]:
-        logits, values = self.policy(obs)
+    def _learn_policy(self, t: Tensor, envs: Tensor, rollout: Rollout) -> dict[str, Tensor]:
+        """One step of PPO on a minibatch; returns figures for the log."""
+        logits, values = self.policy(rollout.stacks(t, envs))
         loss, figures = ppo.ppo_loss(
             logits,
             values,
-            self.rollout.actions[t, envs],
-            self.rollout.log_probs[t, envs],
+            rollout.actions[t, envs],
+            rollout.log_probs[t, envs],
             self.advantages[t, envs],
             self.returns[t, envs],
             clip=self.config.clip,
@@ -187,17 +221,18 @@ class Trainer:
         self._descend(loss, self.policy_adam)
         return figures
 
-    def update_bonus(self, obs: Tensor, t: Tensor, envs: Tensor) -> dict[str, Tensor]:
+    def _learn_bonus(self, t: Tensor, envs: Tensor, rollout: Rollout) -> dict[str, Tensor]:
+        """One step of the bonus model on a minibatch; returns figures for the log."""
         with self.team:
-            loss, figures = self._bonus_loss(obs, t, envs)
+            loss, figures = self._bonus_loss(t, envs, rollout)
         if loss.requires_grad:
             self._descend(loss, self.bonus_adam)
         self.bonus.after_step()
         return {"bonus_loss": loss.detach(), **figures}
 
-    def _bonus_loss(self, obs: Tensor, t: Tensor, envs: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        mask = ~self.rollout.dones[t, envs] if self.config.mask_boundaries else None
-        return self.bonus.loss(*self.transitions(obs, t, envs), mask)
+    def _bonus_loss(self, t: Tensor, envs: Tensor, rollout: Rollout) -> tuple[Tensor, dict[str, Tensor]]:
+        mask = ~rollout.dones[t, envs] if self.config.mask_boundaries else None
+        return self.bonus.loss(*self.transitions(t, envs, rollout), mask)
 
     @torch.no_grad()
     def check_split(self, t: Tensor, envs: Tensor) -> None:
@@ -208,7 +243,7 @@ class Trainer:
             mine = team.mine(t), team.mine(envs)
             devices = [self.device] if self.device.type == "cuda" else []
             with team, torch.random.fork_rng(devices):  # with the noise that the first update will draw
-                return team.mean(self._bonus_loss(self.rollout.stacks(*mine), *mine)[0])
+                return team.mean(self._bonus_loss(*mine, self.rollout)[0])
 
         whole, parts = loss(ALONE), loss(self.team)
         self.bonus.load_state_dict(before)
@@ -226,17 +261,17 @@ class Trainer:
         self.team.average_gradients(adam.param_groups[0]["params"])
         adam.step()
 
-    def transitions(self, obs: Tensor, t: Tensor, envs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def transitions(self, t: Tensor, envs: Tensor, rollout: Rollout) -> tuple[Tensor, Tensor, Tensor]:
         """(obs, actions, next_obs), what a bonus knows."""
-        return obs, self.rollout.actions[t, envs], self.rollout.stacks(t + 1, envs)
+        return rollout.stacks(t, envs), rollout.actions[t, envs], rollout.stacks(t + 1, envs)
 
-    def experience(self, t: Tensor, envs: Tensor) -> tuple[Any, ...]:
+    def experience(self, t: Tensor, envs: Tensor, rollout: Rollout) -> tuple[Any, ...]:
         """Transitions and, for a bonus that uses it, their context."""
-        transitions = self.transitions(self.rollout.stacks(t, envs), t, envs)
+        transitions = self.transitions(t, envs, rollout)
         if not self.bonus.uses_context:
             return transitions
-        states = None if self.rollout.states is None else self.rollout.states[t, envs]
-        return (*transitions, Context(self.rollout.episodes[t, envs], states))
+        states = None if rollout.states is None else rollout.states[t, envs]
+        return (*transitions, Context(rollout.episodes[t, envs], states))
 
     def _adam(self, module: torch.nn.Module) -> torch.optim.Optimizer:
         # An optimiser needs something to hold, even for a bonus that learns nothing by gradient.
@@ -244,11 +279,12 @@ class Trainer:
             torch.nn.Parameter(torch.zeros(1, device=self.device))
         ]
         return torch.optim.Adam(
-            trained, lr=self.config.learning_rate, eps=self.config.adam_eps, fused=True, capturable=self.fast
+            trained, lr=self.config.learning_rate, eps=self.config.adam_eps, fused=True, capturable=self.engine.fast
         )
 
     def check_weights(self) -> None:
         """A checkpoint must not hold what the last step has spoiled."""
+        self.engine.join()
         for name, module in (("policy", self.policy), ("bonus", self.bonus)):
             norms = [parameter.norm() for parameter in module.parameters()]
             if norms and not torch.stack(norms).isfinite().all():
@@ -256,6 +292,7 @@ class Trainer:
 
     def state_dict(self) -> dict[str, Any]:
         """The state of the run, the same however many processes it runs on; they must ask for it together."""
+        self.engine.join()
         return {
             "steps": self.steps,
             "updates": self.updates,
@@ -268,7 +305,7 @@ class Trainer:
             "env": parallel.each(self.env.state_dict(), self.env.per_env, self.team.gather),
             "scores": self.scores.state_dict(),
             "rng": torch.get_rng_state(),
-            "cuda_rng": torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else None,
+            "engine": self.engine.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -279,14 +316,31 @@ class Trainer:
         if self.env.restorable:
             with self.team:
                 self.played.load_state_dict(state["rollout"])
-            self.played.carry_over()
+            self.played.go_on_from(self.played)
         else:
             episodes = self.team.mine(state["rollout"]["episodes"]).to(self.device)
             self.played.episodes[0] = episodes + self.config.num_envs
             self.scores.forget_unfinished()
         torch.set_rng_state(state["rng"].cpu())
-        if self.device.type == "cuda" and state["cuda_rng"] is not None:
-            torch.cuda.set_rng_state(state["cuda_rng"].cpu(), self.device)
+        self.engine.load_state_dict(state["engine"])
+
+
+class _Turn:
+    """What is known of a turn while it goes on. Figures stay on the device until `means`."""
+
+    def __init__(self, rollout: Rollout, epochs: list[list[tuple[Tensor, Tensor]]]) -> None:
+        self.rollout, self.epochs = rollout, epochs  # kept: what learns aside still reads them
+        self.figures: dict[str, list[Tensor]] = defaultdict(list)
+        self.row: dict[str, Any] = {}
+
+    def add(self, **figures: Tensor) -> None:
+        for name, value in figures.items():
+            self.figures[name].append(value)
+
+    def means(self, team: Team) -> dict[str, float]:
+        """The mean of every figure, over all processes; waits for the device once."""
+        means = torch.stack([torch.stack(values).double().mean() for values in self.figures.values()])
+        return dict(zip(self.figures, team.mean(means.cpu()).tolist(), strict=True))
 
 
 @dataclass(frozen=True)
@@ -332,17 +386,24 @@ def train_in(run: RunFolder, progress: Progress = silent) -> TrainResult:
             maps.record()
             stopping = later.enter_context(stop_on_signals(progress))  # before this there is nothing to save
             row: dict[str, Any] = {}
+
+            def report(new: dict[str, Any] | None) -> None:
+                nonlocal row
+                if new is not None:
+                    row = new
+                    _check_finite(row, run)
+                    run.log(row)
+                    maps.record()
+                    progress.log(row)
+
             saved_at, stop = time.monotonic(), False
             while trainer.steps < config.steps and not stop:
-                row = trainer.iterate()
-                _check_finite(row, run)
-                run.log(row)
-                maps.record()
-                progress.log(row)
+                report(trainer.advance())
                 counters = {"steps": trainer.steps, "updates": trainer.updates}
                 due = team.any(time.monotonic() - saved_at >= 60 * config.checkpoint_minutes)
                 stop = team.any(stopping())
                 if due or trainer.steps >= config.steps or stop:
+                    report(trainer.finish())
                     trainer.check_weights()
                     run.save_checkpoint(trainer.state_dict(), counters)
                     saved_at = time.monotonic()
@@ -375,7 +436,7 @@ def _set_up(run: RunFolder, progress: Progress, team: Team) -> tuple[Trainer, di
     # Emulators that cannot be restored start new episodes; another stream keeps them from replaying the first ones.
     device = engine.pick_device(config.device)
     with team:
-        env = env_of(config, config.num_envs // team.size, 2 + state["updates"], device)
+        env = training_env(config, config.num_envs // team.size, 2 + state["updates"], device)
     trainer = Trainer(config, env, progress, team)
     try:
         trainer.load_state_dict(state)
@@ -388,14 +449,14 @@ def _set_up(run: RunFolder, progress: Progress, team: Team) -> tuple[Trainer, di
     return trainer, {"steps": trainer.steps, "updates": trainer.updates}
 
 
-def env_of(config: TrainConfig, num_envs: int, stream: int, device: torch.device) -> NoisyEnv:
-    """The run's environment; each stream has randomness of its own."""
+def env_of(config: TrainConfig, num_envs: int, stream: int, device: torch.device, part: int = 0) -> NoisyEnv:
+    """The run's environment; each stream, and each part of it, has randomness of its own."""
     return make_env(
         config.env,
         num_envs,
         noise=config.noise,
         strength=config.noise_strength,
-        seed=int(np.random.SeedSequence([config.seed, stream]).generate_state(1)[0]),
+        seed=int(np.random.SeedSequence([config.seed, stream]).generate_state(part + 1)[part]),
         device=str(device),
         max_episode_steps=config.max_episode_steps,
         noop_max=config.noop_max,
@@ -403,6 +464,13 @@ def env_of(config: TrainConfig, num_envs: int, stream: int, device: torch.device
         pixel_noise=config.pixel_noise,
         box_noise=config.box_noise,
     )
+
+
+def training_env(config: TrainConfig, num_envs: int, stream: int, device: torch.device) -> Env:
+    """The same for training: emulators come in two halves that step in turn."""
+    if config.env not in atari_games() or num_envs % 2:
+        return env_of(config, num_envs, stream, device)
+    return Pools([env_of(config, num_envs // 2, stream, device, part) for part in range(2)])
 
 
 def _check_finite(row: dict[str, Any], run: RunFolder) -> None:

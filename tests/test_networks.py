@@ -5,6 +5,7 @@ import torch
 
 from ssedb.errors import ConfigError
 from ssedb.networks import ActorCritic, ConvTrunk, Encoder, Posterior, Projection, Trunk
+from ssedb.normalize import to_blocks
 
 
 def count(module: torch.nn.Module) -> int:
@@ -76,6 +77,18 @@ def test_layout_does_not_change_the_result():
         weight = conv.weight.contiguous()
         by_hand = torch.nn.functional.leaky_relu(torch.nn.functional.conv2d(by_hand, weight, conv.bias, conv.stride), 0.2)
     torch.testing.assert_close(trunk(x), by_hand.permute(0, 2, 3, 1).reshape(3, -1), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(4, 84, 84), (1, 38, 41)])
+def test_over_blocks_the_first_convolution_is_the_same(shape):
+    torch.manual_seed(0)
+    trunk, images = ConvTrunk(shape, (8, 8, 8)).double(), torch.randn(3, *shape, dtype=torch.float64)
+    weights = list(trunk.parameters())
+    plain, blocked = trunk(images), trunk(to_blocks(images))
+    torch.testing.assert_close(blocked, plain)
+    direction = torch.randn_like(plain)
+    for a, b in zip(*(torch.autograd.grad(out, weights, direction) for out in (plain, blocked)), strict=True):
+        torch.testing.assert_close(a, b)
 
 
 def test_actions_are_drawn_as_the_logits_say():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from ssedb.normalize import FrameNorm, Moments, ObsNorm, RewardNorm, discounted_sums
+from ssedb.normalize import FrameNorm, Moments, ObsNorm, RewardNorm, discounted_sums, to_blocks
 
 
 def filtered_by_loop(rewards: np.ndarray, start: np.ndarray, gamma: float) -> np.ndarray:
@@ -59,33 +59,53 @@ def test_moments_of_batches_are_the_moments_of_all():
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
 def test_observations_are_scaled_by_a_mean_picture_and_one_std(dtype):
-    obs = torch.randint(0, 256, (3, 4, 5, 6), generator=torch.Generator().manual_seed(0)).to(dtype)
-    before, norm = obs.clone(), ObsNorm((4, 5, 6))
-    np.testing.assert_allclose(norm(obs), obs.numpy() / 255.0, rtol=1e-6)
-    mean, std = torch.rand(4, 5, 6) * 255, torch.tensor(1.7)
+    obs = torch.randint(0, 256, (3, 4, 8, 12), generator=torch.Generator().manual_seed(0)).to(dtype)
+    before, norm = obs.clone(), ObsNorm((4, 8, 12))
+    np.testing.assert_allclose(pictures(norm(obs)), obs.numpy() / 255.0, rtol=1e-6)
+    mean, std = torch.rand(4, 8, 12) * 255, torch.tensor(1.7)
     norm.set(mean, std)
-    scaled = norm(obs)
-    np.testing.assert_allclose(scaled, (obs.double().numpy() - mean.numpy()) / std.item(), rtol=1e-4, atol=1e-4)
+    scaled, expected = norm(obs), (obs.double().numpy() - mean.numpy()) / std.item()
+    np.testing.assert_allclose(pictures(scaled), expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(norm.pictures(obs), expected, rtol=1e-4, atol=1e-4)
     assert scaled.is_contiguous(memory_format=torch.channels_last)
     assert torch.equal(obs, before)
 
 
+def pictures(blocks) -> np.ndarray:
+    """[B, 16 C, h, w] back to [B, C, 4 h, 4 w], pixel by pixel."""
+    batch, channels, height, width = blocks.shape
+    whole = np.zeros((batch, channels // 16, 4 * height, 4 * width))
+    for c, y, x in np.ndindex(channels // 16, 4 * height, 4 * width):
+        whole[:, c, y, x] = blocks[:, 16 * c + 4 * (y % 4) + x % 4, y // 4, x // 4]
+    return whole
+
+
+@pytest.mark.parametrize("shape", [(8, 12), (9, 14), (36, 37)])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
+def test_blocks_hold_every_pixel_but_those_left_at_the_edges(shape, dtype):
+    whole = torch.randint(0, 256, (2, 3, *shape), generator=torch.Generator().manual_seed(0)).to(dtype)
+    for images in (whole, whole[:, -1:], whole[..., 1:]):  # slices too, whatever their strides
+        height, width = images.shape[2] // 4 * 4, images.shape[3] // 4 * 4
+        np.testing.assert_array_equal(pictures(to_blocks(images)), images[..., :height, :width])
+
+
 def test_frames_are_scaled_by_all_that_was_taken_in_and_clipped():
     rng = np.random.default_rng(3)
-    frames, before = FrameNorm((1, 5, 6)), ObsNorm((4, 5, 6))
-    before.set(torch.full((4, 5, 6), 10.0) * torch.arange(1, 5)[:, None, None], torch.tensor(50.0))
-    obs = rng.integers(0, 256, size=(20, 4, 5, 6)).astype(np.uint8)
+    frames, before = FrameNorm((1, 8, 4)), ObsNorm((4, 8, 4))
+    before.set(torch.full((4, 8, 4), 10.0) * torch.arange(1, 5)[:, None, None], torch.tensor(50.0))
+    obs = rng.integers(0, 256, size=(20, 4, 8, 4)).astype(np.uint8)
     newest = obs[:, -1:].astype(np.float64)
     # Until anything was taken in, the scale of the observations (here of their newest frame) stands in.
-    np.testing.assert_allclose(frames(torch.from_numpy(obs), before), np.clip((newest - 40) / 50, -5, 5), rtol=1e-5)
+    scaled = pictures(frames(torch.from_numpy(obs), before))
+    np.testing.assert_allclose(scaled, np.clip((newest - 40) / 50, -5, 5), rtol=1e-5)
     seen = []
     for n in (1, 7, 30):
-        batch = rng.integers(60, 120, size=(n, 4, 5, 6)).astype(np.uint8)
+        batch = rng.integers(60, 120, size=(n, 4, 8, 4)).astype(np.uint8)
         batch[..., 0] = 90  # a column that never changes: its std counts as 1
         frames.take_in(torch.from_numpy(batch))
         seen.append(batch[:, -1:].astype(np.float64))
         everything = np.concatenate(seen)
         expected = np.clip((newest - everything.mean(0)) / np.maximum(everything.std(0), 1), -5, 5)
-        np.testing.assert_allclose(frames(torch.from_numpy(obs), before), expected, rtol=1e-3, atol=1e-3)
+        np.testing.assert_allclose(pictures(frames(torch.from_numpy(obs), before)), expected, rtol=1e-3, atol=1e-3)
     assert np.abs(expected).max() == 5
     assert frames.count == 38

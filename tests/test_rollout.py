@@ -28,7 +28,7 @@ def test_stacks_are_those_of_a_queue_that_each_episode_fills_with_its_first_fram
         for t in range(steps):
             frames = torch.from_numpy(rng.integers(0, 256, (envs, *SHAPE), dtype=np.uint8))
             dones = torch.from_numpy(rng.random(envs) < 0.3)
-            rollout.add(t, torch.zeros(envs, dtype=torch.int64), zeros, zeros, Step(frames, zeros, dones))
+            rollout.came(t, Step(frames, zeros, dones))
             for n, queue in enumerate(queues):
                 queue.extend([frames[n]] * 4 if dones[n] else [frames[n]])
             expected.append([torch.stack(list(q)) for q in queues])
@@ -37,7 +37,7 @@ def test_stacks_are_those_of_a_queue_that_each_episode_fills_with_its_first_fram
         times, n = rollout.indices(torch.tensor([2, 0]))
         for stack, t, env in zip(rollout.stacks(times + 1, n), times, n, strict=True):
             assert torch.equal(stack, expected[t + 1][env])
-        rollout.carry_over()
+        rollout.go_on_from(rollout)
 
 
 def test_a_paper_size_rollout_fits_in_150_megabytes():
@@ -111,13 +111,13 @@ def test_episodes_are_numbered_across_their_ends_and_across_rollouts():
         collect(rollout, env, act)
         numbers += rollout.episodes[:-1].tolist()
         saved = rollout.state_dict()
-        rollout.carry_over()
+        rollout.go_on_from(rollout)
     for n, age in enumerate((0, 1, 2)):
         expected = [n + 3 * ((t + age) // 4) for t in range(18)]
         assert [row[n] for row in numbers] == expected
     again = Rollout(6, 3, (36, 36))
     again.load_state_dict(saved)
-    again.carry_over()
+    again.go_on_from(again)
     assert torch.equal(again.episodes[0], rollout.episodes[0])
 
 

@@ -210,14 +210,14 @@ def test_a_spoiled_weight_is_named_and_never_saved(tmp_path, monkeypatch):
     train(tiny_config(tmp_path / "run", env="rooms-small", steps=256, obs_norm_steps=100))
     good = sorted(p.name for p in (tmp_path / "run" / "checkpoints").iterdir())
     for module, name in (("bonus", "encoder.dense.bias"), ("policy", "value.bias")):
-        iterate = Trainer.iterate
+        advance = Trainer.advance
 
-        def spoil(self, module=module, name=name, iterate=iterate):
+        def spoil(self, module=module, name=name, advance=advance):
             getattr(self, module).get_parameter(name).data.fill_(float("nan"))
-            return iterate(self)
+            return advance(self)
 
         with monkeypatch.context() as patch:
-            patch.setattr(Trainer, "iterate", spoil)
+            patch.setattr(Trainer, "advance", spoil)
             with pytest.raises(TrainingError, match=r"is nan after update 2"):
                 resume(tmp_path / "run", steps=1024)
     trainer = Trainer(tiny_config(tmp_path), Grid(8))

@@ -50,11 +50,11 @@ class ToyEnv(Env):
         rewards = self.act(actions)
         self.age += 1
         dones = self.age >= self.episode
-        final = self.frames() if dones.any() else None
+        last = self.frames() if dones.any() else None
         self.age[dones] = 0
         fresh = self.draw()
         self.state = torch.where(dones.view(-1, *[1] * (self.state.ndim - 1)), fresh, self.state)
-        return Step(self.frames(), rewards, dones, final)
+        return Step(self.frames(), rewards, dones, None if last is None else lambda: last)
 
 
 class Sides(ToyEnv):

@@ -101,12 +101,12 @@ def play_episode(run: Path, *, seed: int = 1000, max_steps: int | None = None, d
             clean.append(source.picture())
             if (true := env.true_states()) is not None:
                 states.append(true.clone().cpu())
-            action, log_probs, values = policy.act(rollout.obs(0))
+            action = policy.act(rollout.obs(0))[0]
             step = env.step(action)
-            rollout.add(0, action, log_probs, values, step)
-            rollout.carry_over()
+            rollout.came(0, step)
+            rollout.go_on_from(rollout)
             done = bool(step.dones[0])
-            seen.append((step.final_frames if done and step.final_frames is not None else step.frames)[0].cpu())
+            seen.append((step.final_frames() if done and step.final_frames is not None else step.frames)[0].cpu())
             actions.append(int(action[0]))
             rewards.append(float(step.rewards[0]))
         env.close()

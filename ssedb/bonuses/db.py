@@ -12,6 +12,7 @@ from torch.nn.functional import one_hot, softplus
 from ssedb import objectives, parallel
 from ssedb.bonuses.base import Bonus
 from ssedb.networks import Encoder, Posterior, Projection, Residual, Trunk, glorot
+from ssedb.normalize import BLOCK
 from ssedb.options import DBOptions
 
 FREE_STD_INIT, FREE_STD_FLOOR = 1.0, 0.1
@@ -34,10 +35,10 @@ class PredictionHead(nn.Module):
     def forward(self, z: Tensor) -> tuple[Tensor, Tensor | None]:
         hidden = self.trunk(z)
         if self.kind == "head":
-            return self.mean(hidden), softplus(self.std(hidden)) + HEAD_STD_FLOOR
+            return self.mean(hidden).float(), softplus(self.std(hidden).float()) + HEAD_STD_FLOOR
         if self.kind == "scalar":
-            return self.mean(hidden), softplus(self.free_std).clamp_min(FREE_STD_FLOOR)
-        return self.mean(hidden), None
+            return self.mean(hidden).float(), softplus(self.free_std).clamp_min(FREE_STD_FLOOR)
+        return self.mean(hidden).float(), None
 
 
 class DynamicBottleneck(Bonus):
@@ -66,7 +67,8 @@ class DynamicBottleneck(Bonus):
         """s' = f_m(o') [B, S], the state that is predicted [eq:paraf]."""
         frames = self.normalize(next_obs)
         if self.options.target_frames == "newest":
-            frames[:, :-1] = 0  # the mean picture: consecutive stacks share these frames, and with them their noise
+            # All but the newest become the mean picture: consecutive stacks share them, and with them their noise.
+            frames[:, : -(BLOCK**2)] = 0
         if not self.options.momentum_target:
             return self.encoder(frames)
         with torch.no_grad():
@@ -120,17 +122,18 @@ class DynamicBottleneck(Bonus):
         return {
             "rank_state": effective_rank(self.target(next_obs)),
             "rank_z": effective_rank(z_mean),
-            "i_nce_chance": torch.tensor(-math.log(len(obs))),
+            "i_nce_chance": torch.full((), -math.log(len(obs)), device=obs.device),
         }
 
 
 def effective_rank(features: Tensor) -> Tensor:
     """exp of the entropy of the normalised singular values of [B, D]: 1 if all rows are alike, at most min(B, D)."""
-    if not features.isfinite().all():  # the decomposition would fail; the trainer names what is not finite
-        return torch.full((), torch.nan, dtype=torch.float64, device=features.device)
-    spectrum = torch.linalg.svdvals(features.double())
+    rows = features.double()
+    gram = rows.T @ rows if len(rows) > rows.shape[1] else rows @ rows.T
+    # What is not finite would make the decomposition fail: leave it out there, and let the trainer name it.
+    spectrum = torch.linalg.eigvalsh(gram.nan_to_num(0, 0, 0)).clamp_min(0).sqrt()
     share = spectrum / spectrum.sum().clamp_min(1e-12)
-    return torch.special.entr(share).sum().exp()
+    return torch.where(gram.isfinite().all(), torch.special.entr(share).sum().exp(), torch.nan)
 
 
 BONUS = DynamicBottleneck

@@ -8,6 +8,7 @@ from ale_py.vector_env import AtariVectorEnv
 from gymnasium.vector import AutoresetMode
 from torch import Tensor
 
+from ssedb.engine import Bridge
 from ssedb.envs.base import Env, Step
 from ssedb.parallel import part
 
@@ -22,6 +23,8 @@ class AtariEnv(Env):
     The emulator makes gray 84x84 frames, or with `raw` hands over its RGB picture of 210x160.
     """
 
+    on_host = True
+
     def __init__(
         self,
         game: str,
@@ -35,7 +38,7 @@ class AtariEnv(Env):
         max_steps: int = 4500,
     ) -> None:
         height, width = RAW_SIZE if raw else (84, 84)
-        self._ale = AtariVectorEnv(
+        self.ale = AtariVectorEnv(
             game,
             num_envs,
             stack_num=1,  # stacking is the rollout's
@@ -53,28 +56,33 @@ class AtariEnv(Env):
             autoreset_mode=AutoresetMode.SAME_STEP,
         )
         self.num_envs = num_envs
-        self.num_actions = len(self._ale.ale.get_action_set())
+        self.num_actions = len(self.ale.ale.get_action_set())
         self.device = torch.device(device)
+        self._bridge = Bridge(self.device)
         # Consecutive seeds would make env 1 of run 0 the twin of env 0 of run 1.
         rng = np.random.default_rng(seed)
         self._seeds = np.asarray(part(lambda shape: rng.integers(0, 2**31 - 1, shape, dtype=np.int32), (num_envs,)))
 
     def reset(self) -> Tensor:
-        frames, _ = self._ale.reset(seed=self._seeds)
-        return self._frames(frames)
+        frames, _ = self.ale.reset(seed=self._seeds)
+        return self._bridge.up("frames", frames[:, 0])  # the stack of one
 
     def step(self, actions: Tensor) -> Step:
-        frames, rewards, terminated, truncated, info = self._ale.step(actions.cpu().numpy())
+        self.send(actions)
+        return self.recv()
+
+    def send(self, actions: Tensor) -> None:
+        self.ale.send(self._bridge.down(actions))
+
+    def recv(self) -> Step:
+        frames, rewards, terminated, truncated, info = self.ale.recv()
         dones = terminated | truncated
         return Step(
-            self._frames(frames),
-            torch.from_numpy(rewards).to(self.device, torch.float32),
-            torch.from_numpy(dones).to(self.device),
-            self._frames(info["final_obs"]) if dones.any() else None,
+            self._bridge.up("frames", frames[:, 0]),
+            self._bridge.up("rewards", rewards.astype(np.float32)),
+            self._bridge.up("dones", dones),
+            (lambda: self._bridge.up("last", info["final_obs"][:, 0])) if dones.any() else None,
         )
 
-    def _frames(self, frames: np.ndarray) -> Tensor:
-        return torch.from_numpy(frames[:, 0]).to(self.device)  # the stack of one
-
     def close(self) -> None:
-        self._ale.close()
+        self.ale.close()

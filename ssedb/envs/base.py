@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +20,8 @@ class Step:
     frames: Tensor  # uint8 [N, H, W] or [N, H, W, 3]; after an end, the first frame of the next episode
     rewards: Tensor  # float32 [N], as the game gives them
     dones: Tensor  # bool [N], the episode ended or was cut
-    final_frames: Tensor | None = None  # like frames, the last frame where dones is set; None if nothing ended
+    final_frames: Callable[[], Tensor] | None = None
+    """Makes what is like frames, but the last one where dones is set; None if nothing ended. Training does not ask."""
 
 
 class Env(ABC):
@@ -28,6 +30,8 @@ class Env(ABC):
     num_envs: int
     num_actions: int
     device: torch.device
+    on_host: bool = False
+    """Whether the host does the stepping, so that a GPU has nothing to do meanwhile."""
     per_env: tuple[str, ...] = ()
     """Entries of `state_dict`, at any depth, that are tensors with a row for each environment."""
 
@@ -38,6 +42,19 @@ class Env(ABC):
     @abstractmethod
     def step(self, actions: Tensor) -> Step:
         """Act; actions are int64 [N]."""
+
+    def send(self, actions: Tensor) -> None:
+        """Begin to act; `recv` waits for the answer. Where the stepping is not asynchronous it happens there."""
+        self._sent = actions
+
+    def recv(self) -> Step:
+        """The answer to what was sent."""
+        return self.step(self._sent)
+
+    @property
+    def parts(self) -> tuple[Env, ...]:
+        """What can be stepped independently: part i of k has the environments i, i + k, i + 2k and so on."""
+        return (self,)
 
     def stagger(self) -> None:  # noqa: B027 (games end at different times by themselves)
         """After a reset: cut the first episodes short by group, where all would otherwise end at the same time."""

@@ -66,7 +66,7 @@ class GymnasiumEnv(Env):
             last = frames.copy()
             for i in np.flatnonzero(dones):
                 last[i] = info["final_obs"][i]
-            final = self._frames(last)
+            final = lambda: self._frames(last)  # noqa: E731
         return Step(
             self._frames(frames),
             torch.as_tensor(rewards, dtype=torch.float32, device=self.device),

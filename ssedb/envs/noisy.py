@@ -10,7 +10,7 @@ from torch import Tensor
 from ssedb.envs import noise as noises
 from ssedb.envs.base import Env, Step
 from ssedb.envs.frames import SIDE, to_agent_frames
-from ssedb.parallel import Team, current, part
+from ssedb.parallel import Team, part
 
 
 class Observer:
@@ -62,11 +62,6 @@ class Observer:
         elif self.noise == "clouds":
             self.clouds = noises.drift_clouds(self.clouds, self.generator)
 
-    @property
-    def draws(self) -> bool:
-        """Whether a look at frames takes randomness."""
-        return self.noise in ("random-box", "pixel", "flicker")
-
     @staticmethod
     def wants_raw(noise: str, pixel: str, box: str) -> bool:
         """Whether the noise goes onto the raw frame, before it is shrunk."""
@@ -108,7 +103,7 @@ class NoisyEnv(Env):
     def __init__(self, env: Env, noise: str = "none", **settings: Any) -> None:
         self.env = env
         self.num_envs, self.num_actions, self.device = env.num_envs, env.num_actions, env.device
-        self.per_env = (*env.per_env, *Observer.MEMORY)
+        self.per_env, self.on_host = (*env.per_env, *Observer.MEMORY), env.on_host
         self.observer = Observer(env.num_envs, env.num_actions, noise, device=env.device, **settings)
 
     def reset(self) -> Tensor:
@@ -116,16 +111,18 @@ class NoisyEnv(Env):
         return self.observer.observe(self.env.reset())
 
     def step(self, actions: Tensor) -> Step:
-        actions = self.observer.disturb(actions)
-        step = self.env.step(actions)
-        self.observer.advance(actions, step.dones)
-        final, ended = step.final_frames, step.final_frames is not None
-        if self.observer.draws:  # several processes draw alike: if an episode has ended in one, all look
-            ended = current().any(ended)
-        if ended:
-            seen = self.observer.observe(step.frames if final is None else final)
-            final = None if final is None else seen
-        return Step(self.observer.observe(step.frames), step.rewards, step.dones, final)
+        self.send(actions)
+        return self.recv()
+
+    def send(self, actions: Tensor) -> None:
+        self._executed = self.observer.disturb(actions)
+        self.env.send(self._executed)
+
+    def recv(self) -> Step:
+        step, observe = self.env.recv(), self.observer.observe
+        self.observer.advance(self._executed, step.dones)
+        last = step.final_frames
+        return Step(observe(step.frames), step.rewards, step.dones, None if last is None else lambda: observe(last()))
 
     def stagger(self) -> None:
         self.env.stagger()

@@ -205,7 +205,8 @@ class RoomsEnv(Env):
         fresh = self.world.start(len(ended))
         self.state = State(*(part.index_copy(0, index, new) for part, new in zip(self.state, fresh, strict=True)))
         self.truth.begin(self.world.state_ids(self.state), index)
-        return Step(self.world.frames(self.state), rewards, self._never.index_fill(0, index, True), final_frames=frames)
+        dones = self._never.index_fill(0, index, True)
+        return Step(self.world.frames(self.state), rewards, dones, final_frames=lambda: frames)
 
     def true_states(self) -> Tensor:
         return self.truth.now

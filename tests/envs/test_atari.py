@@ -62,7 +62,7 @@ def test_ends_begin_again_in_the_same_step_and_keep_the_last_frame():
         assert step.dones.all() == (t == 29)
     assert step.final_frames is not None
     assert torch.equal(step.frames, first)  # no no-ops: every episode begins alike
-    assert not torch.equal(step.final_frames, step.frames)
+    assert not torch.equal(step.final_frames(), step.frames)
     env.close()
 
 

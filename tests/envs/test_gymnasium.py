@@ -44,7 +44,7 @@ def test_any_image_environment_works(name):
         assert step.rewards.tolist() == [5, 6, 7]
         assert step.dones.all() == (t == 6)
         assert (step.frames == (10 * t if t < 6 else 0)).all()
-    assert (step.final_frames == 60).all()
+    assert (step.final_frames() == 60).all()
     env.close()
 
 

@@ -179,7 +179,7 @@ def test_episodes_end_by_group_after_their_limit_and_keep_the_last_frame():
         for i in torch.nonzero(step.dones).flatten().tolist():
             ends[i].append(t)
             assert torch.equal(step.frames[i], first[i])
-            assert not torch.equal(step.final_frames[i], step.frames[i])
+            assert not torch.equal(step.final_frames()[i], step.frames[i])
         assert (step.final_frames is None) == (not step.dones.any())
     for i, times in enumerate(ends):
         assert times[0] == 48 - i % STAGGER * 3

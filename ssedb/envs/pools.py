@@ -1,0 +1,71 @@
+"""Double-buffered stepping: while one part of the environments is stepped on the host, the actions of another are chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ssedb.envs.base import Env, Step
+
+
+class Pools(Env):
+    """Environments in parts that step independently; environment i of part p of k is number i k + p.
+
+    Dealt out in turn, a contiguous share of all of them is a contiguous share of every part, so that several processes can
+    have a share each.
+    """
+
+    def __init__(self, parts: Sequence[Env]) -> None:
+        first = parts[0]
+        self._parts = tuple(parts)
+        self.num_envs = sum(part.num_envs for part in parts)
+        self.num_actions, self.device, self.on_host, self.per_env = (
+            first.num_actions,
+            first.device,
+            first.on_host,
+            first.per_env,
+        )
+
+    @property
+    def parts(self) -> tuple[Env, ...]:
+        return self._parts
+
+    def reset(self) -> Tensor:
+        return _deal([part.reset() for part in self._parts])
+
+    def step(self, actions: Tensor) -> Step:
+        for i, part in enumerate(self._parts):
+            part.send(actions[i :: len(self._parts)])
+        steps = [part.recv() for part in self._parts]
+
+        def last() -> Tensor:
+            return _deal([step.frames if step.final_frames is None else step.final_frames() for step in steps])
+
+        return Step(
+            _deal([step.frames for step in steps]),
+            _deal([step.rewards for step in steps]),
+            _deal([step.dones for step in steps]),
+            last if any(step.final_frames for step in steps) else None,
+        )
+
+    def stagger(self) -> None:
+        for part in self._parts:
+            part.stagger()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {str(i): part.state_dict() for i, part in enumerate(self._parts)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        for i, part in enumerate(self._parts):
+            part.load_state_dict(state[str(i)])
+
+    def close(self) -> None:
+        for part in self._parts:
+            part.close()
+
+
+def _deal(parts: list[Tensor]) -> Tensor:
+    return torch.stack(parts, 1).flatten(0, 1)
