@@ -11,8 +11,11 @@ import functools
 import os
 import platform
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -103,7 +106,7 @@ class Engine:
 
         @functools.wraps(function)
         def precise(*args: Any, **kwargs: Any) -> Any:
-            with in_precision(self.precision, self.device):
+            with _computing(self.precision, self.fast, self.device):
                 return function(*args, **kwargs)
 
         return self._recorders[aside](precise) if self.fast and replayable else precise  # type: ignore[return-value]
@@ -148,14 +151,67 @@ def is_fast(name: str, device: torch.device) -> bool:
     return name != "eager" and device.type == "cuda"
 
 
+@dataclass(frozen=True)
+class _How:
+    """How the code that runs now is to compute."""
+
+    convolutions: torch.dtype = torch.float32
+    fused: bool = False
+
+
+_PLAIN = _How()
+_how = ContextVar("how", default=_PLAIN)
+
+
 @contextmanager
-def in_precision(name: str, device: torch.device) -> Iterator[None]:
-    """Matrix products and convolutions on a GPU in `fp32`, `tf32` or (autocast) `bf16`; a CPU computes in fp32."""
+def _computing(precision: str, fused: bool, device: torch.device) -> Iterator[None]:
+    """On a GPU, products and convolutions are in `fp32` or `tf32`, or with `bf16` the convolutions in bfloat16 and the products
+    in tf32; a CPU computes in fp32."""
     if device.type != "cuda":
         yield
         return
-    with _tf32(name != "fp32"), torch.autocast("cuda", torch.bfloat16, enabled=name == "bf16", cache_enabled=False):
+    before = _how.set(_How(torch.bfloat16 if precision == "bf16" else torch.float32, fused))
+    try:
+        with _tf32(precision != "fp32"):
+            yield
+    finally:
+        _how.reset(before)
+
+
+def image_dtype() -> torch.dtype:
+    """What convolutions take in."""
+    return _how.get().convolutions
+
+
+@contextmanager
+def convolving() -> Iterator[None]:
+    """Convolutions called here take part in the chosen precision."""
+    if image_dtype() is torch.float32:
         yield
+        return
+    with torch.autocast("cuda", image_dtype(), cache_enabled=False):  # graphs must not share what is cached
+        yield
+
+
+def fused(function: F) -> F:
+    """A function of tensors, elementwise at heart, that the fast engine compiles into one kernel."""
+    compiled: Any = None
+
+    @functools.wraps(function)
+    def call(*args: Any) -> Any:
+        nonlocal compiled
+        if not _how.get().fused:
+            return function(*args)
+        if compiled is None:
+            compiled = torch.compile(function)
+        try:
+            return compiled(*args)
+        except torch._dynamo.exc.BackendCompilerFailed as error:  # no Triton here, or no C compiler for it
+            warnings.warn(f"{function.__name__} is not compiled: {str(error).splitlines()[0]}", stacklevel=2)
+            compiled = function
+            return function(*args)
+
+    return call  # type: ignore[return-value]
 
 
 def exact(function: F) -> F:
@@ -165,7 +221,7 @@ def exact(function: F) -> F:
     def call(*args: Any, **kwargs: Any) -> Any:
         if not torch.cuda.is_available():
             return function(*args, **kwargs)
-        with _tf32(False), torch.autocast("cuda", enabled=False):
+        with _tf32(False):
             return function(*args, **kwargs)
 
     return call  # type: ignore[return-value]

@@ -1,7 +1,4 @@
-"""The building blocks: convolutional encoder, residual MLPs, projection, actor-critic.
-
-Inside they may compute in a lower precision (`ssedb.engine`); what they return is float32.
-"""
+"""The building blocks: convolutional encoder, residual MLPs, projection, actor-critic."""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d, leaky_relu, relu, softplus
 
+from ssedb.engine import convolving
 from ssedb.errors import ConfigError
 from ssedb.normalize import BLOCK, ObsNorm
 from ssedb.parallel import part
@@ -51,10 +49,11 @@ class ConvTrunk(nn.Module):
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, x: Tensor) -> Tensor:
-        x = leaky_relu(self.first(x), LEAK)
-        x = leaky_relu(self.conv2(x), LEAK)
-        x = leaky_relu(self.conv3(x), LEAK)
-        return x.permute(0, 2, 3, 1).flatten(1)  # [B, h * w * c]: in channels_last this order needs no copy
+        with convolving():
+            x = leaky_relu(self.first(x), LEAK)
+            x = leaky_relu(self.conv2(x), LEAK)
+            x = leaky_relu(self.conv3(x), LEAK)
+        return x.permute(0, 2, 3, 1).flatten(1).float()  # [B, h * w * c]: in channels_last this order needs no copy
 
     def first(self, x: Tensor) -> Tensor:
         """The first convolution; over blocks of 4x4 pixels it is one of 2x2, whose many channels suit the hardware."""
@@ -74,7 +73,7 @@ class Encoder(nn.Module):
         self.dense = glorot(nn.Linear(self.trunk.out_dim, state_dim))
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.dense(self.trunk(x)).float()
+        return self.dense(self.trunk(x))
 
 
 class Residual(nn.Module):
@@ -110,7 +109,7 @@ class Posterior(nn.Module):
         extra = action if self.action_everywhere else None
         x = leaky_relu(self.first(join(state, action)), LEAK)
         x = self.residual2(self.residual1(x, extra), extra)
-        mean, raw = self.last(join(x, extra)).float().chunk(2, -1)
+        mean, raw = self.last(join(x, extra)).chunk(2, -1)
         return mean, softplus(raw).clamp(1e-3, 1e5)
 
 
@@ -166,7 +165,7 @@ class ForwardModels(nn.Module):
         x = leaky_relu(self._layer(0, x, actions), LEAK)
         for number in range(1, 2 * self.BLOCKS, 2):
             x = x + self._layer(number + 1, leaky_relu(self._layer(number, x, actions), LEAK), actions)
-        return self._layer(2 * self.BLOCKS + 1, x, actions).float()
+        return self._layer(2 * self.BLOCKS + 1, x, actions)
 
 
 class ActorCritic(nn.Module):
@@ -189,7 +188,7 @@ class ActorCritic(nn.Module):
         for layer, activation in zip(self.dense, self.activations, strict=True):
             x = layer(x)
             x = relu(x) if activation == "relu" else x
-        return self.policy(x).float(), self.value(x).float().squeeze(-1)
+        return self.policy(x), self.value(x).squeeze(-1)
 
     @torch.no_grad()
     def make_uniform(self) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from ssedb import engine
+
 BLOCK = 4
 """Side of a block of pixels; the encoders' first convolution strides by it."""
 
@@ -18,12 +20,22 @@ def to_blocks(images: Tensor) -> Tensor:
     b, c, h, w = (*images.shape[:2], images.shape[2] // BLOCK, images.shape[3] // BLOCK)
     images = images[..., : h * BLOCK, : w * BLOCK]
     *strides, last = images.stride()
-    if images.dtype == torch.uint8 and last == 1 and not any(s % BLOCK for s in (*strides, images.storage_offset())):
+    by_words = images.dtype == torch.uint8 and last == 1 and not any(s % BLOCK for s in (*strides, images.storage_offset()))
+    if by_words and not torch.compiler.is_compiling():  # a compiler sees through the other way
         words = images.view(torch.int32).view(b, c, h, BLOCK, w)  # four bytes at a time move several times faster
         blocks = words.permute(0, 2, 4, 1, 3).contiguous().view(torch.uint8).view(b, h, w, -1)
     else:
         blocks = images.reshape(b, c, h, BLOCK, w, BLOCK).permute(0, 2, 4, 1, 3, 5).reshape(b, h, w, -1)
     return blocks.permute(0, 3, 1, 2)
+
+
+@engine.fused
+def _scaled(images: Tensor, mean: Tensor, std: Tensor, dtype: torch.dtype, clip: float | None = None) -> Tensor:
+    """(images - mean) / std in blocks, clipped to +-clip; the mean and the std are [1, C, H, W], or the std a scalar."""
+    scale = std.reciprocal()
+    shift, scale = to_blocks(-mean * scale), to_blocks(scale) if scale.ndim else scale
+    blocks = torch.addcmul(shift, to_blocks(images), scale)
+    return (blocks if clip is None else blocks.clamp_(-clip, clip)).to(dtype)
 
 
 class ObsNorm(nn.Module):
@@ -46,8 +58,7 @@ class ObsNorm(nn.Module):
         self.std.copy_(std)
 
     def forward(self, obs: Tensor) -> Tensor:
-        scale = self.std.reciprocal()
-        return torch.addcmul(to_blocks(self.mean * -scale), to_blocks(obs), scale)  # one pass: bytes in, floats out
+        return _scaled(obs, self.mean, self.std, engine.image_dtype())
 
     def pictures(self, obs: Tensor) -> Tensor:
         """The same as float32 [B, C, H, W]."""
@@ -76,9 +87,7 @@ class FrameNorm(nn.Module):
         known = self.count > 0
         mean = torch.where(known, self.mean, before.mean[0, -1:])
         std = torch.where(known, (self.squares / self.count.clamp_min(1)).float().sqrt().clamp_min(1.0), before.std)
-        return ((to_blocks(obs[:, -1:]) - to_blocks(mean[None])) / to_blocks(std.expand_as(mean)[None])).clamp_(
-            -self.CLIP, self.CLIP
-        )
+        return _scaled(obs[:, -1:], mean[None], std.expand_as(mean)[None], engine.image_dtype(), self.CLIP)
 
     @torch.no_grad()
     def take_in(self, obs: Tensor) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ssedb.envs.names import atari_games
+from ssedb.envs.names import pools_of
 from ssedb.errors import ConfigError, TrainingError
 
 if TYPE_CHECKING:
@@ -169,10 +169,11 @@ def check(config: TrainConfig) -> None:
             f"minibatch_envs={config.minibatch_envs} with rollout_steps={config.rollout_steps} makes minibatches of {rows}, "
             f"which do not split over {count} processes; use a multiple of {count} for either"
         )
-    if count > 1 and config.env in atari_games() and config.num_envs % 2 == 0 and config.num_envs // count % 2:
+    pools = pools_of(config.env, config.num_envs)
+    if pools_of(config.env, config.num_envs // count) != pools:
         raise ConfigError(
-            f"num_envs={config.num_envs} leaves each of {count} processes an odd number of emulators, which step in two "
-            f"halves; use a multiple of {2 * count}"
+            f"num_envs={config.num_envs} on {count} processes does not split into the {pools} pools in which emulators "
+            f"step; use a multiple of {pools * count}"
         )
     if count > 1 and config.engine == "fast":
         raise ConfigError("engine=fast: CUDA graphs are for one process; leave --engine out with several")

@@ -25,7 +25,7 @@ from ssedb.bonuses.base import Bonus, Context
 from ssedb.config import TrainConfig
 from ssedb.envs import make_env
 from ssedb.envs.base import Env
-from ssedb.envs.names import atari_games
+from ssedb.envs.names import pools_of
 from ssedb.envs.noisy import NoisyEnv
 from ssedb.envs.pools import Pools
 from ssedb.errors import ConfigError, TrainingError
@@ -467,10 +467,10 @@ def env_of(config: TrainConfig, num_envs: int, stream: int, device: torch.device
 
 
 def training_env(config: TrainConfig, num_envs: int, stream: int, device: torch.device) -> Env:
-    """The same for training: emulators come in two halves that step in turn."""
-    if config.env not in atari_games() or num_envs % 2:
-        return env_of(config, num_envs, stream, device)
-    return Pools([env_of(config, num_envs // 2, stream, device, part) for part in range(2)])
+    """The same for training: emulators come in pools that step in turn."""
+    pools = pools_of(config.env, num_envs)
+    parts = [env_of(config, num_envs // pools, stream, device, part) for part in range(pools)]
+    return parts[0] if pools == 1 else Pools(parts)
 
 
 def _check_finite(row: dict[str, Any], run: RunFolder) -> None:

@@ -97,7 +97,7 @@ def test_frames_are_scaled_by_all_that_was_taken_in_and_clipped():
     newest = obs[:, -1:].astype(np.float64)
     # Until anything was taken in, the scale of the observations (here of their newest frame) stands in.
     scaled = pictures(frames(torch.from_numpy(obs), before))
-    np.testing.assert_allclose(scaled, np.clip((newest - 40) / 50, -5, 5), rtol=1e-5)
+    np.testing.assert_allclose(scaled, np.clip((newest - 40) / 50, -5, 5), rtol=1e-5, atol=1e-6)
     seen = []
     for n in (1, 7, 30):
         batch = rng.integers(60, 120, size=(n, 4, 8, 4)).astype(np.uint8)

@@ -63,7 +63,7 @@ class CuriosityBottleneck(Bonus):
 
     def encode(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and std [B, code_dim] of the newest frame's code."""
-        mean, raw = self.code(self.trunk(self.scale(obs, self.normalize))).float().chunk(2, -1)
+        mean, raw = self.code(self.trunk(self.scale(obs, self.normalize))).chunk(2, -1)
         return mean, softplus(raw).clamp_min(1e-3)
 
     @torch.no_grad()
@@ -79,7 +79,7 @@ class CuriosityBottleneck(Bonus):
     ) -> tuple[Tensor, dict[str, Tensor]]:
         mean, std = self.encode(next_obs)
         code = mean + std * randn_like(mean)
-        error = masked_mean(self.value(code).float().squeeze(-1).square(), mask)  # the return to tell is 0
+        error = masked_mean(self.value(code).squeeze(-1).square(), mask)  # the return to tell is 0
         nats = masked_mean(kl_to_standard_normal(mean, std), mask)
         return error + self.options.beta * nats, {"value_error": error.detach(), "code_nats": nats.detach()}
 

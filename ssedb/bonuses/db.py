@@ -35,10 +35,10 @@ class PredictionHead(nn.Module):
     def forward(self, z: Tensor) -> tuple[Tensor, Tensor | None]:
         hidden = self.trunk(z)
         if self.kind == "head":
-            return self.mean(hidden).float(), softplus(self.std(hidden).float()) + HEAD_STD_FLOOR
+            return self.mean(hidden), softplus(self.std(hidden)) + HEAD_STD_FLOOR
         if self.kind == "scalar":
-            return self.mean(hidden).float(), softplus(self.free_std).clamp_min(FREE_STD_FLOOR)
-        return self.mean(hidden).float(), None
+            return self.mean(hidden), softplus(self.free_std).clamp_min(FREE_STD_FLOOR)
+        return self.mean(hidden), None
 
 
 class DynamicBottleneck(Bonus):

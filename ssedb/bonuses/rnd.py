@@ -35,7 +35,7 @@ class RandomNetworkDistillation(Bonus):
     def errors(self, next_obs: Tensor) -> Tensor:
         """Mean squared error of the imitation, [B]."""
         frames = self.scale(next_obs, self.normalize)
-        return (self.predictor(frames).float() - self.target(frames).float()).square().mean(-1)
+        return (self.predictor(frames) - self.target(frames)).square().mean(-1)
 
     @torch.no_grad()
     def reward(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> Tensor:
@@ -43,7 +43,7 @@ class RandomNetworkDistillation(Bonus):
 
     @torch.no_grad()
     def features(self, obs: Tensor, actions: Tensor) -> Tensor:
-        return self.predictor(self.scale(obs, self.normalize)).float()
+        return self.predictor(self.scale(obs, self.normalize))
 
     def loss(
         self, obs: Tensor, actions: Tensor, next_obs: Tensor, mask: Tensor | None = None

@@ -14,6 +14,9 @@ GAMES = (
 )  # fmt: skip
 """The 18 games of the suite."""
 
+POOLS = 4
+"""Pools of emulators that step in turn."""
+
 NOISES = {
     "none": "the observations as they are",
     "random-box": "3 to 12 boxes of Gaussian noise on an 8x10 grid, drawn afresh every step",
@@ -77,3 +80,11 @@ def canonical_env(name: str) -> str:
 
 def _letters(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def pools_of(env: str, num_envs: int) -> int:
+    """How many pools so many environments of a run step in: while one waits for its actions, the others step.
+
+    An Atari game that begins anew holds up its pool for as long as ten steps take; the other pools go on.
+    """
+    return next(pools for pools in (POOLS, 2, 1) if num_envs % pools == 0) if env in atari_games() else 1
