@@ -134,7 +134,10 @@ def by_condition(runs: Sequence[Run], key: str) -> Figure | None:
 
 
 def ablation_panels(runs: Sequence[Run], env: str, noise: str) -> Figure | None:
-    """DB's score and the three terms of its objective along training, a line for each variant."""
+    """DB's score and the three terms of its objective along training, a line for each variant.
+
+    The dotted line is the I_nce of blind guessing; what lies well below it, at the start of a run, is cut off.
+    """
     runs = [r for r in runs if (r.env, r.noise, r.config.get("bonus")) == (env, noise, "db") and r.curve("i_upper")[0].size]
     methods = method_order(runs)
     if len(methods) < 2:
@@ -146,6 +149,13 @@ def ablation_panels(runs: Sequence[Run], env: str, noise: str) -> Figure | None:
             _draw_curve(panel, [run for run in runs if run.method == method], key, styles[method])
         panel.set_title(name)
         panel.xaxis.set_major_formatter(_steps_formatter())
+    guessed = np.concatenate([run.curve("i_nce_chance")[1] for run in runs])
+    if guessed.size:  # a young model is far below chance, and would squeeze all that matters into a line
+        chance, curves = np.nanmax(guessed), [run.curve("i_nce")[1] for run in runs]
+        low, high = min(chance, *(curve[-1] for curve in curves)), max(chance, *map(np.nanmax, curves))
+        margin = max(0.2 * (high - low), 0.1)
+        panels[-1].axhline(chance, color=GRAY, ls=":", lw=1)
+        panels[-1].set_ylim(low - margin, high + margin)
     _common_labels(figure, "agent steps", "")
     figure.suptitle(f"{env}, noise {noise}", fontsize=10)
     _legend(figure, styles)

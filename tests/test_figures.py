@@ -71,10 +71,16 @@ def test_ablation_has_four_panels(tmp_path):
     for ablation in ("none", "no-upper"):
         for seed in range(2):
             folder = make_run(tmp_path / f"{ablation}-{seed}", env="alien", seed=seed, bonus_options={"ablation": ablation})
-            rows = [{"steps": s, "score": s, "i_upper": 1.0, "i_pred": -s, "i_nce": -2.0} for s in (64, 128)]
+            rows = [{"steps": s, "score": s, "i_upper": 1.0, "i_pred": -s, "i_nce": -256 / s} for s in (64, 128)]
+            if seed:
+                rows = [{**row, "i_nce_chance": -3.0} for row in rows]
             (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     figure = figures.ablation_panels(load_runs(tmp_path), "alien", "none")
     titles = [panel.get_title() for panel in figure.axes]
     assert titles == ["extrinsic score", "I_upper (nats)", "I_pred (nats)", "I_nce (nats)"]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["db", "db no-upper"]
     assert lines(figure.axes[2])[0].get_ydata()[-1] == -128
+    nce = figure.axes[3]
+    assert lines(nce)[0].get_ydata()[[0, -1]].tolist() == [-4, -2]
+    assert [line.get_ydata()[0] for line in nce.lines if line.get_linestyle() == ":"] == [-3]
+    assert nce.get_ylim() == pytest.approx((-3.2, -1.8))  # what a young model gets is cut off
