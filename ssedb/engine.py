@@ -12,7 +12,7 @@ import os
 import platform
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -101,15 +101,19 @@ class Engine:
             # Graphs of one pool share memory and so must not run at the same time.
             self._recorders = {True: Replayer(), False: Replayer()}
 
-    def ready(self, function: F, *, aside: bool = False, replayable: bool = True) -> F:
-        """The function as it is to be called; `aside` if it will be called there."""
+    def ready(
+        self, function: F, *, aside: bool = False, replayable: bool = True, generators: Sequence[torch.Generator] = ()
+    ) -> F:
+        """The function as it is to be called; `aside` if it will be called there. Names the generators it draws from."""
 
         @functools.wraps(function)
         def precise(*args: Any, **kwargs: Any) -> Any:
             with _computing(self.precision, self.fast, self.device):
                 return function(*args, **kwargs)
 
-        return self._recorders[aside](precise) if self.fast and replayable else precise  # type: ignore[return-value]
+        if not (self.fast and replayable):
+            return precise  # type: ignore[return-value]
+        return self._recorders[aside](precise, generators)  # type: ignore[return-value]
 
     @contextmanager
     def aside(self) -> Iterator[None]:
@@ -165,8 +169,7 @@ _how = ContextVar("how", default=_PLAIN)
 
 @contextmanager
 def _computing(precision: str, fused: bool, device: torch.device) -> Iterator[None]:
-    """On a GPU, products and convolutions are in `fp32` or `tf32`, or with `bf16` the convolutions in bfloat16 and the products
-    in tf32; a CPU computes in fp32."""
+    """On a GPU: `fp32`, `tf32`, or `bf16` for convolutions with `tf32` for all other products. A CPU computes in fp32."""
     if device.type != "cuda":
         yield
         return
@@ -252,7 +255,7 @@ class Bridge:
             return given
         buffer, copied = self._buffer(name, given)
         copied.synchronize()  # what was in the buffer before is up: usually long ago
-        buffer.copy_(given)
+        np.copyto(buffer.numpy(), array)  # torch would use threads, which the emulators keep waiting
         there = buffer.to(self.device, non_blocking=True)
         copied.record()
         return there
@@ -287,15 +290,16 @@ class Replayer:
 
     def __init__(self) -> None:
         self.pool = torch.cuda.graph_pool_handle()  # shared: graphs run one after the other, and their results are copied
+        self.stream = torch.cuda.Stream()  # recording needs one of its own, and so do the calls before it
 
-    def __call__(self, function: F) -> F:
+    def __call__(self, function: F, generators: Sequence[torch.Generator] = ()) -> F:
         recordings: dict[Any, _Recording] = {}
 
         def call(*args: Tensor, **kwargs: Any) -> Any:
             key = (*(arg.shape for arg in args), *sorted(kwargs.items()))
             if key not in recordings:
-                recordings[key] = _Recording(functools.partial(function, **kwargs))
-            return recordings[key](args, self.pool)
+                recordings[key] = _Recording(functools.partial(function, **kwargs), generators)
+            return recordings[key](args, self)
 
         return call  # type: ignore[return-value]
 
@@ -303,14 +307,14 @@ class Replayer:
 class _Recording:
     """One CUDA graph and the tensors it reads and writes."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.function, self.calls = function, 0
+    def __init__(self, function: Callable[..., Any], generators: Sequence[torch.Generator]) -> None:
+        self.function, self.generators, self.calls = function, generators, 0
         self.graph: torch.cuda.CUDAGraph | None = None
 
-    def __call__(self, args: tuple[Tensor, ...], pool: Any) -> Any:
+    def __call__(self, args: tuple[Tensor, ...], replayer: Replayer) -> Any:
         self.calls += 1
         if self.calls <= Replayer.WARM_UP:
-            stream, current = torch.cuda.Stream(), torch.cuda.current_stream()  # recording needs a stream of its own as well
+            stream, current = replayer.stream, torch.cuda.current_stream()
             stream.wait_stream(current)
             with torch.cuda.stream(stream):
                 result = self.function(*args)
@@ -319,7 +323,10 @@ class _Recording:
         if self.graph is None:
             self.inputs = [arg.clone() for arg in args]
             self.graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self.graph, pool=pool):
+            for generator in self.generators:
+                self.graph.register_generator_state(generator)
+            torch.cuda.empty_cache()  # what the calls before took; from now on it is in the graphs' pool
+            with torch.cuda.graph(self.graph, pool=replayer.pool, stream=replayer.stream):
                 self.result = self.function(*self.inputs)
         for mine, given in zip(self.inputs, args, strict=True):
             mine.copy_(given)

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ssedb.engine import Engine
 from ssedb.parallel import Team
 
 
@@ -55,6 +56,9 @@ class Env(ABC):
     def parts(self) -> tuple[Env, ...]:
         """What can be stepped independently: part i of k has the environments i, i + k, i + 2k and so on."""
         return (self,)
+
+    def prepare(self, engine: Engine) -> None:  # noqa: B027 (most have nothing to gain)
+        """Lets an engine make ready what happens on the device at every step."""
 
     def stagger(self) -> None:  # noqa: B027 (games end at different times by themselves)
         """After a reset: cut the first episodes short by group, where all would otherwise end at the same time."""

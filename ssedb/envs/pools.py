@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ssedb.engine import Engine
 from ssedb.envs.base import Env, Step
 
 
@@ -50,6 +51,10 @@ class Pools(Env):
             _deal([step.dones for step in steps]),
             last if any(step.final_frames for step in steps) else None,
         )
+
+    def prepare(self, engine: Engine) -> None:
+        for part in self._parts:
+            part.prepare(engine)
 
     def stagger(self) -> None:
         for part in self._parts:
