@@ -9,6 +9,7 @@ turns, and run plain PyTorch in float32: ours as `make_bonus` gives it, without 
 Nature encoder with 512 features, Adam, and the same batch size, passes and number of models in the ensemble; neither scales
 its rewards. Both have the allocator that ssedb sets up, which is the faster one. What cannot be made the same:
 
+- Encoder. Theirs has ReLU, after the features too; ours has leaky ReLU, and none after the features.
 - Observations. rllte-core stores them as float32 and gets them so; ours are bytes. Theirs come out of a DataLoader, one by
   one; ours are indexed.
 - ICM. Their inverse and forward models have one hidden layer of 256. Our inverse model has one of 512; our forward model has

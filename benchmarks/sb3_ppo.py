@@ -12,7 +12,7 @@ range, reward clipping and TF32 switches. What differs:
 - Stable-Baselines3 takes stacks of 4 out of the emulator and keeps them as stacks in main memory; ours takes single frames
   and keeps each once, on the device.
 - It shuffles transitions and normalises advantages in each minibatch; ours takes whole trajectories and normalises over the
-  rollout. It clips gradients and bootstraps at time limits; ours does neither.
+  rollout. It clips gradients, ends returns with the episode and bootstraps at time limits; ours does none of these.
 - It uses ReLU in the convolutions, ours leaky ReLU. Its Adam is not fused.
 - Ours still asks its bonus, which is `none`: transitions are gathered for it, and it pays nothing.
 - Ours sets up the C library's allocator and GOMP_SPINCOUNT, as `ssedb train` does; with `--tune-both` Stable-Baselines3 gets
