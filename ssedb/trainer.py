@@ -61,6 +61,7 @@ class Trainer:
                 precision=config.precision,
                 seed=config.seed,
             )
+            self.env.prepare(self.engine)
             # One that is learned from while the next is played needs a place of its own.
             shape = (frames.shape[1], frames.shape[2])
             self._stretches = [
@@ -124,10 +125,16 @@ class Trainer:
         """One turn of Algorithm 1. Returns its metrics, or where the bonus model learns on beside the next rollout, those of
         the turn before (None in the first)."""
         config, team, began = self.config, self.team, time.perf_counter()
-        rollout = self.play()
-        scores = self.scores.add(rollout.rewards.cpu().numpy(), rollout.dones.cpu().numpy()) | self.env.metrics()
-        row = self.finish() if self.engine.overlaps else None
+        row = None
 
+        def on_step(t: int) -> None:
+            nonlocal row
+            self.progress.step(self.steps + (t + 1) * config.num_envs)
+            if self.engine.overlaps and t == config.rollout_steps // 2:  # done by now, and the emulators are busy meanwhile
+                row = self.finish()
+
+        rollout = self.play(on_step)
+        scores = self.scores.add(rollout.rewards.cpu().numpy(), rollout.dones.cpu().numpy()) | self.env.metrics()
         bonus = self.intrinsic_rewards()  # [T, N]
         self.take_in()
         paid = self.reward_norm(bonus) if config.normalize_bonus else bonus
@@ -178,11 +185,10 @@ class Trainer:
         turn.add(**self.bonus.diagnostics(*self.transitions(t, envs, turn.rollout)))
         return {**turn.row, **turn.means(self.team)}
 
-    def play(self) -> Rollout:
+    def play(self, on_step: Callable[[int], None] = lambda t: None) -> Rollout:
         """Explores for a rollout; returns it, with the parts of all processes."""
         with self.team:
-            show = lambda t: self.progress.step(self.steps + (t + 1) * self.config.num_envs)  # noqa: E731
-            collect(self.played, self.env, self.act, show)
+            collect(self.played, self.env, self.act, on_step)
         self.env.merge(self.team)
         self.rollout = self.played.whole(self.team)
         return self.rollout

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import functools
+
 import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
+
+from ssedb.engine import exact
 
 SIDE = 84
 LUMA = (0.299, 0.587, 0.114)
 
 
+@functools.cache
+def _luma(device: torch.device) -> Tensor:
+    return torch.tensor(LUMA, device=device)
+
+
+@exact
 def to_agent_frames(frames: Tensor) -> Tensor:
     """uint8 [N, H, W] or [N, H, W, 3] to gray uint8 [N, 84, 84].
 
     Weighted gray, then a bilinear resize that averages over what it shrinks (as Pillow's does), then truncation.
     """
     if frames.ndim == 4:
-        frames = frames.float() @ torch.tensor(LUMA, device=frames.device)
+        frames = frames.float() @ _luma(frames.device)
     elif frames.shape[1:] == (SIDE, SIDE):
         return frames
     resized = interpolate(frames.float()[:, None], (SIDE, SIDE), mode="bilinear", antialias=True, align_corners=False)

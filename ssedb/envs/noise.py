@@ -13,6 +13,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from ssedb.engine import exact
 from ssedb.parallel import part
 
 GRID = (10, 8)
@@ -118,6 +119,7 @@ def tune_tv(screen: Tensor, pressed: Tensor, generator: torch.Generator) -> Tens
     return torch.where(pressed[:, None, None], fresh, screen)
 
 
+@exact
 def show_clouds(frames: Tensor, places: Tensor, strength: float, want_mask: bool = False) -> tuple[Tensor, Tensor | None]:
     """Soft bright blobs at `places` [N, clouds, 2], parts of the height and width, round the edges."""
     height, width = frames.shape[1:3]

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from ssedb.engine import Engine
 from ssedb.envs import noise as noises
 from ssedb.envs.base import Env, Step
 from ssedb.envs.frames import SIDE, to_agent_frames
@@ -36,6 +37,7 @@ class Observer:
         self.num_envs, self.button, self.device = num_envs, num_actions - 1, torch.device(device)
         self.noise, self.strength, self.pixel, self.box = noise, strength, pixel, box
         self.generator = torch.Generator(self.device).manual_seed(seed)
+        self.look = self._look
         self.begin()
 
     def begin(self) -> None:
@@ -69,6 +71,9 @@ class Observer:
 
     def observe(self, frames: Tensor) -> Tensor:
         """Source frames as the agent sees them."""
+        return self.look(frames, self.screen, self.clouds)
+
+    def _look(self, frames: Tensor, screen: Tensor, clouds: Tensor) -> Tensor:
         if not self.wants_raw(self.noise, self.pixel, self.box):
             frames = to_agent_frames(frames)
         if self.noise == "random-box":
@@ -78,10 +83,14 @@ class Observer:
         elif self.noise == "flicker":
             frames, _ = noises.flicker(frames, self.strength, self.generator)
         elif self.noise == "noisy-tv":
-            frames, _ = noises.show_tv(frames, self.screen, self.strength)
+            frames, _ = noises.show_tv(frames, screen, self.strength)
         elif self.noise == "clouds":
-            frames, _ = noises.show_clouds(frames, self.clouds, self.strength)
+            frames, _ = noises.show_clouds(frames, clouds, self.strength)
         return to_agent_frames(frames)
+
+    def prepare(self, engine: Engine) -> None:
+        """From now on noise, gray and the smaller picture are one recording."""
+        self.look = engine.ready(self._look, generators=[self.generator])
 
     def state_dict(self) -> dict[str, Any]:
         memory = {name: getattr(self, name).clone() for name in self.MEMORY}
@@ -123,6 +132,9 @@ class NoisyEnv(Env):
         self.observer.advance(self._executed, step.dones)
         last = step.final_frames
         return Step(observe(step.frames), step.rewards, step.dones, None if last is None else lambda: observe(last()))
+
+    def prepare(self, engine: Engine) -> None:
+        self.observer.prepare(engine)
 
     def stagger(self) -> None:
         self.env.stagger()
