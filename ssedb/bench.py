@@ -1,7 +1,8 @@
-"""How fast the parts of training run, and how near the whole comes to their sum. Figures of one run on one machine."""
+"""How fast training and its parts run, and how near it comes to the environments alone. Figures of one run, one machine."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from rich.console import Console
 from rich.table import Table
@@ -16,14 +18,19 @@ from torch import Tensor
 
 from ssedb import engine
 from ssedb.config import TrainConfig
+from ssedb.envs.atari import AtariEnv
+from ssedb.envs.base import Env
+from ssedb.envs.noisy import NoisyEnv
+from ssedb.envs.pools import Pools
 from ssedb.normalize import ObsNorm
 from ssedb.rollout import collect
-from ssedb.trainer import Trainer
+from ssedb.trainer import Trainer, training_env
 
 SECONDS = 4.0
 """How long each part is timed at least."""
 WARM_UP = 5 if torch.cuda.is_available() else 1
 """Calls before that; a CUDA graph is recorded in them."""
+RIVALS = ("icm", "disagreement", "cb", "re3", "rnd")
 
 
 def run_bench(config: TrainConfig, updates: int) -> dict[str, float]:
@@ -35,50 +42,142 @@ def run_bench(config: TrainConfig, updates: int) -> dict[str, float]:
         console.print("timing the plain update in a process of its own (contiguous layout, default allocator) ...")
         rates["update, plain"] = _plain_update_in_fresh_process(config)
     trainer = Trainer(config)
-    console.print(
-        f"{config.env}, noise {config.noise}, preset {config.preset}: {config.num_envs} envs x {config.rollout_steps} steps"
-        f", {trainer.device}, {torch.get_num_threads()} threads, torch {torch.__version__}"
-    )
+    console.print(_title(config, trainer))
     collect(trainer.rollout, trainer.env, trainer.act)
-    rates["emulator"] = _rate(config.num_envs, lambda: trainer.env.step(_random_actions(trainer)))
+    rates["emulator"], rates["trained"] = _side_by_side(trainer, updates)
     rates["inference"] = _rate(config.num_envs, lambda: trainer.act(trainer.rollout.obs(1)))
     rates["bonus"] = _rate(config.rollout_size, trainer.intrinsic_rewards)
     rates["update"] = update_rate(trainer)
-    console.print(f"timing {updates} whole updates ...")
-    rates["trained"] = _rate(config.rollout_size, trainer.iterate, repeats=updates)
     if on_cpu:
         lay_out_plainly(trainer)
         rates["update, plain with our allocator"] = update_rate(trainer)
     ideal = 1 / sum(1 / rates[part] for part in ("emulator", "inference", "bonus", "update"))
     table = Table("part", "agent steps/s", "")
     for part, meaning in {
-        "emulator": "the environments alone, noise included",
+        "emulator": "the environments alone, random actions",
         "inference": "choosing actions",
         "bonus": "intrinsic rewards",
         "update": f"PPO x{config.ppo_epochs} and {config.bonus} x{config.bonus_epochs}",
         "trained": "all of it, as `ssedb train` runs it",
     }.items():
         table.add_row(part, f"{rates[part]:,.0f}", meaning)
-    table.add_row("ideal", f"{ideal:,.0f}", "1 / (1/emulator + 1/inference + 1/bonus + 1/update)")
+    table.add_row("trained / emulator", f"{rates['trained'] / rates['emulator']:.3f}", "")
+    table.add_row("ideal", f"{ideal:,.0f}", "one part after the other: 1 / (1/emulator + 1/inference + 1/bonus + 1/update)")
     table.add_row("trained / ideal", f"{rates['trained'] / ideal:.3f}", "")
     if on_cpu:
         for plain in ("update, plain", "update, plain with our allocator"):
             table.add_row(plain, f"{rates[plain]:,.0f}", f"ours is {rates['update'] / rates[plain]:.2f}x as fast")
-    if trainer.device.type == "cuda":
-        table.add_row("GPU memory", f"{torch.cuda.max_memory_allocated() / 2**30:.2f} GiB", "at its highest")
+    else:
+        table.add_row("GPU memory", _memory(), "allocated, and held by torch, at its highest")
     console.print(table)
     trainer.env.close()
     return {**rates, "ideal": ideal}
 
 
+def run_all(config: TrainConfig, updates: int) -> dict[str, dict[str, float]]:
+    """On a GPU: training against the emulators alone with each noise and each rival, updates alone, and Rooms."""
+    console = Console(highlight=False)
+    table = Table("what", "environments alone", "trained", "trained / alone")
+    results: dict[str, dict[str, float]] = {}
+
+    def measure(name: str, config: TrainConfig, env: Env) -> Trainer:
+        began = time.perf_counter()
+        trainer = Trainer(config, env)
+        trainer.advance(), trainer.finish()
+        alone, trained = _side_by_side(trainer, updates)
+        results[name] = {"alone": alone, "trained": trained, "ratio": trained / alone}
+        took = time.perf_counter() - began
+        console.print(f"{name}: alone {alone:,.0f}, trained {trained:,.0f}, ratio {trained / alone:.3f} ({took:.0f} s)")
+        table.add_row(name, f"{alone:,.0f}", f"{trained:,.0f}", f"{trained / alone:.3f}")
+        return trainer
+
+    env = training_env(config, config.num_envs, 0, engine.pick_device(config.device))
+    three = dataclasses.replace(config, bonus_epochs=3)
+    began = time.perf_counter()
+    trainer = Trainer(three, env)
+    console.print(_title(three, trainer))
+    updates_alone = update_rate(trainer)
+    results["update"] = {"trained": updates_alone, "compile and capture": time.perf_counter() - began}
+    del trainer
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    trainer = measure(f"{config.env}, db, 3 epochs of each", three, env)
+    memory = _memory()
+    results["memory"] = {"allocated": torch.cuda.max_memory_allocated(), "held": torch.cuda.max_memory_reserved()}
+    del trainer
+    for bonus in RIVALS:
+        measure(f"{config.env}, {bonus}", dataclasses.replace(config, bonus=bonus, bonus_options={}), env)
+    env.close()
+    raw = dataclasses.replace(config, noise="random-box", fidelity="released", box_noise="wrap", pixel_noise="zeros")
+    env = training_env(raw, config.num_envs, 0, engine.pick_device(config.device))
+    for noise in ("random-box", "pixel"):
+        noisy = dataclasses.replace(raw, noise=noise, bonus_options={}, bonus_epochs=3)
+        parts = [NoisyEnv(part.env, noise, pixel="zeros", box="wrap") for part in env.parts if isinstance(part, NoisyEnv)]
+        measure(f"{config.env}, db, {noise} on raw frames", noisy, Pools(parts))
+    env.close()
+    rooms = dataclasses.replace(config, env="rooms", num_envs=4096, bonus_options={})
+    trainer = Trainer(rooms)
+    trainer.advance()
+    alone, trained = _side_by_side(trainer, updates)
+    results["rooms"] = {"alone": alone, "trained": trained}
+    table.add_row("rooms, db, 4096 worlds", f"{alone:,.0f}", f"{trained:,.0f}", "-")
+    table.add_row("updates alone, PPO x3 and DB x3", "-", f"{updates_alone:,.0f}", "-")
+    console.print(table)
+    console.print(f"GPU memory of {config.env}: {memory} (allocated, and held by torch, at its highest)")
+    console.print(f"compiling, capturing and timing updates: {results['update']['compile and capture']:.0f} s")
+    return results
+
+
 def update_rate(trainer: Trainer) -> float:
     """Agent steps per second of the updates alone, from single minibatches of PPO and of the bonus."""
-    config = trainer.config
+    config, rollout = trainer.config, trainer.rollout
     trainer.advantages.normal_()
-    t, envs = trainer.rollout.indices(torch.arange(config.minibatch_envs, device=trainer.device))
-    ppo = _rate(len(t), lambda: trainer.learn_policy(t, envs, rollout=trainer.rollout))
-    bonus = _rate(len(t), lambda: trainer.learn_bonus(t, envs, rollout=trainer.rollout))
+    t, envs = rollout.indices(torch.arange(config.minibatch_envs, device=trainer.device))
+    ppo = _rate(len(t), lambda: trainer.learn_policy(t, envs, rollout=rollout))
+    with trainer.engine.aside():
+        bonus = _rate(len(t), lambda: trainer.learn_bonus(t, envs, rollout=rollout))
+    trainer.engine.join()
     return 1 / (config.ppo_epochs / ppo + config.bonus_epochs / bonus)
+
+
+def _side_by_side(trainer: Trainer, updates: int) -> tuple[float, float]:
+    """Agent steps per second of the environments alone and of whole updates, in turn, as both drift with the machine."""
+    seconds = np.zeros(2)
+    trainer.advance()  # graphs are recorded, and where updates overlap one is under way
+    _wait()
+    for _ in range(updates):
+        for i, part in enumerate((lambda: _step_alone(trainer), trainer.advance)):
+            began = time.perf_counter()
+            part()
+            seconds[i] += time.perf_counter() - began
+    began = time.perf_counter()
+    trainer.finish()
+    _wait()
+    if not trainer.engine.overlaps:  # where they do, each update has waited for the one before
+        seconds[1] += time.perf_counter() - began
+    alone, trained = updates * trainer.config.rollout_size / seconds
+    return float(alone), float(trained)
+
+
+def _step_alone(trainer: Trainer) -> None:
+    """As many steps as a rollout has, in the same pools: of the emulators without anything else, or of the world."""
+    sources = [part.env for part in trainer.env.parts if isinstance(part, NoisyEnv)]
+    steps, envs = trainer.config.rollout_steps, trainer.env.num_envs
+    if sources and all(isinstance(source, AtariEnv) for source in sources):
+        ales = [source.ale for source in sources if isinstance(source, AtariEnv)]
+        actions = np.random.default_rng(0).integers(0, trainer.env.num_actions, (steps, len(ales), envs // len(ales)))
+        for ale, first in zip(ales, actions[0], strict=True):
+            ale.send(first)
+        for at_once in actions[1:]:
+            for ale, some in zip(ales, at_once, strict=True):
+                ale.recv()
+                ale.send(some)
+        for ale in ales:
+            ale.recv()
+        return
+    for _ in range(steps):
+        trainer.env.step(torch.randint(trainer.env.num_actions, (envs,), device=trainer.device))
+    _wait()
 
 
 def lay_out_plainly(trainer: Trainer) -> None:
@@ -86,7 +185,7 @@ def lay_out_plainly(trainer: Trainer) -> None:
 
     class PlainNorm(ObsNorm):
         def forward(self, obs: Tensor) -> Tensor:
-            return (obs.float() - self.mean) / self.std
+            return self.pictures(obs)
 
     for module in (trainer.policy, trainer.bonus):
         module.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
@@ -111,23 +210,30 @@ def _plain_update(settings: dict[str, Any]) -> float:
     return update_rate(trainer)
 
 
-def _random_actions(trainer: Trainer) -> Tensor:
-    return torch.randint(trainer.env.num_actions, (trainer.env.num_envs,), device=trainer.device)
+def _title(config: TrainConfig, trainer: Trainer) -> str:
+    where = engine.machine(trainer.device)["device"]
+    precision = f", {config.precision}" if trainer.device.type == "cuda" else ""
+    return (
+        f"{config.env}, noise {config.noise}, preset {config.preset}: {config.num_envs} envs x {config.rollout_steps} steps"
+        f", {where}{precision}, {torch.get_num_threads()} threads, torch {torch.__version__}"
+    )
 
 
-def _rate(steps: int, part: Callable[[], object], repeats: int | None = None) -> float:
-    """Agent steps per second of `part`, which does `steps` of them; once to warm up, then for a few seconds."""
-    if repeats is None:
-        for _ in range(WARM_UP):
-            part()
+def _memory() -> str:
+    figures = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
+    return ", ".join(f"{bytes / 2**30:.2f} GiB" for bytes in figures)
+
+
+def _rate(steps: int, part: Callable[[], object]) -> float:
+    """Agent steps per second of `part`, which does `steps` of them; a few calls to warm up, then some seconds."""
+    for _ in range(WARM_UP):
+        part()
     _wait()
     began, done = time.perf_counter(), 0
-    while done < (repeats or 2) or (repeats is None and time.perf_counter() - began < SECONDS):
+    while done < 2 or time.perf_counter() - began < SECONDS:
         part()
         done += 1
-        if repeats is None:
-            _wait()
-    _wait()
+        _wait()
     return steps * done / (time.perf_counter() - began)
 
 

@@ -59,6 +59,10 @@ class BenchArgs:
     """Environments side by side; the preset's unless given."""
     updates: int = 2
     """Whole training updates to time."""
+    precision: Literal["bf16", "tf32", "fp32"] = "bf16"
+    """Of the networks on a GPU."""
+    all: bool = False
+    """On a GPU: every noise on raw frames, every rival, updates alone and Rooms as well (about four minutes)."""
 
 
 @dataclass(frozen=True)
@@ -295,10 +299,16 @@ def bench(args: list[str]) -> int:
     if options.updates < 1:
         raise ConfigError(f"updates={options.updates}: must be 1 or more")
     sizes: dict[str, Any] = {} if options.num_envs is None else {"num_envs": options.num_envs}
-    config = TrainConfig(env=options.env, noise=options.noise, preset=options.preset, device=options.device, **sizes)
-    from ssedb.bench import run_bench
+    names = ("env", "noise", "preset", "device", "precision")
+    config = TrainConfig(**{name: getattr(options, name) for name in names}, **sizes)
+    if options.all and (config.env not in atari_games() or config.noise != "none"):
+        raise ConfigError(f"--all begins with a game without noise, not with {config.env}, noise {config.noise}")
+    from ssedb.bench import run_all, run_bench
+    from ssedb.engine import pick_device
 
-    run_bench(config, options.updates)
+    if options.all and pick_device(config.device).type != "cuda":
+        raise ConfigError(f"--all is for a GPU, and device={config.device!r} is a CPU here; leave --all out")
+    (run_all if options.all else run_bench)(config, options.updates)
     return 0
 
 

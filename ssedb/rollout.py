@@ -123,9 +123,11 @@ Act = Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
 def collect(rollout: Rollout, env: Env, act: Act, on_step: Callable[[int], None] = lambda t: None) -> None:
     """Plays T steps into the rollout, going on from the observation it begins with.
 
-    While one part of the environments steps, the actions of the next are chosen.
+    While one part of the environments steps, a GPU chooses the actions of the next. On a CPU the two would fight over the
+    cores, so there all take turns.
     """
-    parts = [(part, slice(i, None, len(env.parts))) for i, part in enumerate(env.parts)]
+    stepped = env.parts if env.device.type == "cuda" else (env,)
+    parts = [(part, slice(i, None, len(stepped))) for i, part in enumerate(stepped)]
     for t in range(rollout.steps):
         for part, envs in parts:
             if t > 0:

@@ -1,5 +1,8 @@
 """What only a GPU can show. Run with `-m gpu`."""
 
+import copy
+import warnings
+
 import pytest
 import torch
 
@@ -92,40 +95,118 @@ def test_the_probe_runs_there(tmp_path):
 
 @pytest.fixture
 def exact():
-    """Sums in float32 and in the same order each time."""
-    before = torch.backends.cudnn.allow_tf32, torch.backends.cudnn.deterministic
-    torch.backends.cudnn.allow_tf32, torch.backends.cudnn.deterministic = False, True
+    """Sums in the same order each time."""
+    before = torch.backends.cudnn.deterministic
+    torch.backends.cudnn.deterministic = True
     yield
-    torch.backends.cudnn.allow_tf32, torch.backends.cudnn.deterministic = before
+    torch.backends.cudnn.deterministic = before
 
 
-@pytest.mark.parametrize("bonus", ssedb.list_bonuses())
-def test_replaying_gives_the_numbers_of_the_plain_path(exact, tmp_path, bonus):
-    weights, rows = [], []
-    for engine in ("eager", "fast"):
-        config = tiny_config(tmp_path, env="rooms-small", preset="rooms", bonus=bonus, bonus_options={}, noise="random-box",
-                             device="cuda", engine=engine, obs_norm_steps=64)  # fmt: skip
-        trainer = Trainer(config)
-        trainer.fit_observations()
-        rows.append([trainer.iterate() for _ in range(5)])
-        weights.append({**trainer.policy.state_dict(), **trainer.bonus.state_dict()})
-    for name, value in weights[0].items():
-        torch.testing.assert_close(
-            weights[1][name], value, rtol=1e-4, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}"
-        )
-    for plain, fast in zip(*rows, strict=True):
-        assert {k: v for k, v in fast.items() if k != "sps"} == pytest.approx(
-            {k: v for k, v in plain.items() if k != "sps"}, rel=1e-3
-        )
+WORLDS = {
+    "rooms": dict(env="rooms-small", preset="rooms", noise="random-box"),
+    "raw frames": dict(env="breakout", preset="rooms", noise="random-box", fidelity="released", bonus_epochs=2),
+    "clouds": dict(env="breakout", preset="rooms", noise="clouds"),
+}
+
+
+def trainer_of(out, **settings) -> Trainer:
+    """In float32, so that two ways of computing differ by rounding alone."""
+    trainer = Trainer(tiny_config(out, **{**dict(bonus_options={}, device="cuda", precision="fp32"), **settings}))
+    trainer.fit_observations()
+    return trainer
+
+
+def same_numbers(rows, others) -> None:
+    for row, other in zip(rows, others, strict=True):
+        known = {k: v for k, v in row.items() if k != "sps" and v is not None}
+        assert {k: v for k, v in other.items() if k != "sps" and v is not None} == pytest.approx(known, rel=1e-3, abs=1e-6)
+
+
+def weights(trainer: Trainer) -> dict:
+    return {**trainer.policy.state_dict(), **trainer.bonus.state_dict()}
+
+
+def same_weights(first: dict, second: dict) -> None:
+    for name, value in first.items():
+        torch.testing.assert_close(second[name], value, rtol=1e-4, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}")
+
+
+@pytest.mark.parametrize(
+    ("bonus", "world"), [*((bonus, "rooms") for bonus in ssedb.list_bonuses()), ("db", "raw frames"), ("rnd", "clouds")]
+)
+def test_the_fast_engine_gives_the_numbers_of_the_plain_path(exact, tmp_path, bonus, world):
+    plain = trainer_of(tmp_path, bonus=bonus, engine="eager", **WORLDS[world])
+    rows = [plain.iterate() for _ in range(5)]
+    fast = trainer_of(tmp_path, bonus=bonus, engine="fast", **WORLDS[world])  # takes over the seed
+    assert fast.engine.overlaps == (world != "rooms")
+    same_numbers(rows, [fast.iterate() for _ in range(5)])
+    same_weights(weights(plain), weights(fast))
+
+
+def test_learning_while_playing_changes_nothing(exact, tmp_path):
+    """`iterate` waits for the bonus model, `advance` does not."""
+    waiting = trainer_of(tmp_path, engine="fast", **WORLDS["raw frames"])
+    expected = [waiting.iterate() for _ in range(6)]
+    going_on = trainer_of(tmp_path, engine="fast", **WORLDS["raw frames"])
+    rows = [going_on.advance() for _ in range(6)] + [going_on.finish()]
+    assert rows[0] is None
+    same_numbers(expected, rows[1:])
+    same_weights(weights(waiting), weights(going_on))
+
+
+def test_the_fast_engine_goes_on_from_a_checkpoint(exact, tmp_path):
+    whole = trainer_of(tmp_path, engine="fast", **WORLDS["rooms"])
+    for _ in range(4):
+        whole.iterate()
+    state = copy.deepcopy(whole.state_dict())
+    rows = [whole.iterate() for _ in range(5)]
+    again = trainer_of(tmp_path, engine="fast", **WORLDS["rooms"])
+    again.load_state_dict(state)
+    same_numbers(rows, [again.iterate() for _ in range(5)])
+    same_weights(weights(whole), weights(again))
+
+
+@pytest.mark.parametrize("precision", ["bf16", "tf32"])
+def test_lower_precision_is_near(tmp_path, precision):
+    """Of the same batch: rewards, and the direction of the gradients."""
+    batch = [x.cuda() for x in transitions(Grid(16), 40)]
+    found = {}
+    for name in ("fp32", precision):
+        trainer = trainer_of(tmp_path, engine="eager", env="rooms-small", bonus_options=TINY_OPTIONS, precision=name)
+        torch.manual_seed(0)
+        bonus = ssedb.make_bonus("db", (4, 36, 36), 4, **TINY_OPTIONS).cuda()
+        loss = trainer.engine.ready(lambda *x, bonus=bonus: bonus.loss(*x)[0])(*batch)
+        loss.backward()
+        gradient = torch.cat([p.grad.flatten() for p in bonus.parameters() if p.grad is not None])
+        found[name] = trainer.engine.ready(bonus.reward)(*batch), gradient
+    torch.testing.assert_close(found[precision][0], found["fp32"][0], rtol=0.03, atol=0.01)
+    assert torch.cosine_similarity(found[precision][1], found["fp32"][1], dim=0) > 0.99
 
 
 def test_two_replays_draw_differently(tmp_path):
-    trainer = Trainer(
-        tiny_config(tmp_path, env="rooms-small", preset="rooms", device="cuda", engine="fast", bonus_options={})
-    )
-    obs = trainer.rollout.obs(0)
-    actions = [trainer.act(obs)[0] for _ in range(40)]
+    trainer = trainer_of(tmp_path, engine="fast", **WORLDS["rooms"])
+    rollout = trainer.rollout
+    actions = [trainer.act(rollout.obs(0))[0] for _ in range(40)]
     assert len({tuple(a.tolist()) for a in actions[5:]}) > 10
-    t, envs = trainer.rollout.indices(torch.arange(4, device="cuda"))
-    draws = [float(trainer.learn(t, envs, policy=False, bonus=True)["i_pred"]) for _ in range(12)]
+    t, envs = rollout.indices(torch.arange(4, device="cuda"))
+    with trainer.engine.aside():
+        draws = [float(trainer.learn_bonus(t, envs, rollout=rollout)["i_pred"]) for _ in range(12)]
     assert len(set(draws[5:])) == len(draws[5:])
+    frames = torch.zeros(4, 84, 84, dtype=torch.uint8, device="cuda")
+    looks = [trainer.env.observer.observe(frames).float().mean().item() for _ in range(12)]
+    assert len(set(looks[5:])) == len(looks[5:])
+
+
+def test_a_steady_turn_waits_for_the_device_a_few_times_however_long_it_is(tmp_path):
+    counts = []
+    for steps in (16, 48):
+        trainer = trainer_of(tmp_path, engine="fast", rollout_steps=steps, **WORLDS["raw frames"])
+        for _ in range(8):  # all is recorded
+            trainer.advance()
+        torch.cuda.set_sync_debug_mode("warn")
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            trainer.advance()
+        torch.cuda.set_sync_debug_mode("default")
+        counts.append(sum("synchronizing" in str(warning.message) for warning in caught))
+    assert counts[0] == counts[1] <= 12, counts

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from ssedb.normalize import FrameNorm, Moments, ObsNorm, RewardNorm, discounted_sums, to_blocks
+from ssedb.normalize import FrameNorm, Moments, ObsNorm, RewardNorm, _scaled_blocks, discounted_sums, to_blocks
 
 
 def filtered_by_loop(rewards: np.ndarray, start: np.ndarray, gamma: float) -> np.ndarray:
@@ -61,12 +61,14 @@ def test_moments_of_batches_are_the_moments_of_all():
 def test_observations_are_scaled_by_a_mean_picture_and_one_std(dtype):
     obs = torch.randint(0, 256, (3, 4, 8, 12), generator=torch.Generator().manual_seed(0)).to(dtype)
     before, norm = obs.clone(), ObsNorm((4, 8, 12))
-    np.testing.assert_allclose(pictures(norm(obs)), obs.numpy() / 255.0, rtol=1e-6)
+    np.testing.assert_allclose(norm(obs), obs.numpy() / 255.0, rtol=1e-6)
     mean, std = torch.rand(4, 8, 12) * 255, torch.tensor(1.7)
     norm.set(mean, std)
     scaled, expected = norm(obs), (obs.double().numpy() - mean.numpy()) / std.item()
-    np.testing.assert_allclose(pictures(scaled), expected, rtol=1e-4, atol=1e-4)
+    blocks = _scaled_blocks(obs, norm.mean, norm.std, 9.0, torch.float32)  # as on a GPU, and clipped
+    np.testing.assert_allclose(scaled, expected, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(norm.pictures(obs), expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(pictures(blocks), expected.clip(-9, 9), rtol=1e-4, atol=1e-4)
     assert scaled.is_contiguous(memory_format=torch.channels_last)
     assert torch.equal(obs, before)
 
@@ -96,7 +98,7 @@ def test_frames_are_scaled_by_all_that_was_taken_in_and_clipped():
     obs = rng.integers(0, 256, size=(20, 4, 8, 4)).astype(np.uint8)
     newest = obs[:, -1:].astype(np.float64)
     # Until anything was taken in, the scale of the observations (here of their newest frame) stands in.
-    scaled = pictures(frames(torch.from_numpy(obs), before))
+    scaled = frames(torch.from_numpy(obs), before)
     np.testing.assert_allclose(scaled, np.clip((newest - 40) / 50, -5, 5), rtol=1e-5, atol=1e-6)
     seen = []
     for n in (1, 7, 30):
@@ -106,6 +108,6 @@ def test_frames_are_scaled_by_all_that_was_taken_in_and_clipped():
         seen.append(batch[:, -1:].astype(np.float64))
         everything = np.concatenate(seen)
         expected = np.clip((newest - everything.mean(0)) / np.maximum(everything.std(0), 1), -5, 5)
-        np.testing.assert_allclose(pictures(frames(torch.from_numpy(obs), before)), expected, rtol=1e-3, atol=1e-3)
+        np.testing.assert_allclose(frames(torch.from_numpy(obs), before), expected, rtol=1e-3, atol=1e-3)
     assert np.abs(expected).max() == 5
     assert frames.count == 38

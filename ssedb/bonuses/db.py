@@ -12,7 +12,6 @@ from torch.nn.functional import one_hot, softplus
 from ssedb import objectives, parallel
 from ssedb.bonuses.base import Bonus
 from ssedb.networks import Encoder, Posterior, Projection, Residual, Trunk, glorot
-from ssedb.normalize import BLOCK
 from ssedb.options import DBOptions
 
 FREE_STD_INIT, FREE_STD_FLOOR = 1.0, 0.1
@@ -68,7 +67,7 @@ class DynamicBottleneck(Bonus):
         frames = self.normalize(next_obs)
         if self.options.target_frames == "newest":
             # All but the newest become the mean picture: consecutive stacks share them, and with them their noise.
-            frames[:, : -(BLOCK**2)] = 0
+            frames[:, : -frames.shape[1] // next_obs.shape[1]] = 0
         if not self.options.momentum_target:
             return self.encoder(frames)
         with torch.no_grad():

@@ -38,8 +38,14 @@ class Pools(Env):
         return _deal([part.reset() for part in self._parts])
 
     def step(self, actions: Tensor) -> Step:
+        self.send(actions)
+        return self.recv()
+
+    def send(self, actions: Tensor) -> None:
         for i, part in enumerate(self._parts):
             part.send(actions[i :: len(self._parts)])
+
+    def recv(self) -> Step:
         steps = [part.recv() for part in self._parts]
 
         def last() -> Tensor:

@@ -201,7 +201,7 @@ def test_contrast_rises_well_above_chance_and_collapse_shows_in_the_rank(batch):
         fit(bonus, batch, 300)
     assert healthy.loss(*held_out)[1]["i_nce"].item() > -math.log(128) + 1.2
     ranks = [bonus.diagnostics(*held_out)["rank_state"].item() for bonus in (healthy, collapsed)]
-    assert ranks[0] > 1.5 * ranks[1]
+    assert ranks[0] > 2 * ranks[1]
     assert healthy.diagnostics(*held_out)["i_nce_chance"].item() == pytest.approx(-math.log(128))
 
 
