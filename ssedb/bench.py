@@ -23,7 +23,6 @@ from ssedb.envs.base import Env
 from ssedb.envs.noisy import NoisyEnv
 from ssedb.envs.pools import Pools
 from ssedb.normalize import ObsNorm
-from ssedb.rollout import collect
 from ssedb.trainer import Trainer, training_env
 
 SECONDS = 4.0
@@ -43,9 +42,9 @@ def run_bench(config: TrainConfig, updates: int) -> dict[str, float]:
         rates["update, plain"] = _plain_update_in_fresh_process(config)
     trainer = Trainer(config)
     console.print(_title(config, trainer))
-    collect(trainer.rollout, trainer.env, trainer.act)
     rates["emulator"], rates["trained"] = _side_by_side(trainer, updates)
-    rates["inference"] = _rate(config.num_envs, lambda: trainer.act(trainer.rollout.obs(1)))
+    act, obs = trainer.engine.ready(trainer.policy.act), trainer.rollout.obs(1)
+    rates["inference"] = _rate(config.num_envs, lambda: act(obs))
     rates["bonus"] = _rate(config.rollout_size, trainer.intrinsic_rewards)
     rates["update"] = update_rate(trainer)
     if on_cpu:

@@ -13,7 +13,7 @@ import platform
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -99,7 +99,7 @@ class Engine:
             self._generator = torch.Generator(device).manual_seed(seed)
             self._stream = torch.cuda.Stream(device) if self.overlaps else torch.cuda.current_stream(device)
             # Graphs of one pool share memory and so must not run at the same time.
-            self._recorders = {True: Replayer(), False: Replayer()}
+            self._recorders = {True: Replayer(), False: Replayer(priority=-1)}  # play goes before what runs aside
 
     def ready(
         self, function: F, *, aside: bool = False, replayable: bool = True, generators: Sequence[torch.Generator] = ()
@@ -241,6 +241,20 @@ def _tf32(allowed: bool) -> Iterator[None]:
         matmul.allow_tf32, convolutions.allow_tf32 = before
 
 
+@contextmanager
+def giving_way(device: torch.device) -> Iterator[None]:
+    """Threads that are started here step back, on Linux, behind the one that feeds them and the GPU: there are more of them
+    than cores, and each wait for that one would be a wait of all."""
+    if device.type != "cuda" or sys.platform != "linux":
+        yield
+        return
+    before = set(os.listdir("/proc/self/task"))
+    yield
+    for thread in set(os.listdir("/proc/self/task")) - before:
+        with suppress(OSError):  # it has ended
+            os.setpriority(os.PRIO_PROCESS, int(thread), 10)
+
+
 class Bridge:
     """Arrays between the host and a device, through memory that stays in its place; on a CPU nothing is copied."""
 
@@ -288,9 +302,9 @@ class Replayer:
 
     WARM_UP = 3
 
-    def __init__(self) -> None:
+    def __init__(self, priority: int = 0) -> None:
         self.pool = torch.cuda.graph_pool_handle()  # shared: graphs run one after the other, and their results are copied
-        self.stream = torch.cuda.Stream()  # recording needs one of its own, and so do the calls before it
+        self.stream = torch.cuda.Stream(priority=priority)  # recording needs one of its own, and so do the calls before it
 
     def __call__(self, function: F, generators: Sequence[torch.Generator] = ()) -> F:
         recordings: dict[Any, _Recording] = {}

@@ -117,8 +117,7 @@ def play(env: Any, policy: Any, record: list[Tensor] | None = None) -> tuple[lis
             record.append(rollout.obs(0)[0, -1].cpu())
         actions = policy.act(rollout.obs(0))[0]
         step = env.step(actions)
-        rollout.came(0, step)
-        rollout.go_on_from(rollout)
+        rollout.take(step)
         scores += step.rewards.cpu() * playing
         lengths += playing
         playing &= ~step.dones.cpu()

@@ -38,6 +38,7 @@ class Rollout:
         self.episodes = numbers.repeat(steps + 1, 1)  # a number for each episode
         self.states: Tensor | None = None  # int64 [T, N], the true states acted in, where the world tells them
         self._envs = torch.arange(num_envs, device=device)
+        self._times = torch.arange(steps + 1, device=device)[:, None].repeat(1, num_envs)
         self._offsets = torch.arange(STACK, device=device)
 
     @property
@@ -55,16 +56,21 @@ class Rollout:
         self.starts[0] = (before.starts[self.steps] - self.steps).clamp_min(0)
         self.episodes[0] = before.episodes[self.steps]
 
-    def acted(self, t: int, actions: Tensor, log_probs: Tensor, values: Tensor, envs: slice = ALL) -> None:
-        """Files what was done on observation t, by all environments or some."""
+    def acted(self, t: Tensor, envs: Tensor, actions: Tensor, log_probs: Tensor, values: Tensor) -> None:
+        """Files what was done on the observations at times t [B] of envs [B]."""
         self.actions[t, envs], self.log_probs[t, envs], self.values[t, envs] = actions, log_probs, values
 
-    def came(self, t: int, step: Step, envs: slice = ALL) -> None:
+    def came(self, t: Tensor, envs: Tensor, frames: Tensor, rewards: Tensor, dones: Tensor) -> None:
         """Files what came of it."""
-        self.rewards[t, envs], self.dones[t, envs] = step.rewards, step.dones
-        self.frames[t + STACK, envs] = step.frames
-        self.starts[t + 1, envs] = torch.where(step.dones, t + STACK, self.starts[t, envs])
-        self.episodes[t + 1, envs] = self.episodes[t, envs] + self._all_envs * step.dones
+        self.rewards[t, envs], self.dones[t, envs] = rewards, dones
+        self.frames[t + STACK, envs] = frames
+        self.starts[t + 1, envs] = torch.where(dones, t + STACK, self.starts[t, envs])
+        self.episodes[t + 1, envs] = self.episodes[t, envs] + self._all_envs * dones
+
+    def take(self, step: Step) -> None:
+        """For a rollout of one step: files what came of it and goes on from there."""
+        self.came(*self.at(0), step.frames, step.rewards, step.dones)
+        self.go_on_from(self)
 
     def whole(self, team: Team) -> Rollout:
         """The rollout of all processes, side by side."""
@@ -72,10 +78,11 @@ class Rollout:
             return self
         whole = copy.copy(self)
         for name, value in vars(self).items():
-            if isinstance(value, Tensor) and value.ndim > 1:  # [T, N, ...]
+            if isinstance(value, Tensor) and value.ndim > 1 and name != "_times":  # [T, N, ...]
                 setattr(whole, name, team.gather(value, 1))
         whole.num_envs = self._all_envs
         whole._envs = torch.arange(whole.num_envs, device=self.device)
+        whole._times = self._times.repeat(1, team.size)
         return whole
 
     def stacks(self, t: Tensor, envs: Tensor) -> Tensor:
@@ -85,10 +92,13 @@ class Rollout:
         flat = self.frames.view(-1, self.frames[0, 0].numel())  # [(T + 4) N, H W]: whole rows copy fast
         return flat.index_select(0, rows).view(len(t), *self.obs_shape)
 
-    def obs(self, t: int, envs: slice = ALL) -> Tensor:
-        """The observations of all environments, or of some, at time t."""
-        numbers = self._envs[envs]
-        return self.stacks(torch.full_like(numbers, t), numbers)
+    def obs(self, t: int) -> Tensor:
+        """All environments' observations at time t."""
+        return self.stacks(*self.at(t))
+
+    def at(self, t: int, envs: slice = ALL) -> tuple[Tensor, Tensor]:
+        """Indices (t, env) of all environments, or of some, at time t."""
+        return self._times[t, envs], self._envs[envs]
 
     def minibatches(self, minibatch_envs: int) -> Iterator[tuple[Tensor, Tensor]]:
         """All steps of a few environments at a time, in random order: indices (t, env), each [T * minibatch_envs]."""
@@ -120,27 +130,52 @@ Act = Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
 """Observations [N, 4, H, W] to actions, log-probabilities and values, each [N]."""
 
 
-def collect(rollout: Rollout, env: Env, act: Act, on_step: Callable[[int], None] = lambda t: None) -> None:
-    """Plays T steps into the rollout, going on from the observation it begins with.
+class Player:
+    """Plays an environment into rollouts. `ready` makes what happens on the device at each step ready for it."""
 
-    While one part of the environments steps, a GPU chooses the actions of the next. On a CPU the two would fight over the
-    cores, so there all take turns.
-    """
-    stepped = env.parts if env.device.type == "cuda" else (env,)
-    parts = [(part, slice(i, None, len(stepped))) for i, part in enumerate(stepped)]
-    for t in range(rollout.steps):
-        for part, envs in parts:
-            if t > 0:
-                rollout.came(t - 1, part.recv(), envs)
-            if rollout.states is not None and (states := part.true_states()) is not None:
-                rollout.states[t, envs] = states
-            actions, log_probs, values = act(rollout.obs(t, envs))
-            part.send(actions)
-            rollout.acted(t, actions, log_probs, values, envs)
-        on_step(t)
-    for part, envs in parts:
-        rollout.came(rollout.steps - 1, part.recv(), envs)
-        rollout.values[rollout.steps, envs] = act(rollout.obs(rollout.steps, envs))[2]
+    def __init__(self, env: Env, act: Act, ready: Callable[[Any], Any] = lambda function: function) -> None:
+        self.env, self.act = env, act
+        # While one part of the environments steps, a GPU chooses the actions of the next. On a CPU the two would fight over
+        # the cores, so there all take turns.
+        parts = env.parts if env.device.type == "cuda" else (env,)
+        self.parts = [(part, slice(i, None, len(parts))) for i, part in enumerate(parts)]
+        self._first, self._next, self._last = ready(self._choose), ready(self._file_and_choose), ready(self._file_and_value)
+
+    def play(self, rollout: Rollout, on_step: Callable[[int], None] = lambda t: None) -> None:
+        """T steps, going on from the observation the rollout begins with."""
+        for t in range(rollout.steps + 1):
+            for part, envs in self.parts:
+                index = rollout.at(t, envs)
+                step = part.recv() if t > 0 else None
+                if t == rollout.steps and step is not None:
+                    self._last(*index, step.frames, step.rewards, step.dones, rollout=rollout)
+                    continue
+                if rollout.states is not None and (states := part.true_states()) is not None:
+                    rollout.states[t, envs] = states
+                if step is None:
+                    part.send(self._first(*index, rollout=rollout))
+                else:
+                    part.send(self._next(*index, step.frames, step.rewards, step.dones, rollout=rollout))
+            if t < rollout.steps:
+                on_step(t)
+
+    def _choose(self, t: Tensor, envs: Tensor, rollout: Rollout) -> Tensor:
+        actions, log_probs, values = self.act(rollout.stacks(t, envs))
+        rollout.acted(t, envs, actions, log_probs, values)
+        return actions
+
+    def _file_and_choose(
+        self, t: Tensor, envs: Tensor, frames: Tensor, rewards: Tensor, dones: Tensor, rollout: Rollout
+    ) -> Tensor:
+        rollout.came(t - 1, envs, frames, rewards, dones)
+        return self._choose(t, envs, rollout)
+
+    def _file_and_value(
+        self, t: Tensor, envs: Tensor, frames: Tensor, rewards: Tensor, dones: Tensor, rollout: Rollout
+    ) -> Tensor:
+        rollout.came(t - 1, envs, frames, rewards, dones)
+        rollout.values[t, envs] = self.act(rollout.stacks(t, envs))[2]
+        return rollout.values
 
 
 def random_agent_statistics(env: Env, steps: int, seed: int) -> tuple[Tensor, Tensor]:
@@ -154,6 +189,5 @@ def random_agent_statistics(env: Env, steps: int, seed: int) -> tuple[Tensor, Te
     for _ in range(-(-steps // env.num_envs)):
         moments.add(rollout.obs(0))
         actions = torch.randint(env.num_actions, (env.num_envs,), generator=generator).to(env.device)
-        rollout.came(0, env.step(actions))
-        rollout.go_on_from(rollout)
+        rollout.take(env.step(actions))
     return moments.mean.float(), moments.variance.sqrt().mean().clamp_min(1e-3).float()

@@ -33,7 +33,7 @@ from ssedb.networks import ActorCritic
 from ssedb.normalize import RewardNorm
 from ssedb.parallel import ALONE, Team
 from ssedb.progress import Progress, silent
-from ssedb.rollout import Rollout, collect, random_agent_statistics
+from ssedb.rollout import Player, Rollout, random_agent_statistics
 from ssedb.runlog import OtherProcess, RunFolder
 from ssedb.scores import Scores
 
@@ -69,6 +69,7 @@ class Trainer:
                 for _ in range(2 if self.engine.overlaps else 1)
             ]
         self.played = self._stretches[0]
+        self._before: Rollout | None = None  # what the next goes on from
         self.played.begin(frames)
         self.rollout = self.played.whole(team)  # what all have played; of one process, the same
         self.advantages, self.returns = (torch.zeros_like(self.rollout.rewards) for _ in range(2))
@@ -90,7 +91,7 @@ class Trainer:
                 f"{config.env} does not tell its true states, which {config.bonus} counts; use --counted frames"
             )
         replayable = self.bonus.replayable
-        self.act = self.engine.ready(self.policy.act)
+        self.player = Player(self.env, self.policy.act, self.engine.ready)
         self.pay = self.engine.ready(self._pay, replayable=replayable)
         self.learn_policy = self.engine.ready(self._learn_policy)
         self.learn_bonus = self.engine.ready(self._learn_bonus, aside=True, replayable=replayable)
@@ -168,9 +169,7 @@ class Trainer:
 
         self.steps += config.rollout_size
         self.updates += 1
-        following = self._stretches[self.updates % len(self._stretches)]
-        following.go_on_from(self.played)
-        self.played = following
+        self._before, self.played = self.played, self._stretches[self.updates % len(self._stretches)]
         sps = config.rollout_size / (time.perf_counter() - began)
         turn.row = {"steps": self.steps, "updates": self.updates, "sps": round(sps, 1), **scores}
         return row if self.engine.overlaps else self.finish()
@@ -187,8 +186,10 @@ class Trainer:
 
     def play(self, on_step: Callable[[int], None] = lambda t: None) -> Rollout:
         """Explores for a rollout; returns it, with the parts of all processes."""
+        if self._before is not None:
+            self.played.go_on_from(self._before)
         with self.team:
-            collect(self.played, self.env, self.act, on_step)
+            self.player.play(self.played, on_step)
         self.env.merge(self.team)
         self.rollout = self.played.whole(self.team)
         return self.rollout
@@ -322,7 +323,7 @@ class Trainer:
         if self.env.restorable:
             with self.team:
                 self.played.load_state_dict(state["rollout"])
-            self.played.go_on_from(self.played)
+            self._before = self.played
         else:
             episodes = self.team.mine(state["rollout"]["episodes"]).to(self.device)
             self.played.episodes[0] = episodes + self.config.num_envs

@@ -186,7 +186,7 @@ def test_lower_precision_is_near(tmp_path, precision):
 def test_two_replays_draw_differently(tmp_path):
     trainer = trainer_of(tmp_path, engine="fast", **WORLDS["rooms"])
     rollout = trainer.rollout
-    actions = [trainer.act(rollout.obs(0))[0] for _ in range(40)]
+    actions = [trainer.player._first(*rollout.at(0), rollout=rollout) for _ in range(40)]
     assert len({tuple(a.tolist()) for a in actions[5:]}) > 10
     t, envs = rollout.indices(torch.arange(4, device="cuda"))
     with trainer.engine.aside():

@@ -7,8 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ssedb.envs.base import Step
-from ssedb.rollout import Rollout, collect, random_agent_statistics
+from ssedb.rollout import Player, Rollout, random_agent_statistics
 from tests.toy import Grid
 
 SHAPE = (3, 2)
@@ -28,7 +27,7 @@ def test_stacks_are_those_of_a_queue_that_each_episode_fills_with_its_first_fram
         for t in range(steps):
             frames = torch.from_numpy(rng.integers(0, 256, (envs, *SHAPE), dtype=np.uint8))
             dones = torch.from_numpy(rng.random(envs) < 0.3)
-            rollout.came(t, Step(frames, zeros, dones))
+            rollout.came(*rollout.at(t), frames, zeros, dones)
             for n, queue in enumerate(queues):
                 queue.extend([frames[n]] * 4 if dones[n] else [frames[n]])
             expected.append([torch.stack(list(q)) for q in queues])
@@ -68,7 +67,7 @@ def test_collect_records_what_the_agent_saw_and_did():
         n = len(seen)
         return torch.full((4,), n % 4), torch.full((4,), float(-n)), torch.full((4,), float(n))
 
-    collect(rollout, env, act)
+    Player(env, act).play(rollout)
     assert len(seen) == 9  # one more for the last value
     for t in range(9):
         assert torch.equal(seen[t], rollout.obs(t))
@@ -108,7 +107,7 @@ def test_episodes_are_numbered_across_their_ends_and_across_rollouts():
 
     numbers = []
     for _ in range(3):
-        collect(rollout, env, act)
+        Player(env, act).play(rollout)
         numbers += rollout.episodes[:-1].tolist()
         saved = rollout.state_dict()
         rollout.go_on_from(rollout)
@@ -129,7 +128,7 @@ def test_states_are_those_acted_in():
     env, rollout = Known(num_envs=3, episode=4), Rollout(6, 3, (36, 36))
     rollout.begin(env.reset())
     rollout.states = torch.zeros_like(rollout.actions)
-    collect(rollout, env, lambda obs: (torch.tensor([0, 1, 2]), torch.zeros(3), torch.zeros(3)))
+    Player(env, lambda obs: (torch.tensor([0, 1, 2]), torch.zeros(3), torch.zeros(3))).play(rollout)
     for t in range(6):
         newest = rollout.obs(t)[:, -1]
         row, column = newest.amax(2).argmax(1) // 6, newest.amax(1).argmax(1) // 6

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import ssedb
+from ssedb import engine
 from ssedb import trainer as trainer_module
 from ssedb.errors import TrainingError
 from ssedb.progress import Progress
@@ -135,6 +136,29 @@ def test_a_restored_trainer_goes_on_bit_for_bit(tmp_path):
         row.pop("sps")
     assert actual == expected
     assert same(parameters(whole), parameters(again))
+
+
+def test_learning_while_the_next_rollout_is_played_changes_no_number(tmp_path, monkeypatch):
+    """The order in which a GPU's host does things, in turn: rollouts in two places, metrics in the middle of the next."""
+
+    def rows(overlap, turn):
+        init = engine.Engine.__init__
+
+        def set_up(self, *args, **kwargs):
+            init(self, *args, **kwargs)
+            self.overlaps = overlap
+
+        with monkeypatch.context() as patch:
+            patch.setattr(engine.Engine, "__init__", set_up)
+            trainer = Trainer(tiny_config(tmp_path, noise="random-box", bonus_epochs=2, rollout_steps=16, minibatch_envs=2))
+        found = [turn(trainer) for _ in range(4)] + [trainer.finish()]
+        trainer.env.close()
+        return [{k: v for k, v in row.items() if k != "sps"} for row in found if row is not None]
+
+    expected = rows(False, Trainer.iterate)
+    assert [row["updates"] for row in expected] == [1, 2, 3, 4]
+    assert rows(True, Trainer.iterate) == expected
+    assert rows(True, Trainer.advance) == expected
 
 
 def test_a_run_and_its_folder(tmp_path):

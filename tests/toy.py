@@ -97,7 +97,7 @@ class Grid(ToyEnv):
 
 def transitions(env: ToyEnv, steps: int) -> tuple[Tensor, Tensor, Tensor]:
     """(obs, actions, next_obs) of a random agent, stacks of 4, episode ends left out."""
-    from ssedb.rollout import Rollout, collect
+    from ssedb.rollout import Player, Rollout
 
     def act(obs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         unused = torch.zeros(env.num_envs)
@@ -105,7 +105,7 @@ def transitions(env: ToyEnv, steps: int) -> tuple[Tensor, Tensor, Tensor]:
 
     rollout = Rollout(steps, env.num_envs, (SIDE, SIDE))
     rollout.begin(env.reset())
-    collect(rollout, env, act)
+    Player(env, act).play(rollout)
     t, n = rollout.indices(torch.arange(env.num_envs))
     inside = ~rollout.dones[t, n]
     t, n = t[inside], n[inside]

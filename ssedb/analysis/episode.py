@@ -103,8 +103,7 @@ def play_episode(run: Path, *, seed: int = 1000, max_steps: int | None = None, d
                 states.append(true.clone().cpu())
             action = policy.act(rollout.obs(0))[0]
             step = env.step(action)
-            rollout.came(0, step)
-            rollout.go_on_from(rollout)
+            rollout.take(step)
             done = bool(step.dones[0])
             seen.append((step.final_frames() if done and step.final_frames is not None else step.frames)[0].cpu())
             actions.append(int(action[0]))

@@ -8,7 +8,7 @@ from ale_py.vector_env import AtariVectorEnv
 from gymnasium.vector import AutoresetMode
 from torch import Tensor
 
-from ssedb.engine import Bridge
+from ssedb.engine import Bridge, giving_way
 from ssedb.envs.base import Env, Step
 from ssedb.parallel import part
 
@@ -38,26 +38,27 @@ class AtariEnv(Env):
         max_steps: int = 4500,
     ) -> None:
         height, width = RAW_SIZE if raw else (84, 84)
-        self.ale = AtariVectorEnv(
-            game,
-            num_envs,
-            stack_num=1,  # stacking is the rollout's
-            img_height=height,
-            img_width=width,
-            grayscale=not raw,
-            frameskip=FRAME_SKIP,
-            maxpool=True,
-            noop_max=noop_max,
-            max_num_frames_per_episode=max_steps * FRAME_SKIP,
-            repeat_action_probability=frame_sticky,
-            reward_clipping=False,
-            use_fire_reset=False,
-            episodic_life=False,
-            autoreset_mode=AutoresetMode.SAME_STEP,
-        )
+        self.device = torch.device(device)
+        with giving_way(self.device):
+            self.ale = AtariVectorEnv(
+                game,
+                num_envs,
+                stack_num=1,  # stacking is the rollout's
+                img_height=height,
+                img_width=width,
+                grayscale=not raw,
+                frameskip=FRAME_SKIP,
+                maxpool=True,
+                noop_max=noop_max,
+                max_num_frames_per_episode=max_steps * FRAME_SKIP,
+                repeat_action_probability=frame_sticky,
+                reward_clipping=False,
+                use_fire_reset=False,
+                episodic_life=False,
+                autoreset_mode=AutoresetMode.SAME_STEP,
+            )
         self.num_envs = num_envs
         self.num_actions = len(self.ale.ale.get_action_set())
-        self.device = torch.device(device)
         self._bridge = Bridge(self.device)
         # Consecutive seeds would make env 1 of run 0 the twin of env 0 of run 1.
         rng = np.random.default_rng(seed)

@@ -90,7 +90,8 @@ class Observer:
 
     def prepare(self, engine: Engine) -> None:
         """From now on noise, gray and the smaller picture are one recording."""
-        self.look = engine.ready(self._look, generators=[self.generator])
+        if self.noise not in ("none", "sticky"):
+            self.look = engine.ready(self._look, generators=[self.generator])
 
     def state_dict(self) -> dict[str, Any]:
         memory = {name: getattr(self, name).clone() for name in self.MEMORY}
