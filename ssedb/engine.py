@@ -196,6 +196,11 @@ def convolving() -> Iterator[None]:
         yield
 
 
+def fuses() -> bool:
+    """Whether `fused` functions are compiled here."""
+    return _how.get().fused
+
+
 def fused(function: F) -> F:
     """A function of tensors, elementwise at heart, that the fast engine compiles into one kernel."""
     compiled: Any = None
@@ -203,7 +208,7 @@ def fused(function: F) -> F:
     @functools.wraps(function)
     def call(*args: Any) -> Any:
         nonlocal compiled
-        if not _how.get().fused:
+        if not fuses():
             return function(*args)
         if compiled is None:
             compiled = torch.compile(function)

@@ -4,33 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d, leaky_relu, relu, softplus
 
-from ssedb.engine import convolving
+from ssedb import engine
 from ssedb.errors import ConfigError
 from ssedb.normalize import BLOCK, ObsNorm
 from ssedb.parallel import part
 
 LEAK = 0.2
+L = TypeVar("L", nn.Linear, nn.Conv2d)
 
 
-def glorot(layer: nn.Linear | nn.Conv2d) -> nn.Module:
+def glorot(layer: L) -> L:
     nn.init.xavier_uniform_(layer.weight)
     if layer.bias is not None:
         nn.init.zeros_(layer.bias)
     return layer
 
 
-def normc(layer: nn.Linear) -> nn.Module:
+def normc(layer: nn.Linear) -> nn.Linear:
     """Gaussian weights scaled so that each unit's weights have norm 1."""
     with torch.no_grad():
         weight = torch.randn_like(layer.weight)
         layer.weight.copy_(weight / weight.norm(dim=1, keepdim=True))
         nn.init.zeros_(layer.bias)
     return layer
+
+
+def _leaky_conv(x: Tensor, layer: nn.Conv2d, filters: Tensor) -> Tensor:
+    """A convolution with a layer's bias and stride, and the leaky ReLU after it."""
+    stride = layer.stride if filters is layer.weight else 1  # over blocks there is nothing to stride over
+    if not engine.fuses():
+        return leaky_relu(conv2d(x, filters, layer.bias, stride), LEAK)
+    return _add_and_leak(conv2d(x, filters, None, stride), layer.bias)
+
+
+@engine.fused
+def _add_and_leak(x: Tensor, bias: Tensor) -> Tensor:
+    return leaky_relu(x + bias.to(x.dtype)[:, None, None], LEAK)
 
 
 class ConvTrunk(nn.Module):
@@ -49,19 +64,19 @@ class ConvTrunk(nn.Module):
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, x: Tensor) -> Tensor:
-        with convolving():
-            x = leaky_relu(self.first(x), LEAK)
-            x = leaky_relu(self.conv2(x), LEAK)
-            x = leaky_relu(self.conv3(x), LEAK)
+        with engine.convolving():
+            x = _leaky_conv(x, self.conv1, self._filters(x))
+            x = _leaky_conv(x, self.conv2, self.conv2.weight)
+            x = _leaky_conv(x, self.conv3, self.conv3.weight)
         return x.permute(0, 2, 3, 1).flatten(1).float()  # [B, h * w * c]: in channels_last this order needs no copy
 
-    def first(self, x: Tensor) -> Tensor:
-        """The first convolution; over blocks of 4x4 pixels it is one of 2x2, whose many channels suit the hardware."""
-        weight: Tensor = self.conv1.weight  # type: ignore[assignment]
+    def _filters(self, x: Tensor) -> Tensor:
+        """The first convolution's; over blocks of 4x4 pixels it is one of 2x2, whose many channels suit the hardware."""
+        weight = self.conv1.weight
         if x.shape[1] == weight.shape[1]:
-            return self.conv1(x)
+            return weight
         filters = weight.reshape(*weight.shape[:2], 2, BLOCK, 2, BLOCK).permute(0, 1, 3, 5, 2, 4).flatten(1, 3)
-        return conv2d(x, filters.contiguous(memory_format=torch.channels_last), self.conv1.bias)  # type: ignore[arg-type]
+        return filters.contiguous(memory_format=torch.channels_last)
 
 
 class Encoder(nn.Module):

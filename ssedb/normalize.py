@@ -43,9 +43,8 @@ def _scaled(images: Tensor, mean: Tensor, std: Tensor, clip: float = math.inf) -
 
 @engine.fused
 def _scaled_blocks(images: Tensor, mean: Tensor, std: Tensor, clip: float, dtype: torch.dtype) -> Tensor:
-    scale = std.reciprocal()
-    shift, scale = to_blocks(-mean * scale), to_blocks(scale) if scale.ndim else scale
-    return torch.addcmul(shift, to_blocks(images), scale).clamp_(-clip, clip).to(dtype)
+    scaled = (to_blocks(images) - to_blocks(mean)) / (to_blocks(std) if std.ndim else std)
+    return scaled.clamp_(-clip, clip).to(dtype)
 
 
 class ObsNorm(nn.Module):

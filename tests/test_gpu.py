@@ -111,7 +111,9 @@ WORLDS = {
 
 def trainer_of(out, **settings) -> Trainer:
     """In float32, so that two ways of computing differ by rounding alone."""
-    trainer = Trainer(tiny_config(out, **{**dict(bonus_options={}, device="cuda", precision="fp32"), **settings}))
+    trainer = Trainer(
+        tiny_config(out, **{**dict(bonus_options={}, device="cuda", precision="fp32", obs_norm_steps=64), **settings})
+    )
     trainer.fit_observations()
     return trainer
 
