@@ -111,9 +111,8 @@ WORLDS = {
 
 def trainer_of(out, **settings) -> Trainer:
     """In float32, so that two ways of computing differ by rounding alone."""
-    trainer = Trainer(
-        tiny_config(out, **{**dict(bonus_options={}, device="cuda", precision="fp32", obs_norm_steps=64), **settings})
-    )
+    usual = dict(bonus_options={}, device="cuda", precision="fp32", obs_norm_steps=64)
+    trainer = Trainer(tiny_config(out, **{**usual, **settings}))
     trainer.fit_observations()
     return trainer
 
