@@ -42,7 +42,7 @@ def run_bench(config: TrainConfig, updates: int) -> dict[str, float]:
         rates["update, plain"] = _plain_update_in_fresh_process(config)
     trainer = Trainer(config)
     console.print(_title(config, trainer))
-    rates["emulator"], rates["trained"] = _side_by_side(trainer, updates)
+    rates["emulator"], rates["trained"] = side_by_side(trainer, updates)
     act, obs = trainer.engine.ready(trainer.policy.act), trainer.rollout.obs(1)
     rates["inference"] = _rate(config.num_envs, lambda: act(obs))
     rates["bonus"] = _rate(config.rollout_size, trainer.intrinsic_rewards)
@@ -83,7 +83,7 @@ def run_all(config: TrainConfig, updates: int) -> dict[str, dict[str, float]]:
         began = time.perf_counter()
         trainer = Trainer(config, env)
         trainer.advance(), trainer.finish()
-        alone, trained = _side_by_side(trainer, updates)
+        alone, trained = side_by_side(trainer, updates)
         results[name] = {"alone": alone, "trained": trained, "ratio": trained / alone}
         took = time.perf_counter() - began
         console.print(f"{name}: alone {alone:,.0f}, trained {trained:,.0f}, ratio {trained / alone:.3f} ({took:.0f} s)")
@@ -107,7 +107,7 @@ def run_all(config: TrainConfig, updates: int) -> dict[str, dict[str, float]]:
     rooms = dataclasses.replace(config, env="rooms", num_envs=4096, bonus_options={})
     trainer = Trainer(rooms)
     trainer.advance()
-    alone, trained = _side_by_side(trainer, updates)
+    alone, trained = side_by_side(trainer, updates)
     results["rooms"] = {"alone": alone, "trained": trained}
     console.print(f"rooms, 4096 worlds: alone {alone:,.0f}, trained {trained:,.0f}")
     del trainer
@@ -141,7 +141,7 @@ def update_rate(trainer: Trainer) -> float:
     return 1 / (config.ppo_epochs / ppo + config.bonus_epochs / bonus)
 
 
-def _side_by_side(trainer: Trainer, updates: int) -> tuple[float, float]:
+def side_by_side(trainer: Trainer, updates: int) -> tuple[float, float]:
     """Agent steps per second of the environments alone and of whole updates, in turn, as both drift with the machine."""
     seconds = np.zeros(2)
     trainer.advance()  # graphs are recorded, and where updates overlap one is under way
@@ -185,8 +185,8 @@ def lay_out_plainly(trainer: Trainer) -> None:
     """Turns a trainer's networks into what one would write first: contiguous tensors, no care for layout."""
 
     class PlainNorm(ObsNorm):
-        def forward(self, obs: Tensor) -> Tensor:
-            return self.pictures(obs)
+        def for_convs(self, obs: Tensor) -> Tensor:
+            return (obs.float() - self.mean) / self.std
 
     for module in (trainer.policy, trainer.bonus):
         module.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]

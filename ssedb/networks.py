@@ -199,7 +199,7 @@ class ActorCritic(nn.Module):
         self.value = normc(nn.Linear(width, 1))
 
     def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
-        x = self.trunk(self.normalize(obs))
+        x = self.trunk(self.normalize.for_convs(obs))
         for layer, activation in zip(self.dense, self.activations, strict=True):
             x = layer(x)
             x = relu(x) if activation == "relu" else x

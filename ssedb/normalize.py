@@ -31,18 +31,15 @@ def to_blocks(images: Tensor) -> Tensor:
     return blocks.permute(0, 3, 1, 2)
 
 
-def _scaled(images: Tensor, mean: Tensor, std: Tensor, clip: float = math.inf) -> Tensor:
-    """(images - mean) / std, clipped to +-clip, as the device's convolutions like it best: laid out channels_last, and on
-    a GPU in blocks. The mean and the std are [1, C, H, W], or the std a scalar."""
-    if images.is_cuda:
-        return _scaled_blocks(images, mean, std, clip, engine.image_dtype())
+def _pictures(images: Tensor, mean: Tensor, std: Tensor) -> Tensor:
+    """(images - mean) / std, float32 laid out channels_last; the mean and the std are [1, C, H, W], or the std a scalar."""
     # Interleaving the channels as bytes and then widening them is several times faster than both at once.
-    images = torch.stack(images.unbind(1), -1).float().permute(0, 3, 1, 2)
-    return images.sub_(mean).div_(std).clamp_(-clip, clip) if clip < math.inf else images.sub_(mean).div_(std)
+    return torch.stack(images.unbind(1), -1).float().permute(0, 3, 1, 2).sub_(mean).div_(std)
 
 
 @engine.fused
-def _scaled_blocks(images: Tensor, mean: Tensor, std: Tensor, clip: float, dtype: torch.dtype) -> Tensor:
+def _blocks(images: Tensor, mean: Tensor, std: Tensor, clip: float, dtype: torch.dtype) -> Tensor:
+    """The same in blocks, clipped to +-clip."""
     scaled = (to_blocks(images) - to_blocks(mean)) / (to_blocks(std) if std.ndim else std)
     return scaled.clamp_(-clip, clip).to(dtype)
 
@@ -50,8 +47,7 @@ def _scaled_blocks(images: Tensor, mean: Tensor, std: Tensor, clip: float, dtype
 class ObsNorm(nn.Module):
     """(x - mean) / std with a mean per pixel and ONE std, both fixed before training; x / 255 until they are set.
 
-    Takes uint8 (or float of the same scale) [B, C, H, W] and returns floats as `ConvTrunk` takes them: [B, C, H, W] laid out
-    channels_last on a CPU, blocks of it (`to_blocks`) on a GPU; `pictures` has one shape everywhere.
+    Takes uint8 (or float of the same scale) [B, C, H, W] and returns float32 of that shape.
     """
 
     mean: Tensor
@@ -67,11 +63,12 @@ class ObsNorm(nn.Module):
         self.std.copy_(std)
 
     def forward(self, obs: Tensor) -> Tensor:
-        return _scaled(obs, self.mean, self.std)
+        return _pictures(obs, self.mean, self.std)
 
-    def pictures(self, obs: Tensor) -> Tensor:
-        """The same as float32 [B, C, H, W]."""
-        return (obs.float() - self.mean) / self.std
+    def for_convs(self, obs: Tensor) -> Tensor:
+        """The same for a `ConvTrunk`, in the layout and precision that its convolutions like best on the device: on a GPU in
+        blocks (`to_blocks`)."""
+        return _blocks(obs, self.mean, self.std, math.inf, engine.image_dtype()) if obs.is_cuda else self(obs)
 
 
 class FrameNorm(nn.Module):
@@ -92,11 +89,14 @@ class FrameNorm(nn.Module):
         self.register_buffer("squares", torch.zeros(frame_shape))
 
     def forward(self, obs: Tensor, before: ObsNorm) -> Tensor:
-        """Stacks [B, C, H, W] to their newest frames, as `ConvTrunk` takes them."""
+        """Stacks [B, C, H, W] to their newest frames, for a `ConvTrunk`."""
         known = self.count > 0
         mean = torch.where(known, self.mean, before.mean[0, -1:])
         std = torch.where(known, (self.squares / self.count.clamp_min(1)).float().sqrt().clamp_min(1.0), before.std)
-        return _scaled(obs[:, -1:], mean[None], std.expand_as(mean)[None], self.CLIP)
+        frames, mean, std = obs[:, -1:], mean[None], std.expand_as(mean)[None]
+        if obs.is_cuda:
+            return _blocks(frames, mean, std, self.CLIP, engine.image_dtype())
+        return _pictures(frames, mean, std).clamp_(-self.CLIP, self.CLIP)
 
     @torch.no_grad()
     def take_in(self, obs: Tensor) -> None:

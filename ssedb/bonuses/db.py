@@ -60,11 +60,11 @@ class DynamicBottleneck(Bonus):
 
     def represent(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and std [B, Z] of z ~ g^Z(f_o(o), a) [eq:paraf]."""
-        return self.posterior(self.encoder(self.normalize(obs)), one_hot(actions, self.num_actions).float())
+        return self.posterior(self.encoder(self.normalize.for_convs(obs)), one_hot(actions, self.num_actions).float())
 
     def target(self, next_obs: Tensor) -> Tensor:
         """s' = f_m(o') [B, S], the state that is predicted [eq:paraf]."""
-        frames = self.normalize(next_obs)
+        frames = self.normalize.for_convs(next_obs)
         if self.options.target_frames == "newest":
             # All but the newest become the mean picture: consecutive stacks share them, and with them their noise.
             frames[:, : -frames.shape[1] // next_obs.shape[1]] = 0

@@ -35,7 +35,7 @@ class BeBold(UpperConfidence):
 
     def state(self, obs: Tensor) -> Tensor:
         """DB represents choices, not states; a state is the mean [B, Z] over the choices it offers."""
-        encoded = self.encoder(self.normalize(obs))
+        encoded = self.encoder(self.normalize.for_convs(obs))
         actions = one_hot(torch.arange(self.num_actions, device=obs.device), self.num_actions).float()
         means = [self.posterior(encoded, action.expand(len(obs), -1))[0] for action in actions]
         return torch.stack(means).mean(0)

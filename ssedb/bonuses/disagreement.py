@@ -44,16 +44,16 @@ class Disagreement(Bonus):
 
     @torch.no_grad()
     def reward(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> Tensor:
-        return self.ensemble(self.encoder(self.normalize(obs)), actions).var(0, correction=0).mean(-1)
+        return self.ensemble(self.encoder(self.normalize.for_convs(obs)), actions).var(0, correction=0).mean(-1)
 
     @torch.no_grad()
     def features(self, obs: Tensor, actions: Tensor) -> Tensor:
-        return self.encoder(self.normalize(obs))
+        return self.encoder(self.normalize.for_convs(obs))
 
     def loss(
         self, obs: Tensor, actions: Tensor, next_obs: Tensor, mask: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        now, later = self.encoder(self.normalize(obs)), self.encoder(self.normalize(next_obs))
+        now, later = self.encoder(self.normalize.for_convs(obs)), self.encoder(self.normalize.for_convs(next_obs))
         errors = (self.ensemble(now, actions) - later).square().mean(-1)  # [K, B]
         kept = part(lambda shape: dropout(errors.new_ones(shape), self.options.loss_dropout), errors.shape, dim=1)
         return masked_mean((errors * kept).mean(0), mask), {}

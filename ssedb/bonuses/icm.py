@@ -29,16 +29,18 @@ class IntrinsicCuriosity(Bonus):
 
     @torch.no_grad()
     def reward(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> Tensor:
-        return self.errors(self.encoder(self.normalize(obs)), actions, self.encoder(self.normalize(next_obs)))
+        return self.errors(
+            self.encoder(self.normalize.for_convs(obs)), actions, self.encoder(self.normalize.for_convs(next_obs))
+        )
 
     @torch.no_grad()
     def features(self, obs: Tensor, actions: Tensor) -> Tensor:
-        return self.encoder(self.normalize(obs))
+        return self.encoder(self.normalize.for_convs(obs))
 
     def loss(
         self, obs: Tensor, actions: Tensor, next_obs: Tensor, mask: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        now, later = self.encoder(self.normalize(obs)), self.encoder(self.normalize(next_obs))
+        now, later = self.encoder(self.normalize.for_convs(obs)), self.encoder(self.normalize.for_convs(next_obs))
         guess = self.inverse(torch.cat([now, later], -1))
         inverse = masked_mean(cross_entropy(guess, actions, reduction="none"), mask)
         forward = masked_mean(self.errors(now, actions, later), mask)

@@ -23,7 +23,7 @@ class RandomFeatures(Bonus):
 
     def errors(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> Tensor:
         """Mean squared error of the forward model, [B]."""
-        now, later = self.encoder(self.normalize(obs)), self.encoder(self.normalize(next_obs))
+        now, later = self.encoder(self.normalize.for_convs(obs)), self.encoder(self.normalize.for_convs(next_obs))
         return (self.forward_model(now, actions)[0] - later).square().mean(-1)
 
     @torch.no_grad()
@@ -32,7 +32,7 @@ class RandomFeatures(Bonus):
 
     @torch.no_grad()
     def features(self, obs: Tensor, actions: Tensor) -> Tensor:
-        return self.encoder(self.normalize(obs))
+        return self.encoder(self.normalize.for_convs(obs))
 
     def loss(
         self, obs: Tensor, actions: Tensor, next_obs: Tensor, mask: Tensor | None = None

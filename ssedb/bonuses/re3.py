@@ -46,11 +46,11 @@ class RE3(Bonus):
 
     @torch.no_grad()
     def reward(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> Tensor:
-        return nearest_distance(self.encoder(self.normalize(next_obs)), self.neighbours).log1p()
+        return nearest_distance(self.encoder(self.normalize.for_convs(next_obs)), self.neighbours).log1p()
 
     @torch.no_grad()
     def features(self, obs: Tensor, actions: Tensor) -> Tensor:
-        return self.encoder(self.normalize(obs))
+        return self.encoder(self.normalize.for_convs(obs))
 
     def loss(
         self, obs: Tensor, actions: Tensor, next_obs: Tensor, mask: Tensor | None = None

@@ -1,0 +1,46 @@
+"""How training grows with the number of environments, against the emulators alone in the same run.
+
+    python benchmarks/scaling.py --device cuda --envs 32 64 128 256 512 1024 --out scaling.json
+
+Eight minibatches of whole trajectories, whatever the number. Making an emulator takes about 0.15 s, so 1024 of them need two
+and a half minutes before anything is timed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import ssedb
+from ssedb.bench import side_by_side
+from ssedb.trainer import Trainer
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--env", default="boxing")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--envs", type=int, nargs="+", default=[32, 128, 512])
+    parser.add_argument("--rollout-steps", type=int, default=128)
+    parser.add_argument("--preset", default="paper")
+    parser.add_argument("--updates", type=int, default=3)
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+
+    rows = []
+    print("  envs   emulators alone   trained   trained / alone")
+    for envs in options.envs:
+        sizes = {"num_envs": envs, "minibatch_envs": max(envs // 8, 1), "rollout_steps": options.rollout_steps}
+        trainer = Trainer(ssedb.TrainConfig(env=options.env, device=options.device, preset=options.preset, **sizes))
+        trainer.advance()
+        alone, trained = side_by_side(trainer, options.updates)
+        trainer.env.close()
+        print(f"{envs:6} {alone:17,.0f} {trained:9,.0f} {trained / alone:17.3f}", flush=True)
+        rows.append({"envs": envs, "alone": alone, "trained": trained})
+        if options.out:
+            options.out.write_text(json.dumps(rows))
+
+
+if __name__ == "__main__":
+    main()
