@@ -25,7 +25,7 @@ COLOURS = {"emulators": "#0072B2", "host": "#999999", "pay": "#E69F00", "PPO": "
 
 
 class Recorder:
-    """Spans [row, kind, begin, end] in seconds since the beginning; of the GPU they are its own, by events on its streams."""
+    """Spans [row, kind, begin, end] in seconds since the beginning; of the GPU, its own, by events on its streams."""
 
     def __init__(self) -> None:
         self.spans: list[tuple[str, str, float, float]] = []

@@ -214,7 +214,7 @@ def fused(function: F) -> F:
             compiled = torch.compile(function)
         try:
             return compiled(*args)
-        except torch._dynamo.exc.BackendCompilerFailed as error:  # no Triton here, or no C compiler for it
+        except torch._dynamo.exc.TorchDynamoException as error:  # no Triton here, or no C compiler for it
             warnings.warn(f"{function.__name__} is not compiled: {str(error).splitlines()[0]}", stacklevel=2)
             compiled = function
             return function(*args)

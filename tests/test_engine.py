@@ -1,0 +1,83 @@
+"""How things run, as far as a CPU can show it; the rest is in test_gpu.py."""
+
+import numpy as np
+import pytest
+import torch
+
+from ssedb import engine
+from ssedb.engine import Bridge, Engine
+
+CPU = torch.device("cpu")
+
+
+def test_a_cpu_computes_in_float32_and_in_turn():
+    machine = Engine(CPU, fast=False, overlap=True, precision="bf16", seed=0)
+    assert not machine.overlaps
+    seen = machine.ready(lambda: (engine.image_dtype(), engine.fuses()))()
+    assert seen == (torch.float32, False)
+    with machine.aside():
+        first = torch.rand(3)
+    machine.join()
+    assert machine.state_dict() == {}
+    machine.load_state_dict({"cuda": torch.zeros(1), "aside": torch.zeros(1)})  # a run that comes from a GPU
+    assert first.shape == (3,)
+
+
+def test_the_fast_engine_needs_a_gpu():
+    with pytest.raises(engine.ConfigError, match="engine=fast: it replays CUDA graphs and needs a GPU"):
+        engine.is_fast("fast", CPU)
+    assert not engine.is_fast("auto", CPU)
+
+
+def test_on_a_cpu_arrays_cross_without_a_copy():
+    bridge, frames = Bridge(CPU), np.arange(6, dtype=np.uint8).reshape(2, 3)
+    there = bridge.up("frames", frames)
+    assert torch.equal(there, torch.arange(6, dtype=torch.uint8).view(2, 3))
+    frames[0, 0] = 9
+    assert there[0, 0] == 9
+    actions = torch.tensor([3, 1])
+    assert bridge.down(actions).tolist() == [3, 1]
+
+
+class Without:
+    """A machine that cannot compile."""
+
+    tried = 0
+
+    def __call__(self, function):
+        def fail(*args):
+            self.tried += 1
+            raise torch._inductor.exc.TritonMissing(None)
+
+        return fail
+
+
+def test_what_cannot_be_compiled_runs_as_it_is_and_says_so_once(monkeypatch):
+    import torch._inductor.exc
+
+    @engine.fused
+    def double(x):
+        return 2 * x
+
+    x, compiler = torch.ones(2), Without()
+    monkeypatch.setattr(torch, "compile", compiler)
+    assert torch.equal(double(x), 2 * x)
+    assert compiler.tried == 0  # nobody asked for it
+    token = engine._how.set(engine._How(torch.float32, True))
+    try:
+        with pytest.warns(UserWarning, match="double is not compiled"):
+            assert torch.equal(double(x), 2 * x)
+        assert torch.equal(double(x), 2 * x)
+    finally:
+        engine._how.reset(token)
+    assert compiler.tried == 1
+
+
+def test_exact_functions_return_what_they_compute():
+    @engine.exact
+    def product(a, b):
+        """A product."""
+        return a @ b
+
+    assert product.__doc__ == "A product."
+    assert product(torch.eye(2), torch.ones(2)).tolist() == [1, 1]
