@@ -21,7 +21,7 @@ import torch
 import ssedb
 from ssedb.trainer import Trainer
 
-COLOURS = {"emulators": "#0072B2", "host": "#999999", "pay": "#E69F00", "PPO": "#D55E00", "bonus model": "#009E73"}
+COLOURS = {"emulators": "#0072B2", "waiting": "#999999", "pay": "#E69F00", "PPO": "#D55E00", "bonus model": "#009E73"}
 
 
 class Recorder:
@@ -58,12 +58,12 @@ class Recorder:
         setattr(owner, name, call)
 
     def watch_pool(self, part: Any, row: str) -> None:
-        """From `send` to the end of `recv` the emulators step; from there to the next `send` the host has the pool."""
+        """From `send` to the end of `recv` the emulators step; from there to the next `send` the pool waits for the host."""
         send, recv, marks = part.send, part.recv, {"since": time.perf_counter()}
 
         def sending(actions: Any) -> None:
             send(actions)
-            self.host(row, "host", marks["since"])
+            self.host(row, "waiting", marks["since"])
             marks["since"] = time.perf_counter()
 
         def receiving() -> Any:
