@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import json
 import subprocess
 import sys
@@ -29,6 +30,8 @@ SECONDS = 2.0
 """How long each part is timed at least."""
 WARM_UP = 5 if torch.cuda.is_available() else 1
 """Calls before that; a CUDA graph is recorded in them."""
+WARM_UP_TURNS = 4 if torch.cuda.is_available() else 1
+"""Turns until every recording of both places for rollouts is made."""
 RIVALS = ("icm", "disagreement", "cb", "re3", "rnd")
 
 
@@ -82,7 +85,6 @@ def run_all(config: TrainConfig, updates: int) -> dict[str, dict[str, float]]:
     def measure(name: str, config: TrainConfig, env: Env) -> Trainer:
         began = time.perf_counter()
         trainer = Trainer(config, env)
-        trainer.advance(), trainer.finish()
         alone, trained = side_by_side(trainer, updates)
         results[name] = {"alone": alone, "trained": trained, "ratio": trained / alone}
         took = time.perf_counter() - began
@@ -98,6 +100,7 @@ def run_all(config: TrainConfig, updates: int) -> dict[str, dict[str, float]]:
     updates_alone = update_rate(trainer)
     results["update"] = {"trained": updates_alone, "compile and capture": time.perf_counter() - began}
     del trainer
+    gc.collect()  # recordings hold on to it
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     trainer = measure(f"{config.env}, db, 3 epochs of each", three, env)
@@ -106,7 +109,6 @@ def run_all(config: TrainConfig, updates: int) -> dict[str, dict[str, float]]:
     del trainer
     rooms = dataclasses.replace(config, env="rooms", num_envs=4096, bonus_options={})
     trainer = Trainer(rooms)
-    trainer.advance()
     alone, trained = side_by_side(trainer, updates)
     results["rooms"] = {"alone": alone, "trained": trained}
     console.print(f"rooms, 4096 worlds: alone {alone:,.0f}, trained {trained:,.0f}")
@@ -144,17 +146,18 @@ def update_rate(trainer: Trainer) -> float:
 def side_by_side(trainer: Trainer, updates: int) -> tuple[float, float]:
     """Agent steps per second of the environments alone and of whole updates, in turn, as both drift with the machine."""
     seconds = np.zeros(2)
-    trainer.advance()  # graphs are recorded, and where updates overlap one is under way
-    _wait()
+    for _ in range(WARM_UP_TURNS):
+        trainer.advance()
     for _ in range(updates):
-        for i, part in enumerate((lambda: _step_alone(trainer), trainer.advance)):
-            began = time.perf_counter()
-            part()
-            seconds[i] += time.perf_counter() - began
-    began = time.perf_counter()
-    trainer.finish()
-    _wait()
-    if not trainer.engine.overlaps:  # where they do, each update has waited for the one before
+        trainer.finish()
+        _wait()
+        began = time.perf_counter()
+        _step_alone(trainer)
+        seconds[0] += time.perf_counter() - began
+        if trainer.engine.overlaps:
+            trainer.advance()  # so that the next plays beside an update, as it does in training
+        began = time.perf_counter()
+        trainer.advance()
         seconds[1] += time.perf_counter() - began
     alone, trained = updates * trainer.config.rollout_size / seconds
     return float(alone), float(trained)

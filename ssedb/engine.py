@@ -96,7 +96,8 @@ class Engine:
         self.device, self.fast, self.overlaps, self.precision = device, fast, overlap and fast, precision
         self._recorders: dict[bool, Replayer] = {}  # by whether it runs aside
         if device.type == "cuda":
-            self._generator = torch.Generator(device).manual_seed(seed)
+            other = int(np.random.SeedSequence(seed).generate_state(1)[0])  # or both generators would draw the same numbers
+            self._generator = torch.Generator(device).manual_seed(other)
             self._stream = torch.cuda.Stream(device) if self.overlaps else torch.cuda.current_stream(device)
             # Graphs of one pool share memory and so must not run at the same time.
             self._recorders = {True: Replayer(), False: Replayer(priority=-1)}  # play goes before what runs aside
@@ -211,6 +212,7 @@ def fused(function: F) -> F:
         if not fuses():
             return function(*args)
         if compiled is None:
+            torch._dynamo.config.recompile_limit = max(64, torch._dynamo.config.recompile_limit)  # one for each kind of call
             compiled = torch.compile(function)
         try:
             return compiled(*args)
@@ -223,7 +225,7 @@ def fused(function: F) -> F:
 
 
 def exact(function: F) -> F:
-    """A function that computes in float32 whatever the precision around it."""
+    """A function that computes in float32 whatever the precision around it (its gradient is computed in that)."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -355,6 +357,8 @@ class _Recording:
 
 def _copy(result: Any) -> Any:
     """A tensor, or a tuple or dict of them, that the next replay does not overwrite."""
+    if result is None:
+        return None
     if isinstance(result, Tensor):
         return result.clone()
     if isinstance(result, tuple):

@@ -133,11 +133,13 @@ Act = Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
 class Player:
     """Plays an environment into rollouts. `ready` makes what happens on the device at each step ready for it."""
 
-    def __init__(self, env: Env, act: Act, ready: Callable[[Any], Any] = lambda function: function) -> None:
+    def __init__(
+        self, env: Env, act: Act, ready: Callable[[Any], Any] = lambda function: function, split: bool | None = None
+    ) -> None:
         self.env, self.act = env, act
         # While one part of the environments steps, a GPU chooses the actions of the next. On a CPU the two would fight over
         # the cores, so there all take turns.
-        parts = env.parts if env.device.type == "cuda" else (env,)
+        parts = env.parts if split or (split is None and env.device.type == "cuda") else (env,)
         self.parts = [(part, slice(i, None, len(parts))) for i, part in enumerate(parts)]
         self._first, self._next, self._last = ready(self._choose), ready(self._file_and_choose), ready(self._file_and_value)
 
@@ -172,10 +174,9 @@ class Player:
 
     def _file_and_value(
         self, t: Tensor, envs: Tensor, frames: Tensor, rewards: Tensor, dones: Tensor, rollout: Rollout
-    ) -> Tensor:
+    ) -> None:
         rollout.came(t - 1, envs, frames, rewards, dones)
         rollout.values[t, envs] = self.act(rollout.stacks(t, envs))[2]
-        return rollout.values
 
 
 def random_agent_statistics(env: Env, steps: int, seed: int) -> tuple[Tensor, Tensor]:

@@ -47,6 +47,8 @@ class Trainer:
     def __init__(self, config: TrainConfig, env: Env | None = None, progress: Progress = silent, team: Team = ALONE) -> None:
         self.config, self.progress, self.team = config, progress, team
         self.device = engine.pick_device(config.device)
+        if self.device.index is not None:
+            torch.cuda.set_device(self.device)  # streams and events are of the current one
         engine.tune_allocator()
         torch.manual_seed(config.seed)
         with team:
@@ -93,6 +95,8 @@ class Trainer:
         replayable = self.bonus.replayable
         self.player = Player(self.env, self.policy.act, self.engine.ready)
         self.pay = self.engine.ready(self._pay, replayable=replayable)
+        self._take_in = self.engine.ready(lambda *experience: self.bonus.take_in(*experience), replayable=False)
+        self.after_rollout = self.engine.ready(lambda: self.bonus.after_rollout(), aside=True, replayable=False)
         self.learn_policy = self.engine.ready(self._learn_policy)
         self.learn_bonus = self.engine.ready(self._learn_bonus, aside=True, replayable=replayable)
         self.policy_adam = self._adam(self.policy)
@@ -165,14 +169,16 @@ class Trainer:
                     turn.add(**self.learn_bonus(team.mine(t), team.mine(envs), rollout=rollout))
                     self.progress.learn()
                 self.bonus.after_epoch()
-            self.bonus.after_rollout()
+            self.after_rollout()
 
         self.steps += config.rollout_size
         self.updates += 1
-        self._before, self.played = self.played, self._stretches[self.updates % len(self._stretches)]
-        sps = config.rollout_size / (time.perf_counter() - began)
-        turn.row = {"steps": self.steps, "updates": self.updates, "sps": round(sps, 1), **scores}
-        return row if self.engine.overlaps else self.finish()
+        self._before, self.played = self.played, self._stretches[self._stretches.index(self.played) - 1]  # in turn
+        turn.row = about = {"steps": self.steps, "updates": self.updates, "sps": 0.0, **scores}
+        if not self.engine.overlaps:
+            row = about = self.finish() or about
+        about["sps"] = round(config.rollout_size / (time.perf_counter() - began), 1)
+        return row
 
     def finish(self) -> dict[str, Any] | None:
         """Waits for the bonus model; returns the metrics of the last turn, unless they were returned before."""
@@ -210,7 +216,7 @@ class Trainer:
         """What a bonus counts or remembers, it takes in once its rewards are paid."""
         if type(self.bonus).take_in is not Bonus.take_in:
             for t, n in self.rollout.groups(self.config.minibatch_envs):
-                self.bonus.take_in(*self.experience(t, n, self.rollout))
+                self._take_in(*self.experience(t, n, self.rollout))
 
     def _learn_policy(self, t: Tensor, envs: Tensor, rollout: Rollout) -> dict[str, Tensor]:
         """One step of PPO on a minibatch; returns figures for the log."""
@@ -319,6 +325,9 @@ class Trainer:
         self.steps, self.updates = state["steps"], state["updates"]
         for name in ("policy", "bonus", "policy_adam", "bonus_adam", "reward_norm", "scores"):
             getattr(self, name).load_state_dict(state[name])
+        for adam in (self.policy_adam, self.bonus_adam):
+            for group in adam.param_groups:
+                group["capturable"] = self.engine.fast  # whatever engine saved it
         self.env.load_state_dict(parallel.each(state["env"], self.env.per_env, self.team.mine))
         if self.env.restorable:
             with self.team:
@@ -329,7 +338,7 @@ class Trainer:
             self.played.episodes[0] = episodes + self.config.num_envs
             self.scores.forget_unfinished()
         torch.set_rng_state(state["rng"].cpu())
-        self.engine.load_state_dict(state["engine"])
+        self.engine.load_state_dict(state.get("engine", {}))
 
 
 class _Turn:

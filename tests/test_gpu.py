@@ -180,6 +180,7 @@ def test_lower_precision_is_near(tmp_path, precision):
         loss.backward()
         gradient = torch.cat([p.grad.flatten() for p in bonus.parameters() if p.grad is not None])
         found[name] = trainer.engine.ready(bonus.reward)(*batch), gradient
+    assert not torch.equal(found[precision][0], found["fp32"][0])
     torch.testing.assert_close(found[precision][0], found["fp32"][0], rtol=0.03, atol=0.01)
     assert torch.cosine_similarity(found[precision][1], found["fp32"][1], dim=0) > 0.99
 

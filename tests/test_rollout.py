@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ssedb.envs.pools import Pools
 from ssedb.rollout import Player, Rollout, random_agent_statistics
 from tests.toy import Grid
 
@@ -133,3 +134,30 @@ def test_states_are_those_acted_in():
         newest = rollout.obs(t)[:, -1]
         row, column = newest.amax(2).argmax(1) // 6, newest.amax(1).argmax(1) // 6
         assert torch.equal(rollout.states[t], row * 6 + column)
+
+
+def test_parts_that_step_in_turn_play_what_all_play_together():
+    def act(obs):
+        place = (obs[:, -1].long().sum(2) * torch.arange(36)).sum(1)  # of the square, and so of the environment
+        return place % 4, place.float(), -place.float()
+
+    rollouts = []
+    for split in (False, True):
+        pools = Pools([Grid(num_envs=4, seed=seed, episode=5) for seed in (1, 2)])
+        rollout = Rollout(7, 8, (36, 36))
+        rollout.begin(pools.reset())
+        player = Player(pools, act, split=split)
+        assert len(player.parts) == (2 if split else 1)
+        player.play(rollout)
+        rollouts.append(rollout)
+    whole, parts = rollouts
+    for name in ("frames", "starts", "actions", "rewards", "dones", "log_probs", "values", "episodes"):
+        assert torch.equal(getattr(whole, name), getattr(parts, name)), name
+    # Environment 2 i + p is the i-th of part p.
+    for p, seed in enumerate((1, 2)):
+        alone = Grid(num_envs=4, seed=seed, episode=5)
+        assert torch.equal(whole.frames[3, p::2], alone.reset())
+        for t in range(7):
+            step = alone.step(whole.actions[t, p::2])
+            assert torch.equal(whole.frames[t + 4, p::2], step.frames)
+            assert torch.equal(whole.dones[t, p::2], step.dones)

@@ -138,10 +138,11 @@ def test_a_restored_trainer_goes_on_bit_for_bit(tmp_path):
     assert same(parameters(whole), parameters(again))
 
 
-def test_learning_while_the_next_rollout_is_played_changes_no_number(tmp_path, monkeypatch):
-    """The order in which a GPU's host does things, in turn: rollouts in two places, metrics in the middle of the next."""
+@pytest.fixture
+def overlapping(monkeypatch):
+    """A trainer that does things in the order of a GPU's host: rollouts in two places, metrics amid the next."""
 
-    def rows(overlap, turn):
+    def make(overlap=True, **settings):
         init = engine.Engine.__init__
 
         def set_up(self, *args, **kwargs):
@@ -150,15 +151,40 @@ def test_learning_while_the_next_rollout_is_played_changes_no_number(tmp_path, m
 
         with monkeypatch.context() as patch:
             patch.setattr(engine.Engine, "__init__", set_up)
-            trainer = Trainer(tiny_config(tmp_path, noise="random-box", bonus_epochs=2, rollout_steps=16, minibatch_envs=2))
-        found = [turn(trainer) for _ in range(4)] + [trainer.finish()]
-        trainer.env.close()
-        return [{k: v for k, v in row.items() if k != "sps"} for row in found if row is not None]
+            return Trainer(tiny_config("unused", bonus_epochs=2, minibatch_envs=2, **settings), Grid(8, episode=9))
 
-    expected = rows(False, Trainer.iterate)
+    return make
+
+
+def without_time(rows):
+    return [{k: v for k, v in row.items() if k != "sps"} for row in rows if row is not None]
+
+
+def test_learning_while_the_next_rollout_is_played_changes_no_number(overlapping):
+    def rows(trainer, turn):
+        return without_time([turn(trainer) for _ in range(4)] + [trainer.finish()])
+
+    expected = rows(overlapping(False), Trainer.iterate)
     assert [row["updates"] for row in expected] == [1, 2, 3, 4]
-    assert rows(True, Trainer.iterate) == expected
-    assert rows(True, Trainer.advance) == expected
+    assert rows(overlapping(), Trainer.iterate) == expected
+    assert rows(overlapping(), Trainer.advance) == expected
+
+
+@pytest.mark.parametrize("updates", [1, 2])
+def test_nor_does_going_on_from_a_checkpoint(overlapping, updates):
+    whole = overlapping()
+    for _ in range(updates):
+        whole.advance()
+    whole.finish()
+    state = copy.deepcopy(whole.state_dict())
+    expected = without_time([whole.advance() for _ in range(3)] + [whole.finish()])
+    again = overlapping()
+    again.load_state_dict(state)
+    rows = []
+    for _ in range(3):
+        rows.append(again.advance())
+        assert again.played is not again._before  # what is learned from is not played over
+    assert without_time([*rows, again.finish()]) == expected
 
 
 def test_a_run_and_its_folder(tmp_path):

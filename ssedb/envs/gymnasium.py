@@ -18,6 +18,8 @@ from ssedb.parallel import part
 class GymnasiumEnv(Env):
     """N copies of a Gymnasium environment, made by `gymnasium.make_vec`."""
 
+    on_host = True
+
     def __init__(
         self,
         env_id: str,

@@ -70,6 +70,8 @@ class Pools(Env):
         return {str(i): part.state_dict() for i, part in enumerate(self._parts)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        if set(state) != {str(i) for i in range(len(self._parts))}:
+            raise ValueError(f"its environments are not in {len(self._parts)} pools; another version of ssedb wrote it")
         for i, part in enumerate(self._parts):
             part.load_state_dict(state[str(i)])
 

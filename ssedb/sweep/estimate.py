@@ -38,7 +38,7 @@ class Cost:
 
 
 def calibrate(config: TrainConfig) -> Cost:
-    """Times one update after a first one that warms up; writes nothing."""
+    """Times one update after others that warm up (on a GPU those that are recorded); writes nothing."""
     import torch
 
     from ssedb.trainer import Trainer
@@ -46,7 +46,8 @@ def calibrate(config: TrainConfig) -> Cost:
     short = replace(config, rollout_steps=min(SHORT_ROLLOUT, config.rollout_steps))
     trainer = Trainer(short)
     try:
-        trainer.iterate()
+        for _ in range(4 if trainer.engine.fast else 1):
+            trainer.iterate()
         began = time.perf_counter()
         row = trainer.iterate()
         seconds = (time.perf_counter() - began) / short.rollout_size

@@ -7,6 +7,7 @@ import torch
 
 import ssedb
 from ssedb.bonuses.db import effective_rank
+from ssedb.normalize import to_blocks
 from tests.toy import TINY_OPTIONS, Grid, transitions
 
 SHAPE = (4, 36, 36)
@@ -145,6 +146,10 @@ def test_newest_target_does_not_see_the_shared_frames(batch):
     newest, stack = small_db(target_frames="newest"), small_db()
     assert torch.equal(newest.target(next_obs), newest.target(other))
     assert not torch.equal(stack.target(next_obs), stack.target(other))
+    for bonus in (newest, stack):  # a GPU's layout
+        plain = bonus.target(next_obs)
+        bonus.normalize.for_convs = lambda obs, normalize=bonus.normalize: to_blocks(normalize(obs))
+        torch.testing.assert_close(bonus.target(next_obs), plain, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["head", "scalar", "calibrated"])
