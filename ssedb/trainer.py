@@ -95,8 +95,8 @@ class Trainer:
         replayable = self.bonus.replayable
         self.player = Player(self.env, self.policy.act, self.engine.ready)
         self.pay = self.engine.ready(self._pay, replayable=replayable)
-        self._take_in = self.engine.ready(lambda *experience: self.bonus.take_in(*experience), replayable=False)
-        self.after_rollout = self.engine.ready(lambda: self.bonus.after_rollout(), aside=True, replayable=False)
+        self.take_in = self.engine.ready(self._take_in, replayable=False)
+        self.after_rollout = self.engine.ready(self._after_rollout, aside=True, replayable=False)
         self.learn_policy = self.engine.ready(self._learn_policy)
         self.learn_bonus = self.engine.ready(self._learn_bonus, aside=True, replayable=replayable)
         self.policy_adam = self._adam(self.policy)
@@ -212,11 +212,14 @@ class Trainer:
     def _pay(self, t: Tensor, envs: Tensor, rollout: Rollout) -> Tensor:
         return self.bonus.reward(*self.experience(t, envs, rollout))
 
-    def take_in(self) -> None:
+    def _take_in(self) -> None:
         """What a bonus counts or remembers, it takes in once its rewards are paid."""
         if type(self.bonus).take_in is not Bonus.take_in:
             for t, n in self.rollout.groups(self.config.minibatch_envs):
-                self._take_in(*self.experience(t, n, self.rollout))
+                self.bonus.take_in(*self.experience(t, n, self.rollout))
+
+    def _after_rollout(self) -> None:
+        self.bonus.after_rollout()
 
     def _learn_policy(self, t: Tensor, envs: Tensor, rollout: Rollout) -> dict[str, Tensor]:
         """One step of PPO on a minibatch; returns figures for the log."""
