@@ -99,8 +99,8 @@ class TrainConfig:
     """Where to learn: auto, cpu, cuda or cuda:N."""
     engine: Literal["auto", "eager", "fast"] = "auto"
     """How to run on a GPU: fast replays CUDA graphs and learns while it plays, eager does not; auto is fast."""
-    precision: Literal["bf16", "tf32", "fp32"] = "bf16"
-    """On a GPU, of convolutions: bf16 leaves other products in tf32. Losses and optimisers are in float32 in any case."""
+    precision: Literal["tf32", "bf16", "fp32"] = "tf32"
+    """On a GPU, of the networks; bf16 is for convolutions only. Losses and optimisers are in float32 in any case."""
 
     num_envs: int = BY_NAME
     """Environments stepped side by side."""
