@@ -6,6 +6,8 @@ import torch
 
 from ssedb import engine
 from ssedb.engine import Bridge, Engine
+from ssedb.trainer import train
+from tests.toy import tiny_config
 
 CPU = torch.device("cpu")
 
@@ -27,6 +29,12 @@ def test_the_fast_engine_needs_a_gpu():
     with pytest.raises(engine.ConfigError, match="engine=fast: it replays CUDA graphs and needs a GPU"):
         engine.is_fast("fast", CPU)
     assert not engine.is_fast("auto", CPU)
+
+
+def test_asking_for_it_leaves_no_folder(tmp_path):
+    with pytest.raises(engine.ConfigError, match="needs a GPU"):
+        train(tiny_config(tmp_path / "run", engine="fast"))
+    assert not (tmp_path / "run").exists()
 
 
 def test_on_a_cpu_arrays_cross_without_a_copy():
