@@ -122,6 +122,9 @@ class RunFolder:
                 log.close()
         if self._wandb is not None:
             self._wandb.finish()
+        if os.listdir(self.path) == [".lock"]:  # it ended before there was anything to keep
+            (self.path / ".lock").unlink()
+            self.path.rmdir()
         self._lock.close()
 
     def _line(self, row: dict[str, Any]) -> None:

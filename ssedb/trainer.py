@@ -374,7 +374,6 @@ class TrainResult:
 
 def train(config: TrainConfig, progress: Progress = silent) -> TrainResult:
     """Trains from the beginning into `config.out`."""
-    engine.is_fast(config.engine, engine.pick_device(config.device))  # what is not there is said before there is a folder
     return train_in(RunFolder.create(config), progress) if parallel.rank() == 0 else train_along()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import random
+import itertools
 
 import torch
 from torch import Tensor, nn
@@ -103,9 +103,10 @@ class KeepsTheGraph(Sound):
 
 class Trembles(Sound):
     breaks = "reward_is_deterministic"
+    calls = itertools.count()
 
     def reward(self, obs, actions, next_obs):
-        return super().reward(obs, actions, next_obs) * (1 + 1e-5 * random.random())
+        return super().reward(obs, actions, next_obs) * (1 + 1e-5 * (next(self.calls) % 2))
 
 
 class CountsItsCalls(Sound):
