@@ -59,7 +59,7 @@ class BenchArgs:
     """Environments side by side; the preset's unless given."""
     updates: int = 2
     """Whole training updates to time."""
-    precision: Literal["tf32", "bf16", "fp32"] = "tf32"
+    precision: Literal["bf16", "tf32", "fp32"] = "bf16"
     """Of the networks on a GPU."""
     all: bool = False
     """On a GPU: every noise on raw frames, every rival, updates alone and Rooms as well (about four minutes)."""

@@ -99,7 +99,7 @@ class TrainConfig:
     """Where to learn: auto, cpu, cuda or cuda:N."""
     engine: Literal["auto", "eager", "fast"] = "auto"
     """How to run on a GPU: fast replays CUDA graphs and learns while it plays, eager does not; auto is fast."""
-    precision: Literal["tf32", "bf16", "fp32"] = "tf32"
+    precision: Literal["bf16", "tf32", "fp32"] = "bf16"
     """On a GPU, of the networks; bf16 is for convolutions only. Losses and optimisers are in float32 in any case."""
 
     num_envs: int = BY_NAME

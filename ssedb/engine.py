@@ -170,11 +170,13 @@ _how = ContextVar("how", default=_PLAIN)
 
 @contextmanager
 def _computing(precision: str, fused: bool, device: torch.device) -> Iterator[None]:
-    """On a GPU: `fp32`, `tf32`, or `bf16` for convolutions with `tf32` for all other products. A CPU computes in fp32."""
+    """On a GPU: `fp32`, `tf32`, or `bf16` for convolutions with `tf32` for all other products. A CPU computes in fp32, and
+    so does a GPU that has no such units."""
     if device.type != "cuda":
         yield
         return
-    before = _how.set(_How(torch.bfloat16 if precision == "bf16" else torch.float32, fused))
+    halves = precision == "bf16" and torch.cuda.get_device_capability(device) >= (8, 0)
+    before = _how.set(_How(torch.bfloat16 if halves else torch.float32, fused))
     try:
         with _tf32(precision != "fp32"):
             yield
@@ -251,7 +253,7 @@ def _tf32(allowed: bool) -> Iterator[None]:
 @contextmanager
 def giving_way(device: torch.device) -> Iterator[None]:
     """Threads that are started here step back, on Linux, behind the one that feeds them and the GPU: there are more of them
-    than cores, and each wait for that one would be a wait of all."""
+    than cores, and a thread that it wakes would otherwise take its core for milliseconds while all others run dry."""
     if device.type != "cuda" or sys.platform != "linux":
         yield
         return
@@ -259,7 +261,7 @@ def giving_way(device: torch.device) -> Iterator[None]:
     yield
     for thread in set(os.listdir("/proc/self/task")) - before:
         with suppress(OSError):  # it has ended
-            os.setpriority(os.PRIO_PROCESS, int(thread), 10)
+            os.sched_setscheduler(int(thread), os.SCHED_IDLE, os.sched_param(0))
 
 
 class Bridge:

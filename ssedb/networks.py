@@ -38,7 +38,14 @@ def normc(layer: nn.Linear) -> nn.Linear:
 def _leaky_conv(x: Tensor, layer: nn.Conv2d, filters: Tensor) -> Tensor:
     """A convolution with a layer's bias and stride, and the leaky ReLU after it."""
     stride = layer.stride if filters is layer.weight else 1  # over blocks there is nothing to stride over
-    return leaky_relu(conv2d(x, filters, layer.bias, stride), LEAK)
+    if layer.bias is None or not engine.fuses():
+        return leaky_relu(conv2d(x, filters, layer.bias, stride), LEAK)
+    return _add_and_leak(conv2d(x, filters, None, stride), layer.bias)
+
+
+@engine.fused
+def _add_and_leak(x: Tensor, bias: Tensor) -> Tensor:
+    return leaky_relu(x + bias.to(x.dtype)[:, None, None], LEAK)
 
 
 class ConvTrunk(nn.Module):

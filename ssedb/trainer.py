@@ -7,10 +7,11 @@ import math
 import signal
 import threading
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -130,16 +131,22 @@ class Trainer:
         """One turn of Algorithm 1. Returns its metrics, or where the bonus model learns on beside the next rollout, those of
         the turn before (None in the first)."""
         config, team, began = self.config, self.team, time.perf_counter()
-        row = None
+        row, half = None, config.rollout_steps // 2
+        pace = math.ceil(config.bonus_epochs * config.num_envs / config.minibatch_envs / max(half, 1))
 
         def on_step(t: int) -> None:
             nonlocal row
             self.progress.step(self.steps + (t + 1) * config.num_envs)
-            if self.engine.overlaps and t == config.rollout_steps // 2:  # done by now, and the emulators are busy meanwhile
+            if self._turn is None:
+                return
+            if t < half:  # the emulators are busy; all updates before the first step would keep them waiting for the host
+                deque(islice(self._turn.bonus_updates, pace), maxlen=0)
+            else:
                 row = self.finish()
 
         rollout = self.play(on_step)
-        scores = self.scores.add(rollout.rewards.cpu().numpy(), rollout.dones.cpu().numpy()) | self.env.metrics()
+        passes = max(config.ppo_epochs, config.bonus_epochs)
+        epochs = [list(rollout.minibatches(config.minibatch_envs)) for _ in range(passes)]
         bonus = self.intrinsic_rewards()  # [T, N]
         self.take_in()
         paid = self.reward_norm(bonus) if config.normalize_bonus else bonus
@@ -148,8 +155,6 @@ class Trainer:
         self.advantages.copy_(ppo.normalize_advantages(advantages))
         self.returns.copy_(returns)
 
-        passes = max(config.ppo_epochs, config.bonus_epochs)
-        epochs = [list(rollout.minibatches(config.minibatch_envs)) for _ in range(passes)]
         turn = self._turn = _Turn(rollout, epochs)
         turn.add(
             bonus_raw=bonus.mean(),
@@ -161,16 +166,9 @@ class Trainer:
             for t, envs in minibatches:
                 turn.add(**self.learn_policy(team.mine(t), team.mine(envs), rollout=rollout))
                 self.progress.learn()
-        with self.engine.aside():
-            for minibatches in epochs[: config.bonus_epochs]:
-                for t, envs in minibatches:
-                    if team.size > 1 and not self._splits:
-                        self.check_split(t, envs)
-                    turn.add(**self.learn_bonus(team.mine(t), team.mine(envs), rollout=rollout))
-                    self.progress.learn()
-                self.bonus.after_epoch()
-            self.after_rollout()
-
+        turn.bonus_updates = self._bonus_updates(turn)
+        # This waits for the device, which has all it needs by now.
+        scores = self.scores.add(rollout.rewards.cpu().numpy(), rollout.dones.cpu().numpy()) | self.env.metrics()
         self.steps += config.rollout_size
         self.updates += 1
         self._before, self.played = self.played, self._stretches[self._stretches.index(self.played) - 1]  # in turn
@@ -180,9 +178,31 @@ class Trainer:
         about["sps"] = round(config.rollout_size / (time.perf_counter() - began), 1)
         return row
 
+    def _bonus_updates(self, turn: _Turn) -> Iterator[None]:
+        """The bonus model learns from a turn, aside, a minibatch at a time."""
+        team = self.team
+        for minibatches in turn.epochs[: self.config.bonus_epochs]:
+            for t, envs in minibatches:
+                with self.engine.aside():
+                    if team.size > 1 and not self._splits:
+                        self.check_split(t, envs)
+                    turn.add(**self.learn_bonus(team.mine(t), team.mine(envs), rollout=turn.rollout))
+                self.progress.learn()
+                yield
+            with self.engine.aside():
+                self.bonus.after_epoch()
+        with self.engine.aside():
+            self.after_rollout()
+
+    def settle(self) -> None:
+        """The bonus model learns what is left of the last turn; what is called from now on waits for it."""
+        if self._turn is not None:
+            deque(self._turn.bonus_updates, maxlen=0)
+        self.engine.join()
+
     def finish(self) -> dict[str, Any] | None:
         """Waits for the bonus model; returns the metrics of the last turn, unless they were returned before."""
-        self.engine.join()
+        self.settle()
         turn, self._turn = self._turn, None
         if turn is None:
             return None
@@ -300,7 +320,7 @@ class Trainer:
 
     def check_weights(self) -> None:
         """A checkpoint must not hold what the last step has spoiled."""
-        self.engine.join()
+        self.settle()
         for name, module in (("policy", self.policy), ("bonus", self.bonus)):
             norms = [parameter.norm() for parameter in module.parameters()]
             if norms and not torch.stack(norms).isfinite().all():
@@ -308,7 +328,7 @@ class Trainer:
 
     def state_dict(self) -> dict[str, Any]:
         """The state of the run, the same however many processes it runs on; they must ask for it together."""
-        self.engine.join()
+        self.settle()
         return {
             "steps": self.steps,
             "updates": self.updates,
@@ -349,6 +369,7 @@ class _Turn:
 
     def __init__(self, rollout: Rollout, epochs: list[list[tuple[Tensor, Tensor]]]) -> None:
         self.rollout, self.epochs = rollout, epochs  # kept: what learns aside still reads them
+        self.bonus_updates: Iterator[None] = iter(())  # those that are left to make
         self.figures: dict[str, list[Tensor]] = defaultdict(list)
         self.row: dict[str, Any] = {}
 

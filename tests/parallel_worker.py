@@ -1,6 +1,7 @@
 """What one process of several does in tests/test_parallel.py; run by torchrun, or called for the run of one process."""
 
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -51,6 +52,18 @@ def config(kind: str) -> TrainConfig:
     return TrainConfig(**{**settings, "device": "cpu", "max_episode_steps": 23, **KINDS[kind]})
 
 
+@contextmanager
+def float64():
+    """All that is float32 becomes float64. What is summed in another order then differs by 1e-16 and not by 1e-7, which
+    Adam and a few updates may make a thousand times more of."""
+    before, torch.Tensor.float = torch.Tensor.float, torch.Tensor.double
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+    torch.Tensor.float = before
+
+
+@float64()
 def play(kind: str, team: Team = ALONE) -> dict:
     """Three updates, and all there is to compare."""
     trainer = Trainer(config(kind), team=team)

@@ -1,5 +1,9 @@
 """How things run, as far as a CPU can show it; the rest is in test_gpu.py."""
 
+import os
+import sys
+import threading
+
 import numpy as np
 import pytest
 import torch
@@ -45,6 +49,18 @@ def test_on_a_cpu_arrays_cross_without_a_copy():
     assert there[0, 0] == 9
     actions = torch.tensor([3, 1])
     assert bridge.down(actions).tolist() == [3, 1]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="schedulers differ")
+def test_threads_that_give_way_run_when_nobody_else_does():
+    done = threading.Event()
+    with engine.giving_way(torch.device("cuda")):
+        thread = threading.Thread(target=done.wait)
+        thread.start()
+    assert os.sched_getscheduler(thread.native_id) == os.SCHED_IDLE
+    assert os.sched_getscheduler(threading.get_native_id()) == os.SCHED_OTHER
+    done.set()
+    thread.join()
 
 
 class Without:

@@ -63,25 +63,25 @@ def check_same_run(kind: str, first: dict, second: dict) -> None:
     # What is exact: the same steps in the same worlds under the same noise, the same first rewards.
     for mine, whole in zip(one["frames"], first["frames"], strict=True):
         assert torch.equal(mine, whole)
-    assert apart(one["rewards"][0], first["rewards"][0]) < 1e-6
+    assert apart(one["rewards"][0], first["rewards"][0]) < 1e-12
     # What is summed in another order: advantages, weights, gradients (their size too, of which Adam would make nothing).
     for name in ("rewards", "advantages"):
         assert len(one[name]) == UPDATES
-        assert max(apart(a, b) for a, b in zip(one[name], first[name], strict=True)) < 1e-4
+        assert max(apart(a, b) for a, b in zip(one[name], first[name], strict=True)) < 1e-9
     assert len(one["gradients"]) == len(first["gradients"])
     for ones, twos in zip(one["gradients"], first["gradients"], strict=True):
         largest = max(float(g.abs().max()) for g in ones)
         for a, b in zip(ones, twos, strict=True):
-            assert float((a - b).abs().max()) < 1e-4 * largest
+            assert float((a - b).abs().max()) < 1e-9 * largest
     for name in ("policy", "bonus", "policy_adam", "reward_norm"):
         for a, b in zip(flat(one["state"][name]), flat(first["state"][name]), strict=True):
-            assert apart(a, b) < 1e-3
+            assert apart(a, b) < 1e-9
     for a, b in zip(flat(one["state"]["env"]), flat(first["state"]["env"]), strict=True):
         assert torch.equal(a, b)  # the noise's generator and the counts of all worlds included
     assert torch.equal(one["state"]["rng"], first["state"]["rng"])
     for mine, theirs in zip(one["rows"], first["rows"], strict=True):
         assert {k: v for k, v in theirs.items() if v is not None} == pytest.approx(
-            {k: v for k, v in mine.items() if v is not None}, rel=1e-3, abs=1e-5
+            {k: v for k, v in mine.items() if v is not None}, rel=1e-6, abs=1e-9
         )
     # The two processes are the same to the bit in all but the rows they computed.
     assert first["rows"] == second["rows"]

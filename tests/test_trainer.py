@@ -5,6 +5,7 @@ import json
 import signal
 import threading
 import time
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -140,18 +141,34 @@ def test_a_restored_trainer_goes_on_bit_for_bit(tmp_path):
 
 @pytest.fixture
 def overlapping(monkeypatch):
-    """A trainer that does things in the order of a GPU's host: rollouts in two places, metrics amid the next."""
+    """A trainer that does things in the order of a GPU's host: rollouts in two places, updates and metrics amid the next,
+    randomness of its own for what runs aside."""
+
+    class Overlapping(engine.Engine):
+        def __init__(self, *args, overlap, **kwargs):
+            super().__init__(*args, overlap=overlap, **kwargs)
+            self.overlaps, self.randomness = overlap, torch.Generator().manual_seed(1)
+
+        @contextmanager
+        def aside(self):
+            before = torch.get_rng_state()
+            torch.set_rng_state(self.randomness.get_state())
+            yield
+            self.randomness.set_state(torch.get_rng_state())
+            torch.set_rng_state(before)
+
+        def state_dict(self):
+            return {"aside": self.randomness.get_state()}
+
+        def load_state_dict(self, state):
+            self.randomness.set_state(state["aside"])
 
     def make(overlap=True, **settings):
-        init = engine.Engine.__init__
-
-        def set_up(self, *args, **kwargs):
-            init(self, *args, **kwargs)
-            self.overlaps = overlap
-
+        world = Grid(8, episode=9)
+        world.on_host = overlap
         with monkeypatch.context() as patch:
-            patch.setattr(engine.Engine, "__init__", set_up)
-            return Trainer(tiny_config("unused", bonus_epochs=2, minibatch_envs=2, **settings), Grid(8, episode=9))
+            patch.setattr(engine, "Engine", Overlapping)
+            return Trainer(tiny_config("unused", bonus_epochs=2, minibatch_envs=2, **settings), world)
 
     return make
 
@@ -168,6 +185,18 @@ def test_learning_while_the_next_rollout_is_played_changes_no_number(overlapping
     assert [row["updates"] for row in expected] == [1, 2, 3, 4]
     assert rows(overlapping(), Trainer.iterate) == expected
     assert rows(overlapping(), Trainer.advance) == expected
+
+
+def test_a_checkpoint_holds_what_was_still_to_be_learned(overlapping):
+    waiting = overlapping(False)
+    for _ in range(2):
+        waiting.iterate()
+    going_on = overlapping()  # takes over the seed
+    for _ in range(2):
+        going_on.advance()
+    assert not same(parameters(going_on), parameters(waiting))
+    going_on.state_dict()
+    assert same(parameters(going_on), parameters(waiting))
 
 
 @pytest.mark.parametrize("updates", [1, 2])
