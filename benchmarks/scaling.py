@@ -33,10 +33,10 @@ def main() -> None:
     for envs in options.envs:
         sizes = {"num_envs": envs, "minibatch_envs": max(envs // 8, 1), "rollout_steps": options.rollout_steps}
         trainer = Trainer(ssedb.TrainConfig(env=options.env, device=options.device, preset=options.preset, **sizes))
-        alone, trained = side_by_side(trainer, options.updates)
+        got = side_by_side(trainer, options.updates)
         trainer.env.close()
-        print(f"{envs:6} {alone:17,.0f} {trained:9,.0f} {trained / alone:17.3f}", flush=True)
-        rows.append({"envs": envs, "alone": alone, "trained": trained})
+        print(f"{envs:6} {got.alone:17,.0f} {got.trained:9,.0f}   {got}", flush=True)
+        rows.append({"envs": envs, "alone": got.alone, "trained": got.trained, "spread": got.spread})
         if options.out:
             options.out.write_text(json.dumps(rows))
 

@@ -13,19 +13,19 @@ if TYPE_CHECKING:
     from ssedb.envs import make_env
     from ssedb.envs.names import GAMES
     from ssedb.errors import ConfigError, TrainingError
-    from ssedb.trainer import TrainResult, train
+    from ssedb.run import TrainResult, train
 
 # Each name is imported when it is first used: torch takes seconds to load, and `ssedb --help` should not wait for it.
 _HOME = {
     "ConfigError": "ssedb.errors",
     "GAMES": "ssedb.envs.names",
     "TrainConfig": "ssedb.config",
-    "TrainResult": "ssedb.trainer",
+    "TrainResult": "ssedb.run",
     "TrainingError": "ssedb.errors",
     "list_bonuses": "ssedb.bonuses",
     "make_bonus": "ssedb.bonuses",
     "make_env": "ssedb.envs",
-    "train": "ssedb.trainer",
+    "train": "ssedb.run",
 }
 
 __all__ = [

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,8 @@ def run_bench(config: TrainConfig, updates: int) -> dict[str, float]:
         rates["update, plain"] = _plain_update_in_fresh_process(config)
     trainer = Trainer(config)
     console.print(_title(config, trainer))
-    rates["emulator"], rates["trained"] = side_by_side(trainer, updates)
+    whole = side_by_side(trainer, updates)
+    rates |= {"emulator": whole.alone, "trained": whole.trained}
     act, obs = trainer.engine.ready(trainer.policy.act), trainer.rollout.obs(1)
     rates["inference"] = _rate(config.num_envs, lambda: act(obs))
     rates["bonus"] = _rate(config.rollout_size, trainer.intrinsic_rewards)
@@ -63,7 +65,7 @@ def run_bench(config: TrainConfig, updates: int) -> dict[str, float]:
         "trained": "all of it, as `ssedb train` runs it",
     }.items():
         table.add_row(part, f"{rates[part]:,.0f}", meaning)
-    table.add_row("trained / emulator", f"{rates['trained'] / rates['emulator']:.3f}", "")
+    table.add_row("trained / emulator", str(whole), "")
     table.add_row("ideal", f"{ideal:,.0f}", "one part after the other: 1 / (1/emulator + 1/inference + 1/bonus + 1/update)")
     table.add_row("trained / ideal", f"{rates['trained'] / ideal:.3f}", "")
     if on_cpu:
@@ -85,11 +87,11 @@ def run_all(config: TrainConfig, updates: int) -> dict[str, dict[str, float]]:
     def measure(name: str, config: TrainConfig, env: Env) -> Trainer:
         began = time.perf_counter()
         trainer = Trainer(config, env)
-        alone, trained = side_by_side(trainer, updates)
-        results[name] = {"alone": alone, "trained": trained, "ratio": trained / alone}
+        got = side_by_side(trainer, updates)
+        results[name] = {"alone": got.alone, "trained": got.trained, "ratio": got.ratio}
         took = time.perf_counter() - began
-        console.print(f"{name}: alone {alone:,.0f}, trained {trained:,.0f}, ratio {trained / alone:.3f} ({took:.0f} s)")
-        table.add_row(name, f"{alone:,.0f}", f"{trained:,.0f}", f"{trained / alone:.3f}")
+        console.print(f"{name}: alone {got.alone:,.0f}, trained {got.trained:,.0f}, ratio {got} ({took:.0f} s)")
+        table.add_row(name, f"{got.alone:,.0f}", f"{got.trained:,.0f}", str(got))
         return trainer
 
     env = training_env(config, config.num_envs, 0, engine.pick_device(config.device))
@@ -109,9 +111,9 @@ def run_all(config: TrainConfig, updates: int) -> dict[str, dict[str, float]]:
     del trainer
     rooms = dataclasses.replace(config, env="rooms", num_envs=4096, bonus_options={})
     trainer = Trainer(rooms)
-    alone, trained = side_by_side(trainer, updates)
-    results["rooms"] = {"alone": alone, "trained": trained}
-    console.print(f"rooms, 4096 worlds: alone {alone:,.0f}, trained {trained:,.0f}")
+    many = side_by_side(trainer, updates)
+    results["rooms"] = {"alone": many.alone, "trained": many.trained}
+    console.print(f"rooms, 4096 worlds: alone {many.alone:,.0f}, trained {many.trained:,.0f}")
     del trainer
     for bonus in RIVALS:
         measure(f"{config.env}, {bonus}", dataclasses.replace(config, bonus=bonus, bonus_options={}), env)
@@ -123,7 +125,7 @@ def run_all(config: TrainConfig, updates: int) -> dict[str, dict[str, float]]:
         parts = [NoisyEnv(part.env, noise, pixel="zeros", box="wrap") for part in env.parts if isinstance(part, NoisyEnv)]
         measure(f"{config.env}, db, {noise} on raw frames", noisy, Pools(parts))
     env.close()
-    table.add_row("rooms, db, 4096 worlds", f"{alone:,.0f}", f"{trained:,.0f}", "-")
+    table.add_row("rooms, db, 4096 worlds", f"{many.alone:,.0f}", f"{many.trained:,.0f}", "-")
     table.add_row("updates alone, PPO x3 and DB x3", "-", f"{updates_alone:,.0f}", "-")
     console.print(table)
     console.print(f"GPU memory of {config.env}: {memory} (allocated, and held by torch, at its highest)")
@@ -143,24 +145,43 @@ def update_rate(trainer: Trainer) -> float:
     return 1 / (config.ppo_epochs / ppo + config.bonus_epochs / bonus)
 
 
-def side_by_side(trainer: Trainer, updates: int) -> tuple[float, float]:
-    """Agent steps per second of the environments alone and of whole updates, in turn, as both drift with the machine."""
-    seconds = np.zeros(2)
+@dataclass(frozen=True)
+class SideBySide:
+    """Agent steps per second of the environments alone and of whole updates."""
+
+    alone: float
+    trained: float
+    spread: float
+    """Standard error of their ratio, from turn to turn; 0 where one turn was timed."""
+
+    @property
+    def ratio(self) -> float:
+        return self.trained / self.alone
+
+    def __str__(self) -> str:
+        return f"{self.ratio:.3f}" + (f" +- {self.spread:.3f}" if self.spread else "")
+
+
+def side_by_side(trainer: Trainer, updates: int) -> SideBySide:
+    """Times both in turn, as both drift with the machine."""
+    seconds = np.zeros((updates, 2))
     for _ in range(WARM_UP_TURNS):
         trainer.advance()
-    for _ in range(updates):
+    for turn in range(updates):
         trainer.finish()
         _wait()
         began = time.perf_counter()
         _step_alone(trainer)
-        seconds[0] += time.perf_counter() - began
+        seconds[turn, 0] = time.perf_counter() - began
         if trainer.engine.overlaps:
             trainer.advance()  # so that the next plays beside an update, as it does in training
         began = time.perf_counter()
         trainer.advance()
-        seconds[1] += time.perf_counter() - began
-    alone, trained = updates * trainer.config.rollout_size / seconds
-    return float(alone), float(trained)
+        seconds[turn, 1] = time.perf_counter() - began
+    alone, trained = updates * trainer.config.rollout_size / seconds.sum(0)
+    ratios = seconds[:, 0] / seconds[:, 1]
+    spread = float(ratios.std(ddof=1) / updates**0.5) if updates > 1 else 0.0
+    return SideBySide(float(alone), float(trained), spread)
 
 
 def _step_alone(trainer: Trainer) -> None:

@@ -226,7 +226,7 @@ class ListArgs:
 
 def train(args: list[str]) -> int:
     if parallel.rank() > 0 and not {"-h", "--help"} & set(args):  # the first process reads the flags and tells the others
-        from ssedb.trainer import train_along
+        from ssedb.run import train_along
 
         return 0 if train_along().finished else 130
     config, resume = parse_train(args)
@@ -237,8 +237,8 @@ def train(args: list[str]) -> int:
         run = RunFolder.reopen(resume, **{f.name: getattr(config, f.name) for f in dataclasses.fields(config)})
 
     from ssedb import progress
+    from ssedb.run import train_in
     from ssedb.summary import print_run
-    from ssedb.trainer import train_in
 
     result = train_in(run, progress.console())
     print_run(result, run.config)

@@ -205,23 +205,23 @@ def fuses() -> bool:
 
 
 def fused(function: F) -> F:
-    """A function of tensors, elementwise at heart, that the fast engine compiles into one kernel."""
+    """A function of tensors, elementwise or a few sums, that the fast engine compiles into one kernel or a few."""
     compiled: Any = None
 
     @functools.wraps(function)
-    def call(*args: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
         nonlocal compiled
         if not fuses():
-            return function(*args)
+            return function(*args, **kwargs)
         if compiled is None:
             torch._dynamo.config.recompile_limit = max(64, torch._dynamo.config.recompile_limit)  # one for each kind of call
             compiled = torch.compile(function)
         try:
-            return compiled(*args)
+            return compiled(*args, **kwargs)
         except torch._dynamo.exc.TorchDynamoException as error:  # no Triton here, or no C compiler for it
             warnings.warn(f"{function.__name__} is not compiled: {str(error).splitlines()[0]}", stacklevel=2)
             compiled = function
-            return function(*args)
+            return function(*args, **kwargs)
 
     return call  # type: ignore[return-value]
 

@@ -35,11 +35,15 @@ def _pictures(images: Tensor, mean: Tensor, std: Tensor) -> Tensor:
     return torch.stack(images.unbind(1), -1).float().permute(0, 3, 1, 2).sub_(mean).div_(std)
 
 
+def _blocks(images: Tensor, mean: Tensor, std: Tensor, clip: float) -> Tensor:
+    """The same in blocks, clipped to +-clip, in the precision of convolutions."""
+    # The mean and the std are put in order beforehand: they are small, and then the large kernel reads in its own order.
+    return _scale_blocks(images, to_blocks(mean), to_blocks(std) if std.ndim else std, clip, engine.image_dtype())
+
+
 @engine.fused
-def _blocks(images: Tensor, mean: Tensor, std: Tensor, clip: float, dtype: torch.dtype) -> Tensor:
-    """The same in blocks, clipped to +-clip."""
-    scaled = (to_blocks(images) - to_blocks(mean)) / (to_blocks(std) if std.ndim else std)
-    return scaled.clamp_(-clip, clip).to(dtype)
+def _scale_blocks(images: Tensor, mean: Tensor, std: Tensor, clip: float, dtype: torch.dtype) -> Tensor:
+    return ((to_blocks(images) - mean) / std).clamp_(-clip, clip).to(dtype)
 
 
 def _in_words(images: Tensor) -> bool:
@@ -72,7 +76,7 @@ class ObsNorm(nn.Module):
     def for_convs(self, obs: Tensor) -> Tensor:
         """The same for a `ConvTrunk`, in the layout and precision that its convolutions like best on the device: on a GPU in
         blocks (`to_blocks`)."""
-        return _blocks(obs, self.mean, self.std, math.inf, engine.image_dtype()) if obs.is_cuda else self(obs)
+        return _blocks(obs, self.mean, self.std, math.inf) if obs.is_cuda else self(obs)
 
 
 class FrameNorm(nn.Module):
@@ -99,7 +103,7 @@ class FrameNorm(nn.Module):
         std = torch.where(known, (self.squares / self.count.clamp_min(1)).float().sqrt().clamp_min(1.0), before.std)
         frames, mean, std = obs[:, -1:], mean[None], std.expand_as(mean)[None]
         if obs.is_cuda:
-            return _blocks(frames, mean, std, self.CLIP, engine.image_dtype())
+            return _blocks(frames, mean, std, self.CLIP)
         return _pictures(frames, mean, std).clamp_(-self.CLIP, self.CLIP)
 
     @torch.no_grad()

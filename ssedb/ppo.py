@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ssedb import engine
+
 
 def advantages_and_returns(rewards: Tensor, values: Tensor, gamma: float, gae_lambda: float) -> tuple[Tensor, Tensor]:
     """Generalised advantage estimates and the value targets: rewards [T, N], values [T + 1, N] to twice [T, N].
@@ -25,6 +27,7 @@ def normalize_advantages(advantages: Tensor) -> Tensor:
     return (advantages - advantages.mean()) / (advantages.std(correction=0) + 1e-7)
 
 
+@engine.fused
 def ppo_loss(
     logits: Tensor,
     values: Tensor,

@@ -14,7 +14,7 @@ from rich.text import Text
 from ssedb.analysis.probe import Probe
 from ssedb.config import TrainConfig
 from ssedb.evaluate import Evaluation
-from ssedb.trainer import TrainResult
+from ssedb.run import TrainResult
 
 if TYPE_CHECKING:
     from ssedb.analysis.tsne import Map

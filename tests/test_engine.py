@@ -10,7 +10,7 @@ import torch
 
 from ssedb import engine
 from ssedb.engine import Bridge, Engine
-from ssedb.trainer import train
+from ssedb.run import train
 from tests.toy import tiny_config
 
 CPU = torch.device("cpu")

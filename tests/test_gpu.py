@@ -11,8 +11,10 @@ from ssedb import engine
 from ssedb.envs.noise import pixel_noise, random_boxes
 from ssedb.networks import ConvTrunk
 from ssedb.normalize import ObsNorm
+from ssedb.ppo import ppo_loss
+from ssedb.run import resume
 from ssedb.runlog import read_metrics
-from ssedb.trainer import Trainer, resume
+from ssedb.trainer import Trainer
 from tests.toy import TINY_OPTIONS, Grid, tiny_config, transitions
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
@@ -196,6 +198,24 @@ def test_compiled_kernels_compute_what_they_replace():
     for right, plain, fast in zip(exact, *ways("bf16"), strict=True):
         off, allowed = ((x.float() - right).norm() / right.norm() for x in (fast, plain))
         assert off <= 1.2 * allowed, f"{float(off):.2g} off, {float(allowed):.2g} without compiling"
+
+
+def test_the_compiled_loss_is_that_of_ppo():
+    torch.manual_seed(0)
+    cuda = torch.device("cuda")
+    logits, values = (torch.randn(*shape, device=cuda, requires_grad=True) for shape in ((64, 18), (64,)))
+    given = torch.randint(18, (64,), device=cuda), *(torch.randn(3, 64, device=cuda) - 2)
+
+    def compute():
+        loss, figures = ppo_loss(logits, values, *given, clip=0.1, entropy_coef=0.01)
+        return (loss, *torch.autograd.grad(loss, (logits, values)), *figures.values())
+
+    plain, fast = (
+        engine.Engine(cuda, fast=fast, overlap=False, precision="bf16", seed=0).ready(compute, replayable=False)()
+        for fast in (False, True)
+    )
+    for a, b in zip(plain, fast, strict=True):
+        torch.testing.assert_close(b, a, rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize("precision", ["bf16", "tf32"])

@@ -14,8 +14,8 @@ import torch
 import ssedb
 from ssedb import cli, parallel
 from ssedb.parallel import Team
+from ssedb.run import resume, train
 from ssedb.runlog import RunFolder, read_metrics
-from ssedb.trainer import resume, train
 from tests.parallel_worker import KINDS, UPDATES, play
 from tests.toy import tiny_config
 

@@ -15,8 +15,9 @@ from ssedb import engine
 from ssedb import trainer as trainer_module
 from ssedb.errors import TrainingError
 from ssedb.progress import Progress
+from ssedb.run import resume, train
 from ssedb.runlog import read_metrics
-from ssedb.trainer import Trainer, resume, train
+from ssedb.trainer import Trainer
 from tests.toy import Grid, Sides, tiny_config
 
 

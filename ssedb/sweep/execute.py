@@ -40,7 +40,7 @@ def execute(run: Planned, probe: bool, device: str, progress: Progress) -> bool:
         return True
     run.folder.mkdir(parents=True, exist_ok=True)
     if not _trained(run):
-        from ssedb.trainer import train_in
+        from ssedb.run import train_in
 
         folder = _open(run, device)
         if folder is not None:

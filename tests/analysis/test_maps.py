@@ -11,7 +11,8 @@ from ssedb.analysis import maps
 from ssedb.analysis.maps import mean_by_cell, read_maps
 from ssedb.analysis.probe import Transitions
 from ssedb.envs.rooms import World
-from ssedb.trainer import Trainer, resume
+from ssedb.run import resume
+from ssedb.trainer import Trainer
 from tests.toy import tiny_config
 
 

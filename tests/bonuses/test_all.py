@@ -9,8 +9,9 @@ import torch
 import ssedb
 from ssedb import checkpoint
 from ssedb.bonuses import bonus_class
+from ssedb.run import resume, train
 from ssedb.runlog import read_metrics
-from ssedb.trainer import Trainer, resume, train
+from ssedb.trainer import Trainer
 from tests.toy import Grid, tiny_config
 
 

@@ -8,8 +8,9 @@ import torch
 from ssedb import checkpoint
 from ssedb.evaluate import evaluate_run
 from ssedb.networks import ActorCritic
+from ssedb.run import resume, train
 from ssedb.runlog import read_metrics
-from ssedb.trainer import Trainer, resume, train
+from ssedb.trainer import Trainer
 from tests.bonuses.plain import batch, make
 from tests.toy import Grid, Sides, tiny_config
 

@@ -241,8 +241,8 @@ def test_names(name, canonical):
 
 
 def test_training_logs_the_truth_and_resumes_bit_for_bit(tmp_path):
+    from ssedb.run import resume, train
     from ssedb.runlog import read_metrics
-    from ssedb.trainer import resume, train
     from tests.toy import tiny_config
 
     settings = dict(env="rooms-small", noise="clouds", obs_norm_steps=64)

@@ -8,7 +8,7 @@ import sys
 
 import torch
 
-from ssedb import trainer
+from ssedb.run import train
 from ssedb.sweep.grid import read_grid
 from ssedb.sweep.plan import code_version, is_finished, made_by_other_code, strangers
 from ssedb.sweep.pool import Pool
@@ -43,7 +43,7 @@ def test_killed_or_not_the_numbers_are_those_of_the_run_alone(swept, tmp_path):
     try:
         for run in (grid.runs[1], grid.runs[6]):
             config = read_grid(write_grid(tmp_path), tmp_path, {"device": "cpu"}).runs[grid.runs.index(run)].config
-            trainer.train(config)
+            train(config)
             assert numbers(config.out) == numbers(run.folder)
     finally:
         torch.set_num_threads(threads)
