@@ -351,8 +351,7 @@ class _Recording:
             torch.cuda.empty_cache()  # what the calls before took; from now on it is in the graphs' pool
             with torch.cuda.graph(self.graph, pool=replayer.pool, stream=replayer.stream):
                 self.result = self.function(*self.inputs)
-        for mine, given in zip(self.inputs, args, strict=True):
-            mine.copy_(given)
+        torch._foreach_copy_(self.inputs, args)
         self.graph.replay()
         return _copy(self.result)
 

@@ -132,8 +132,8 @@ class Trainer:
             self.progress.step(self.steps + (t + 1) * config.num_envs)
             if self._turn is None:
                 return
-            if t < half:  # the emulators are busy; all updates before the first step would keep them waiting for the host
-                deque(islice(self._turn.bonus_updates, pace), maxlen=0)
+            if t < half:  # the emulators are busy; all of it before the first step would keep them waiting for the host
+                deque(islice(self._turn.rest, pace), maxlen=0)
             else:
                 row = self.finish()
 
@@ -159,27 +159,26 @@ class Trainer:
             for t, envs in minibatches:
                 turn.add(**self.learn_policy(team.mine(t), team.mine(envs), rollout=rollout))
                 self.progress.learn()
-        turn.bonus_updates = self._bonus_updates(turn)
-        # This waits for the device, which has all it needs by now.
-        scores = self.scores.add(rollout.rewards.cpu().numpy(), rollout.dones.cpu().numpy()) | self.env.metrics()
         self.steps += config.rollout_size
         self.updates += 1
         self._before, self.played = self.played, self._stretches[self._stretches.index(self.played) - 1]  # in turn
-        turn.row = about = {"steps": self.steps, "updates": self.updates, "sps": 0.0, **scores}
+        turn.row = about = {"steps": self.steps, "updates": self.updates, "sps": 0.0}
+        turn.rest = self._rest_of(turn, self.env.metrics())
         if not self.engine.overlaps:
             row = about = self.finish() or about
         about["sps"] = round(config.rollout_size / (time.perf_counter() - began), 1)
         return row
 
-    def _bonus_updates(self, turn: _Turn) -> Iterator[None]:
-        """The bonus model learns from a turn, aside, a minibatch at a time."""
-        team = self.team
+    def _rest_of(self, turn: _Turn, metrics: dict[str, float]) -> Iterator[None]:
+        """What is left of a turn when the policy has learned: the scores and, a minibatch at a time, the bonus model."""
+        team, rollout = self.team, turn.rollout
+        turn.row |= self.scores.add(rollout.rewards.cpu().numpy(), rollout.dones.cpu().numpy()) | metrics
         for minibatches in turn.epochs[: self.config.bonus_epochs]:
             for t, envs in minibatches:
                 with self.engine.aside():
                     if team.size > 1 and not self._splits:
                         self.check_split(t, envs)
-                    turn.add(**self.learn_bonus(team.mine(t), team.mine(envs), rollout=turn.rollout))
+                    turn.add(**self.learn_bonus(team.mine(t), team.mine(envs), rollout=rollout))
                 self.progress.learn()
                 yield
             with self.engine.aside():
@@ -188,13 +187,13 @@ class Trainer:
             self.after_rollout()
 
     def settle(self) -> None:
-        """The bonus model learns what is left of the last turn; what is called from now on waits for it."""
+        """Does what is left of the last turn; what is called from now on waits for the bonus model."""
         if self._turn is not None:
-            deque(self._turn.bonus_updates, maxlen=0)
+            deque(self._turn.rest, maxlen=0)
         self.engine.join()
 
     def finish(self) -> dict[str, Any] | None:
-        """Waits for the bonus model; returns the metrics of the last turn, unless they were returned before."""
+        """Ends the last turn; returns its metrics, unless they were returned before."""
         self.settle()
         turn, self._turn = self._turn, None
         if turn is None:
@@ -362,7 +361,7 @@ class _Turn:
 
     def __init__(self, rollout: Rollout, epochs: list[list[tuple[Tensor, Tensor]]]) -> None:
         self.rollout, self.epochs = rollout, epochs  # kept: what learns aside still reads them
-        self.bonus_updates: Iterator[None] = iter(())  # those that are left to make
+        self.rest: Iterator[None] = iter(())  # what is left to do
         self.figures: dict[str, list[Tensor]] = defaultdict(list)
         self.row: dict[str, Any] = {}
 
