@@ -85,6 +85,7 @@ class Emulators(VecEnv):
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
         return [None] * self.num_envs  # asked for render_mode only
 
+    # A VecEnv must have these two; PPO calls neither.
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
         raise NotImplementedError
 

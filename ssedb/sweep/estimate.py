@@ -21,17 +21,24 @@ from ssedb.sweep.worker import cores
 
 SHORT_ROLLOUT = 16
 """Steps of a calibration's rollout: the time of a step hardly depends on it, and paper-size ones take a minute on a CPU."""
+SHORT_LOOK = 512
+"""Steps of its random agent."""
 TENSORBOARD = 1.5
 """The same figures again for TensorBoard, in bytes of the JSONL."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one kind of run: seconds a step (alone on its share of the cores), and bytes on disk."""
+    """Of one kind of run: seconds (alone on its share of the cores), and bytes on disk."""
 
-    seconds: float
+    start: float
+    """Before the first step: making the environments, and the random agent's look around."""
+    step: float
     checkpoint: int
     row: int
+
+    def seconds(self, config: TrainConfig) -> float:
+        return self.start + config.steps * self.step
 
     def disk(self, config: TrainConfig) -> float:
         return KEEP * self.checkpoint + (1 + TENSORBOARD) * self.row * config.steps / config.rollout_size
@@ -44,18 +51,30 @@ def calibrate(config: TrainConfig) -> Cost:
     from ssedb.trainer import Trainer
 
     short = replace(config, rollout_steps=min(SHORT_ROLLOUT, config.rollout_steps))
+    began = time.perf_counter()
     trainer = Trainer(short)
+    made = time.perf_counter() - began
+
+    def look(steps: int) -> float:
+        trainer.config = replace(short, obs_norm_steps=steps)
+        began = time.perf_counter()
+        trainer.fit_observations()
+        return time.perf_counter() - began
+
     try:
+        first = look(SHORT_LOOK)
+        more = look(2 * SHORT_LOOK) - first  # so much longer; the first has to make its environments as well
+        start = made + first + max(0.0, more) * (config.obs_norm_steps / SHORT_LOOK - 1)
         for _ in range(4 if trainer.engine.fast else 1):
             trainer.iterate()
         began = time.perf_counter()
         row = trainer.iterate()
-        seconds = (time.perf_counter() - began) / short.rollout_size
+        step = (time.perf_counter() - began) / short.rollout_size
         buffer = io.BytesIO()
         torch.save(trainer.state_dict(), buffer)
     finally:
         trainer.env.close()
-    return Cost(seconds, buffer.tell(), len(json.dumps(row)))
+    return Cost(start, step, buffer.tell(), len(json.dumps(row)))
 
 
 def print_estimate(grid: Grid, root: Path, jobs: int | None) -> None:
@@ -75,10 +94,12 @@ def print_estimate(grid: Grid, root: Path, jobs: int | None) -> None:
         print(f"calibrating {bonus} on {runs[0].config.env}", file=sys.stderr, flush=True)
         cost = calibrate(runs[0].config)
         steps = sum(run.config.steps for run in runs)
+        seconds = sum(cost.seconds(run.config) for run in runs)
         space = sum(cost.disk(run.config) for run in runs)
-        total, disk = total + steps * cost.seconds, disk + space
-        hours = f"{steps * cost.seconds / 3600:,.2f}"
-        table.add_row(family, bonus, str(len(runs)), f"{steps:,}", f"{1 / cost.seconds:,.0f}", hours, _size(space))
+        total, disk = total + seconds, disk + space
+        table.add_row(
+            family, bonus, str(len(runs)), f"{steps:,}", f"{1 / cost.step:,.0f}", f"{seconds / 3600:,.2f}", _size(space)
+        )
     if missing:
         console.print(table)
     finished = len(grid.runs) - len(missing)

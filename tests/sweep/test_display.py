@@ -2,11 +2,15 @@
 
 import re
 
+import pytest
+
 from ssedb import cli
 from ssedb.sweep import display
 from ssedb.sweep.display import Display
+from ssedb.sweep.estimate import calibrate
 from ssedb.sweep.grid import read_grid
 from tests.sweep.grids import TOY, write_grid
+from tests.toy import tiny_config
 
 
 def test_counts_and_time_left(tmp_path, monkeypatch, capsys):
@@ -45,3 +49,10 @@ def test_dry_run_estimates_and_writes_nothing(tmp_path, capsys):
     assert re.search(r"time +about \d+:\d\d:\d\d, 2 runs at a time on \d+ cores", said)
     assert re.search(r"disk +about \d+ MB", said)
     assert not out.exists()
+
+
+def test_the_estimate_knows_the_look_around(tmp_path):
+    short, long = (calibrate(tiny_config(tmp_path, env="rooms-small", obs_norm_steps=n)) for n in (512, 5_000_000))
+    assert long.start > 20 * short.start
+    config = tiny_config(tmp_path, env="rooms-small", steps=2560)
+    assert short.seconds(config) == pytest.approx(short.start + 2560 * short.step)
