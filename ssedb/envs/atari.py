@@ -78,10 +78,11 @@ class AtariEnv(Env):
     def recv(self) -> Step:
         frames, rewards, terminated, truncated, info = self.ale.recv()
         dones = terminated | truncated
+        outcome = self._bridge.up("outcome", np.stack([rewards, dones]).astype(np.float32))  # one crossing for both
         return Step(
             self._bridge.up("frames", frames[:, 0]),
-            self._bridge.up("rewards", rewards.astype(np.float32)),
-            self._bridge.up("dones", dones),
+            outcome[0],
+            outcome[1] > 0,
             (lambda: self._bridge.up("last", info["final_obs"][:, 0])) if dones.any() else None,
         )
 
