@@ -1,7 +1,8 @@
 """How the same maths runs fast: the device and the machine around it.
 
-Nothing here changes what is computed. `Engine` makes the trainer's functions ready (recorded as CUDA graphs, in a chosen
-precision) and lets the bonus model learn while the next rollout is played; `Bridge` carries arrays between host and GPU.
+Nothing here changes what is computed, but for the rounding of a chosen precision. `Engine` makes the trainer's functions
+ready (recorded as CUDA graphs) and lets the bonus model learn while the next rollout is played; `Bridge` carries arrays
+between host and GPU.
 """
 
 from __future__ import annotations
@@ -138,6 +139,11 @@ class Engine:
         if self.device.type == "cuda":
             torch.cuda.current_stream(self.device).wait_stream(self._stream)
 
+    def wait(self) -> None:
+        """Until the device has nothing left to do."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
     def state_dict(self) -> dict[str, Any]:
         if self.device.type != "cuda":
             return {}
@@ -214,8 +220,10 @@ def fused(function: F) -> F:
         if not fuses():
             return function(*args, **kwargs)
         if compiled is None:
-            torch._dynamo.config.recompile_limit = max(64, torch._dynamo.config.recompile_limit)  # one for each kind of call
-            compiled = torch.compile(function)
+            # One for each kind of call; and a number that changes is no reason to make one for all numbers, which may go
+            # wrong unnoticed (https://github.com/pytorch/pytorch/issues/194976).
+            careful = torch._dynamo.config.patch(recompile_limit=64, specialize_float=True)
+            compiled = careful(torch.compile(function))
         try:
             return compiled(*args, **kwargs)
         except torch._dynamo.exc.TorchDynamoException as error:  # no Triton here, or no C compiler for it
@@ -260,8 +268,11 @@ def giving_way(device: torch.device) -> Iterator[None]:
     before = set(os.listdir("/proc/self/task"))
     yield
     for thread in set(os.listdir("/proc/self/task")) - before:
-        with suppress(OSError):  # it has ended
-            os.sched_setscheduler(int(thread), os.SCHED_IDLE, os.sched_param(0))
+        with suppress(ProcessLookupError):  # it has ended
+            try:
+                os.sched_setscheduler(int(thread), os.SCHED_IDLE, os.sched_param(0))
+            except PermissionError:  # in some sandboxes
+                os.setpriority(os.PRIO_PROCESS, int(thread), 10)
 
 
 class Bridge:
@@ -351,7 +362,8 @@ class _Recording:
             torch.cuda.empty_cache()  # what the calls before took; from now on it is in the graphs' pool
             with torch.cuda.graph(self.graph, pool=replayer.pool, stream=replayer.stream):
                 self.result = self.function(*self.inputs)
-        torch._foreach_copy_(self.inputs, args)
+        if args:
+            torch._foreach_copy_(self.inputs, args)
         self.graph.replay()
         return _copy(self.result)
 

@@ -102,7 +102,10 @@ class Rollout:
 
     def minibatches(self, minibatch_envs: int) -> Iterator[tuple[Tensor, Tensor]]:
         """All steps of a few environments at a time, in random order: indices (t, env), each [T * minibatch_envs]."""
-        for envs in torch.randperm(self.num_envs).to(self.device).split(minibatch_envs):
+        order = torch.randperm(self.num_envs)
+        if self.device.type == "cuda":
+            order = order.pin_memory()  # so that nobody waits for it
+        for envs in order.to(self.device, non_blocking=True).split(minibatch_envs):
             yield self.indices(envs)
 
     def groups(self, envs: int) -> Iterator[tuple[Tensor, Tensor]]:

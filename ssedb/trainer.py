@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import time
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
@@ -133,13 +133,12 @@ class Trainer:
             if self._turn is None:
                 return
             if t < half:  # the emulators are busy; all of it before the first step would keep them waiting for the host
-                deque(islice(self._turn.rest, pace), maxlen=0)
+                for _ in islice(self._turn.rest, pace):
+                    pass
             else:
-                row = self.finish()
+                row = self._end_turn()
 
         rollout = self.play(on_step)
-        passes = max(config.ppo_epochs, config.bonus_epochs)
-        epochs = [list(rollout.minibatches(config.minibatch_envs)) for _ in range(passes)]
         bonus = self.intrinsic_rewards()  # [T, N]
         self.take_in()
         paid = self.reward_norm(bonus) if config.normalize_bonus else bonus
@@ -148,7 +147,9 @@ class Trainer:
         self.advantages.copy_(ppo.normalize_advantages(advantages))
         self.returns.copy_(returns)
 
-        turn = self._turn = _Turn(rollout, epochs)
+        passes = max(config.ppo_epochs, config.bonus_epochs)
+        epochs = [list(rollout.minibatches(config.minibatch_envs)) for _ in range(passes)]
+        turn = _Turn(rollout, epochs)
         turn.add(
             bonus_raw=bonus.mean(),
             bonus_raw_std=bonus.std(correction=0),
@@ -161,25 +162,33 @@ class Trainer:
                 self.progress.learn()
         self.steps += config.rollout_size
         self.updates += 1
-        self._before, self.played = self.played, self._stretches[self._stretches.index(self.played) - 1]  # in turn
-        turn.row = about = {"steps": self.steps, "updates": self.updates, "sps": 0.0}
-        turn.rest = self._rest_of(turn, self.env.metrics())
-        if not self.engine.overlaps:
-            row = about = self.finish() or about
-        about["sps"] = round(config.rollout_size / (time.perf_counter() - began), 1)
-        return row
+        self._before, self.played = self.played, self._stretches[self._stretches.index(self.played) - 1]  # the other one
+        turn.about = {
+            "steps": self.steps,
+            "updates": self.updates,
+            "sps": 0.0,
+            **self.env.metrics(),
+        }  # before the worlds go on
+        turn.rest = self._rest_of(turn)
+        turn.seconds = time.perf_counter() - began
+        self._turn = turn
+        return row if self.engine.overlaps else self.finish()
 
-    def _rest_of(self, turn: _Turn, metrics: dict[str, float]) -> Iterator[None]:
-        """What is left of a turn when the policy has learned: the scores and, a minibatch at a time, the bonus model."""
+    def _rest_of(self, turn: _Turn) -> Iterator[None]:
+        """What is left of a turn when the policy has learned: the bonus model learns, a minibatch at a time.
+
+        First the scores: to read them waits for the device, which has nothing left to do then that anybody waits for.
+        """
         team, rollout = self.team, turn.rollout
-        turn.row |= self.scores.add(rollout.rewards.cpu().numpy(), rollout.dones.cpu().numpy()) | metrics
+        turn.scores = self.scores.add(rollout.rewards.cpu().numpy(), rollout.dones.cpu().numpy())
         for minibatches in turn.epochs[: self.config.bonus_epochs]:
             for t, envs in minibatches:
                 with self.engine.aside():
                     if team.size > 1 and not self._splits:
-                        self.check_split(t, envs)
+                        self.check_split(t, envs, rollout)
                     turn.add(**self.learn_bonus(team.mine(t), team.mine(envs), rollout=rollout))
-                self.progress.learn()
+                if not self.engine.overlaps:  # or a display would show two things at once
+                    self.progress.learn()
                 yield
             with self.engine.aside():
                 self.bonus.after_epoch()
@@ -189,18 +198,28 @@ class Trainer:
     def settle(self) -> None:
         """Does what is left of the last turn; what is called from now on waits for the bonus model."""
         if self._turn is not None:
-            deque(self._turn.rest, maxlen=0)
+            for _ in self._turn.rest:
+                pass
         self.engine.join()
 
     def finish(self) -> dict[str, Any] | None:
         """Ends the last turn; returns its metrics, unless they were returned before."""
+        if self._turn is None:
+            return None
+        began = time.perf_counter()
+        self.settle()
+        self.engine.wait()
+        self._turn.seconds += time.perf_counter() - began  # the next rollout did not cover it
+        return self._end_turn()
+
+    def _end_turn(self) -> dict[str, Any]:
         self.settle()
         turn, self._turn = self._turn, None
-        if turn is None:
-            return None
+        assert turn is not None
         t, envs = turn.epochs[-1][-1]
         turn.add(**self.bonus.diagnostics(*self.transitions(t, envs, turn.rollout)))
-        return {**turn.row, **turn.means(self.team)}
+        sps = round(self.config.rollout_size / turn.seconds, 1)
+        return {**turn.about, "sps": sps, **turn.scores, **turn.means(self.team)}
 
     def play(self, on_step: Callable[[int], None] = lambda t: None) -> Rollout:
         """Explores for a rollout; returns it, with the parts of all processes."""
@@ -263,7 +282,7 @@ class Trainer:
         return self.bonus.loss(*self.transitions(t, envs, rollout), mask)
 
     @torch.no_grad()
-    def check_split(self, t: Tensor, envs: Tensor) -> None:
+    def check_split(self, t: Tensor, envs: Tensor, rollout: Rollout) -> None:
         """Several processes: the bonus's loss on a minibatch must be the mean of their losses on their rows of it."""
         before = copy.deepcopy(self.bonus.state_dict())
 
@@ -271,7 +290,7 @@ class Trainer:
             mine = team.mine(t), team.mine(envs)
             devices = [self.device] if self.device.type == "cuda" else []
             with team, torch.random.fork_rng(devices):  # with the noise that the first update will draw
-                return team.mean(self._bonus_loss(*mine, self.rollout)[0])
+                return team.mean(self._bonus_loss(*mine, rollout)[0])
 
         whole, parts = loss(ALONE), loss(self.team)
         self.bonus.load_state_dict(before)
@@ -337,6 +356,9 @@ class Trainer:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """For a trainer that has not been used: its recordings would go on with what they were recorded with."""
+        if self.updates:
+            raise RuntimeError(f"this trainer has made {self.updates} updates; load into a new one")
         self.steps, self.updates = state["steps"], state["updates"]
         for name in ("policy", "bonus", "policy_adam", "bonus_adam", "reward_norm", "scores"):
             getattr(self, name).load_state_dict(state[name])
@@ -362,8 +384,10 @@ class _Turn:
     def __init__(self, rollout: Rollout, epochs: list[list[tuple[Tensor, Tensor]]]) -> None:
         self.rollout, self.epochs = rollout, epochs  # kept: what learns aside still reads them
         self.rest: Iterator[None] = iter(())  # what is left to do
+        self.seconds = 0.0
+        self.about: dict[str, Any] = {}
+        self.scores: dict[str, Any] = {}
         self.figures: dict[str, list[Tensor]] = defaultdict(list)
-        self.row: dict[str, Any] = {}
 
     def add(self, **figures: Tensor) -> None:
         for name, value in figures.items():

@@ -58,9 +58,11 @@ def float64():
     Adam and a few updates may make a thousand times more of."""
     before, torch.Tensor.float = torch.Tensor.float, torch.Tensor.double
     torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
-    torch.Tensor.float = before
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(torch.float32)
+        torch.Tensor.float = before
 
 
 @float64()

@@ -154,9 +154,11 @@ def overlapping(monkeypatch):
         def aside(self):
             before = torch.get_rng_state()
             torch.set_rng_state(self.randomness.get_state())
-            yield
-            self.randomness.set_state(torch.get_rng_state())
-            torch.set_rng_state(before)
+            try:
+                yield
+            finally:
+                self.randomness.set_state(torch.get_rng_state())
+                torch.set_rng_state(before)
 
         def state_dict(self):
             return {"aside": self.randomness.get_state()}
@@ -198,6 +200,20 @@ def test_a_checkpoint_holds_what_was_still_to_be_learned(overlapping):
     assert not same(parameters(going_on), parameters(waiting))
     going_on.state_dict()
     assert same(parameters(going_on), parameters(waiting))
+
+
+def test_all_the_time_of_a_turn_is_counted(overlapping, monkeypatch):
+    trainer = overlapping()
+    monkeypatch.setattr(trainer, "after_rollout", lambda: time.sleep(0.5))
+    row = trainer.iterate()
+    assert 0 < row["sps"] < trainer.config.rollout_size / 0.5
+
+
+def test_a_used_trainer_takes_no_checkpoint(overlapping):
+    trainer = overlapping()
+    trainer.advance()
+    with pytest.raises(RuntimeError, match="has made 1 updates; load into a new one"):
+        trainer.load_state_dict(trainer.state_dict())
 
 
 @pytest.mark.parametrize("updates", [1, 2])

@@ -65,7 +65,9 @@ def _open(run: Planned, device: str) -> RunFolder | None:
             saved = saved_config(run.folder)
             if run_id(saved) != run.id:
                 raise ConfigError(f"{run.folder} holds a run of other settings; move it away")
-            changes = {name: getattr(run.config, name) for name in MAY_CHANGE} | {"device": device}
+            # How it computes stays as it was begun, whatever the defaults are by now.
+            changes = {name: getattr(run.config, name) for name in MAY_CHANGE if name not in ("engine", "precision")}
+            changes["device"] = device
             folder = RunFolder.reopen(run.folder, **changes)
         except FolderInUse:
             if time.monotonic() > limit:

@@ -1,5 +1,6 @@
 """One run of a plan, from wherever it stands."""
 
+import dataclasses
 import functools
 import json
 
@@ -49,6 +50,13 @@ def test_a_folder_in_use_is_waited_for(run, monkeypatch):
     monkeypatch.setattr(module, "WAIT_FOR_FOLDER", 60.0)
     monkeypatch.setattr(module.time, "sleep", lambda seconds: holder.close())  # it ends while we wait
     assert execute(run, False, "cpu", silent)
+
+
+def test_a_run_goes_on_in_the_precision_it_was_begun_with(run):
+    RunFolder.create(dataclasses.replace(run.config, precision="tf32", engine="eager")).close()
+    folder = module._open(run, "cpu")
+    assert (folder.config.precision, folder.config.engine) == ("tf32", "eager")
+    folder.close()
 
 
 def test_a_folder_of_other_settings_is_not_touched(run):
