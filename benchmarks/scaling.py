@@ -2,8 +2,8 @@
 
     python benchmarks/scaling.py --device cuda --envs 32 64 128 256 512 1024 --out scaling.json
 
-Eight minibatches of whole trajectories, whatever the number. Making an emulator takes 0.15 to 0.3 s, so 1024 of them need three
-to five minutes before anything is timed.
+Eight minibatches of whole trajectories, whatever the number. Making an emulator takes 0.15 to 0.3 s, so 1024 of them need
+three to five minutes before anything is timed.
 """
 
 from __future__ import annotations
