@@ -2,12 +2,12 @@
 
     pip install --no-deps -r requirements/rivals.txt
     python benchmarks/sb3_ppo.py
-    python benchmarks/sb3_ppo.py --device cuda --num-envs 128 --minibatch-envs 16
+    python benchmarks/sb3_ppo.py --device cuda --num-envs 128 --minibatch-envs 16 --burn-in 4
 
 They take turns, each in a process of its own so that it runs as its users run it: the emulators alone under random actions,
 Stable-Baselines3, ours. Each has ale-py's AtariVectorEnv with the same settings. The learners have the same network (Nature
 CNN, 512 units, policy and value on top: as many parameters), rollout, epochs, minibatch size, learning rate, discount, clip
-range, reward clipping and TF32 switches. What differs:
+range and reward clipping, and compute in TF32 on a GPU (or as `--precision` says; bf16 is for ours alone). What differs:
 
 - Stable-Baselines3 takes stacks of 4 out of the emulator and keeps them as stacks in main memory; ours takes single frames
   and keeps each once, on the device.
@@ -141,13 +141,11 @@ def parameters(policy: torch.nn.Module) -> int:
 class Contestant:
     """Lives in a process of its own and works when it is its turn."""
 
-    def __init__(
-        self, make: Callable[..., Made], config: ssedb.TrainConfig, tuned: bool, tf32: tuple[str, bool] | None = None
-    ) -> None:
+    def __init__(self, make: Callable[..., Made], config: ssedb.TrainConfig, tuned: bool) -> None:
         spin = {"GOMP_SPINCOUNT": "10000"} if tuned else {}  # OpenMP reads it when the process starts
         with patch.dict(os.environ, {**spin, **os.environ}):
             self.pool = multiprocessing.get_context("spawn").Pool(1)
-        self.parameters, self.tf32 = self.pool.apply(_make, (make, config, tuned, tf32))
+        self.parameters = self.pool.apply(_make, (make, config, tuned))
         self.rates: list[float] = []
 
     def rate(self, updates: int) -> float:
@@ -158,16 +156,13 @@ class Contestant:
 _here: dict[str, Any] = {}  # what the contestant's process keeps between its turns
 
 
-def _make(
-    make: Callable[..., Made], config: ssedb.TrainConfig, tuned: bool, tf32: tuple[str, bool] | None
-) -> tuple[int, tuple[str, bool]]:
+def _make(make: Callable[..., Made], config: ssedb.TrainConfig, tuned: bool) -> int:
     if tuned:
         engine.tune_allocator()
-    if tf32:
-        torch.set_float32_matmul_precision(tf32[0])
-        torch.backends.cudnn.allow_tf32 = tf32[1]
+    tf32 = config.precision != "fp32"
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32  # theirs; ours goes by the config
     _here["config"], (_here["update"], size) = config, make(config)
-    return size, (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32)
+    return size
 
 
 def _rate(updates: int) -> float:
@@ -183,6 +178,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--engine", choices=("auto", "eager", "fast"), default="auto", help="ours, as in `ssedb train`")
+    parser.add_argument("--precision", choices=("tf32", "bf16", "fp32"), default="tf32", help="on a GPU (default tf32)")
     parser.add_argument("--env", default="alien", help="an Atari game (default alien)")
     parser.add_argument("--num-envs", type=int, default=16, help="emulators of each (default 16)")
     parser.add_argument("--rollout-steps", type=int, default=128, help="steps of each between updates (default 128)")
@@ -193,7 +189,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5, help="timed turns, of which the median counts (default 5)")
     parser.add_argument("--tune-both", action="store_true", help="Stable-Baselines3 gets our allocator settings too")
     args = parser.parse_args()
-    sizes = ("device", "engine", "env", "num_envs", "rollout_steps", "minibatch_envs", "ppo_epochs")
+    sizes = ("device", "engine", "precision", "env", "num_envs", "rollout_steps", "minibatch_envs", "ppo_epochs")
     config = ssedb.TrainConfig(
         **{name: getattr(args, name) for name in sizes},
         bonus="none",
@@ -211,13 +207,9 @@ def main() -> None:
         flush=True,
     )
     we = Contestant(ours, config, tuned=True)
-    they = Contestant(theirs, config, args.tune_both, we.tf32)
+    they = Contestant(theirs, config, args.tune_both)
     contestants = {"emulators alone": Contestant(emulators_alone, config, False), "Stable-Baselines3": they, "ours": we}
-    print(f"parameters: Stable-Baselines3 {they.parameters:,}, ours {we.parameters:,}; ", end="")
-    print(
-        f"float32 products in {we.tf32[0]!r} precision, TF32 in cuDNN {'on' if we.tf32[1] else 'off'}, for both\n",
-        flush=True,
-    )
+    print(f"parameters: Stable-Baselines3 {they.parameters:,}, ours {we.parameters:,}\n", flush=True)
     for turn in range(args.burn_in + args.repeats):
         for contestant in contestants.values():
             rate = contestant.rate(args.updates)
