@@ -41,6 +41,7 @@ FIDELITIES["ours"] = FIDELITIES["paper"]
 
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": dict(
+        env="alien",
         num_envs=128,
         rollout_steps=128,
         minibatch_envs=16,
@@ -50,6 +51,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         learning_rate=1e-4,
     ),
     "small": dict(
+        env="alien",
         num_envs=16,
         rollout_steps=128,
         minibatch_envs=4,
@@ -59,6 +61,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         learning_rate=3e-4,
     ),
     "rooms": dict(
+        env="rooms-small",
         num_envs=16,
         rollout_steps=64,
         minibatch_envs=4,
@@ -75,7 +78,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 class TrainConfig:
     """Train an agent that explores with no reward."""
 
-    env: str = "alien"
+    env: str = BY_NAME
     """An Atari game in any spelling, rooms (-small, -large), or a Gymnasium id with images and discrete actions."""
     noise: str = "none"
     """What disturbs the agent; `ssedb list noises` shows the choices."""

@@ -117,3 +117,8 @@ def test_toml_of_another_version_is_refused(tmp_path):
 def test_nothing_here_waits_for_torch():
     code = "import sys, ssedb.cli, ssedb.runlog; ssedb.cli.parse_train(['--env', 'alien']); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_preset_knows_its_world():
+    assert [TrainConfig(preset=name).env for name in ("paper", "small", "rooms")] == ["alien", "alien", "rooms-small"]
+    assert TrainConfig(preset="rooms", env="breakout").env == "breakout"
