@@ -28,6 +28,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
 
+    try:
+        measure(options)
+    except ssedb.ConfigError as error:
+        parser.error(str(error))
+
+
+def measure(options: argparse.Namespace) -> None:
     rows = []
     print("  envs   emulators alone   trained   trained / alone")
     for envs in options.envs:

@@ -156,7 +156,10 @@ def main() -> None:
     drawing.add_argument("--out", default="timeline.png")
     drawing.set_defaults(run=draw)
     options = parser.parse_args()
-    options.run(options)
+    try:
+        options.run(options)
+    except (ssedb.ConfigError, OSError) as error:
+        parser.error(str(error))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from ssedb import __version__, parallel
 from ssedb.config import TrainConfig
 from ssedb.envs.names import GAMES, NOISES, atari_games, rooms_world
 from ssedb.errors import ConfigError, TrainingError
-from ssedb.options import Preset, bonus_names, options_class
+from ssedb.options import Preset, bonus_names, canonical_bonus, options_class
 from ssedb.runlog import RunFolder, require_checkpoint, saved_config
 
 T = TypeVar("T")
@@ -47,8 +47,8 @@ class EvalArgs:
 class BenchArgs:
     """Measure how fast each part of training runs here, and how near the whole comes to the sum of its parts."""
 
-    env: str = "breakout"
-    """The game, or rooms."""
+    env: str | None = None
+    """The game, or rooms; breakout unless given, with the preset rooms the small Rooms."""
     noise: str = "none"
     """What disturbs the agent; `ssedb list noises` shows the choices."""
     preset: Preset = "paper"
@@ -260,6 +260,11 @@ def parse_train(args: list[str]) -> tuple[TrainConfig, Path | None]:
         early = {}
     resume = early.pop("resume", None)
     default = TrainConfig(**early) if resume is None else saved_config(Path(resume))
+    if resume is not None and canonical_bonus(early.get("bonus", default.bonus)) != default.bonus:  # it has other flags
+        raise ConfigError(
+            f"{resume} is a run with bonus={default.bonus}, not {early['bonus']}; a resumed run keeps its settings, "
+            "so leave it out or start a new run"
+        )
     options = options_class(default.bonus)
     spec = dataclasses.make_dataclass(
         "Train",
@@ -299,8 +304,9 @@ def bench(args: list[str]) -> int:
     if options.updates < 1:
         raise ConfigError(f"updates={options.updates}: must be 1 or more")
     sizes: dict[str, Any] = {} if options.num_envs is None else {"num_envs": options.num_envs}
-    names = ("env", "noise", "preset", "device", "precision")
-    config = TrainConfig(**{name: getattr(options, name) for name in names}, **sizes)
+    names = ("noise", "preset", "device", "precision")
+    env = options.env or ("rooms-small" if options.preset == "rooms" else "breakout")
+    config = TrainConfig(env=env, **{name: getattr(options, name) for name in names}, **sizes)
     if options.all and (config.env not in atari_games() or config.noise != "none"):
         raise ConfigError(f"--all begins with a game without noise, not with {config.env}, noise {config.noise}")
     from ssedb.bench import run_all, run_bench
@@ -472,6 +478,8 @@ def sweep(args: list[str]) -> int:
 
         print_estimate(grid, root, options.jobs)
         return 0
+    if options.ray is None:
+        _check_devices({(run.config.device, run.config.engine) for run in grid.runs})
     from ssedb.sweep.run import run_sweep
 
     outcome = run_sweep(
@@ -486,6 +494,15 @@ def sweep(args: list[str]) -> int:
         gpus=options.gpus,
     )
     return 130 if outcome.stopped else 1 if outcome.failed else 0
+
+
+def _check_devices(asked: set[tuple[str, str]]) -> None:
+    """A GPU that is asked for and not there is one mistake, not one of each run."""
+    for device, kind in sorted(asked):
+        if device.startswith("cuda") or kind == "fast":
+            from ssedb.engine import is_fast, pick_device
+
+            is_fast(kind, pick_device(device))
 
 
 def stats(args: list[str]) -> int:

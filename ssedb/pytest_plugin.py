@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,9 @@ class BonusChecks(pytest.Collector):
         from ssedb.errors import ConfigError
         from ssedb.options import options_class
 
+        here = str(self.config.invocation_params.dir)
+        if here not in sys.path:  # where `ssedb check` looks too
+            sys.path.append(here)
         try:
             options_class(self.name)
         except ConfigError as error:

@@ -209,12 +209,17 @@ def _number(value: Any) -> float | None:
 
 
 def _mark_duplicates(runs: list[Run]) -> list[Run]:
-    """Two sweeps may hold the same run: counted twice it would pass for another seed."""
-    first: dict[str, Run] = {}
+    """The same run twice (two sweeps may hold it), or stopped earlier: counted twice it would pass for another seed."""
+
+    def settings(run: Run) -> str:
+        return repr(sorted((k, v) for k, v in run.config.items() if k not in {"steps", *NOT_OF_THE_RUN}))
+
+    longest: dict[str, Run] = {}
+    for run in sorted(filter(lambda run: run.finished, runs), key=lambda run: -run.config.get("steps", 0)):
+        longest.setdefault(settings(run), run)
     marked = []
     for run in runs:
-        settings = {key: value for key, value in run.config.items() if key not in NOT_OF_THE_RUN}
-        same = first.setdefault(repr(sorted(settings.items())), run) if run.finished else run
+        same = longest[settings(run)] if run.finished else run
         marked.append(run if same is run else replace(run, status="duplicate", reason=f"the same run as {same.path}"))
     return marked
 

@@ -56,11 +56,14 @@ def train_in(run: RunFolder, progress: Progress = silent) -> TrainResult:
         with parallel.join() as team, ExitStack() as later:
             config = run.config = team.from_first(lambda: run.config)
             device = engine.pick_device(config.device)
+            engine.is_fast(config.engine, device)  # a mistake shows before anything is made
             if team.size > 1 and device.type == "cuda":
                 torch.cuda.set_device(device)
             later.enter_context(torch.random.fork_rng([device] if device.type == "cuda" else []))
             later.enter_context(progress)
             trainer, resumed = _set_up(run, progress, team)
+            if trainer.steps >= config.steps:
+                progress.note(f"nothing left to do at step {trainer.steps:,}; --steps makes the run longer")
             progress.start(trainer.steps, config)
             run.start_logging(resumed)
             maps = MapLog(run.path, trainer)

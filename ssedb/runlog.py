@@ -60,6 +60,9 @@ class RunFolder:
                     f"(all but {', '.join(MAY_CHANGE)}), so leave it out or start a new run"
                 )
             check_checkpoint(path, config)
+            reached = (checkpoint.about_latest(path / "checkpoints") or {}).get("steps", 0)
+            if config.steps < min(saved.steps, reached):
+                raise ConfigError(f"steps={config.steps}: {path} is at step {reached:,} already; ask for more")
             parallel.check(config)
             _check_wandb(config)
         except ConfigError:

@@ -41,6 +41,7 @@ class Trainer:
     def __init__(self, config: TrainConfig, env: Env | None = None, progress: Progress = silent, team: Team = ALONE) -> None:
         self.config, self.progress, self.team = config, progress, team
         self.device = engine.pick_device(config.device)
+        fast = engine.is_fast(config.engine, self.device) and team.size == 1
         if self.device.index is not None:
             torch.cuda.set_device(self.device)  # streams and events are of the current one
         engine.tune_allocator()
@@ -52,7 +53,7 @@ class Trainer:
             self.env.merge(team)
             self.engine = engine.Engine(
                 self.device,
-                fast=engine.is_fast(config.engine, self.device) and team.size == 1,
+                fast=fast,
                 overlap=self.env.on_host,
                 precision=config.precision,
                 seed=config.seed,

@@ -45,6 +45,14 @@ def test_resume_and_eval(trained):
     assert more.returncode == 0, more.stderr
     assert "resumed at step 128" in more.stderr
     assert [r["steps"] for r in read_metrics(out)] == [64, 128, 192]
+    for flags, message in (
+        (["--steps", "100"], f"steps=100: {out} is at step 192 already; ask for more"),
+        (["--bonus", "rnd"], f"{out} is a run with bonus=db, not rnd; a resumed run keeps its settings"),
+    ):
+        wrong = ssedb("train", "--resume", str(out), *flags)
+        assert (wrong.returncode, message in wrong.stderr) == (2, True)
+    nothing = ssedb("train", "--resume", str(out))
+    assert (nothing.returncode, "nothing left to do at step 192" in nothing.stderr) == (0, True)
     played = ssedb("eval", str(out), "--episodes", "1", "--device", "cpu")
     assert played.returncode == 0, played.stderr
     assert re.search(r"agent of step 192: score -?[\d.]+ .* over 1 episodes", played.stdout)

@@ -172,6 +172,13 @@ def test_the_plugin_shows_where_a_bonus_crashes_and_obeys_k(outside):
     result.stdout.no_fnmatch_line("*_multicall*")
 
 
+def test_the_plugin_looks_in_the_folder_it_is_called_in(outside, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent.parent))
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")  # as when the `pytest` command is called, not `python -m pytest`
+    result = outside("--import-mode=importlib", "--ssedb-bonus", "mine:Bright", "-k", "reward_is_finite")
+    result.assert_outcomes(passed=1, deselected=17)
+
+
 def test_the_plugin_says_no_to_a_wrong_name_and_nothing_without_one(outside):
     wrong = outside("--ssedb-bonus", "mine:Absent")
     assert wrong.ret == pytest.ExitCode.USAGE_ERROR

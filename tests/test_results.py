@@ -111,6 +111,15 @@ def test_the_same_run_in_two_sweeps_counts_once(tmp_path):
     assert {row["runs"] for row in results.efficiency_table(runs, "states_share")} == {2}
 
 
+def test_a_seed_that_ended_earlier_is_not_another_seed(tmp_path):
+    early, _ = make_run(tmp_path / "early", steps=128, states=0.1), make_run(tmp_path / "late", states=0.3)
+    config = early / "config.toml"
+    config.write_text(config.read_text().replace("steps = 256", "steps = 128"))
+    runs = results.load_runs(tmp_path)
+    assert {run.path.name: run.status for run in runs} == {"early": "duplicate", "late": "finished"}
+    assert results.condition_table(runs, "states_share")[0]["mean"] == pytest.approx(0.3)
+
+
 def test_a_name_stands_for_what_it_implies(tmp_path):
     for ablation in ("none", "no-upper", "no-nce-no-momentum"):
         make_run(tmp_path / ablation, bonus_options={"ablation": ablation})

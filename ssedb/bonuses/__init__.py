@@ -46,6 +46,8 @@ def make_bonus(
 ) -> Bonus:
     """Builds a bonus for stacks of `obs_shape` [C, H, W]; `options` override what the names imply."""
     name = canonical_bonus(name)
+    if len(obs_shape) != 3:
+        raise ConfigError(f"obs_shape={tuple(obs_shape)}: must be [C, H, W], such as (4, 84, 84)")
     if num_actions < 1:
         raise ConfigError(f"num_actions={num_actions}: must be 1 or more")
     settings = resolve_options(name, options, fidelity=fidelity, preset=preset, env=env, noise=noise)

@@ -63,6 +63,8 @@ def read_grid(path: Path, out: Path | None = None, overrides: Mapping[str, Any] 
     settings, axes = file.table("settings"), file.table("axes")
     for key, value in (overrides := dict(overrides or {})).items():
         (axes if key in axes else settings)[key] = value
+    if not settings and not axes:
+        raise ConfigError(f"{path} has no [settings] and no [axes]; see experiments/ for grid files")
     options, excludes = file.table("bonus_options"), file.values.get("exclude", [])
     known = file.check(settings, axes, options, excludes)
     name = file.values.get("name", path.stem)

@@ -80,6 +80,9 @@ class Pool:
         self._made = 0
         self._context = multiprocessing.get_context("spawn")
 
+    def note(self, text: str) -> None:
+        self._display.note(text)
+
     @property
     def threads(self) -> int:
         """Of each run: its share of the cores, or what the environment says."""
@@ -222,6 +225,8 @@ class Pool:
 @contextlib.contextmanager
 def _stop_on_signals(pool: Pool) -> Iterator[None]:
     def ask(number: int, frame: Any) -> None:
+        if not pool.outcome.stopped:
+            pool.note("stopping: every run ends with its update and saves; once more stops at once")
         pool.stop()
 
     if threading.current_thread() is not threading.main_thread():  # signals go to the main thread alone

@@ -214,3 +214,8 @@ def test_effective_rank_of_known_matrices():
     assert effective_rank(torch.ones(20, 6)).item() == pytest.approx(1, abs=1e-4)
     assert effective_rank(torch.eye(6)).item() == pytest.approx(6)
     assert effective_rank(torch.zeros(20, 6)).item() == pytest.approx(1)
+
+
+def test_a_shape_that_is_no_stack_is_named():
+    with pytest.raises(ssedb.ConfigError, match=r"obs_shape=\(84, 84\): must be \[C, H, W\]"):
+        ssedb.make_bonus("db", (84, 84), 4)

@@ -102,6 +102,13 @@ def test_overrides_replace_settings_and_axes(tmp_path):
         read_grid(path, overrides=dict([parse_override("luck=3")]))
 
 
+def test_an_empty_file_is_no_grid(tmp_path):
+    (tmp_path / "grid.toml").write_text("")
+    with pytest.raises(ConfigError, match=r"grid.toml has no \[settings\] and no \[axes\]"):
+        read_grid(tmp_path / "grid.toml")
+    assert len(read_grid(tmp_path / "grid.toml", overrides={"seed": 3}).runs) == 1
+
+
 def test_no_file(tmp_path):
     with pytest.raises(ConfigError, match=r"cannot read .*nowhere\.toml: No such file"):
         read_grid(tmp_path / "nowhere.toml")

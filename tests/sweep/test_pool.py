@@ -123,6 +123,7 @@ def test_a_signal_lets_every_run_save(tmp_path):
     stdout, stderr = driver.communicate(timeout=60)
     assert driver.returncode == 130, stderr
     assert "8 of 8 runs are not finished; the same command goes on with them" in stdout
+    assert "stopping: every run ends with its update and saves; once more stops at once" in stderr
     stopped = [json.loads(path.read_text()) for path in out.glob("*/summary.json")]
     assert stopped
     assert all(summary["steps"] >= 32 and not summary["finished"] for summary in stopped)
