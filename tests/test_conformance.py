@@ -1,5 +1,6 @@
 """Our bonuses keep their contract; a bonus that breaks it anywhere is caught, there and nowhere else."""
 
+import os
 import subprocess
 import sys
 import tomllib
@@ -172,11 +173,15 @@ def test_the_plugin_shows_where_a_bonus_crashes_and_obeys_k(outside):
     result.stdout.no_fnmatch_line("*_multicall*")
 
 
-def test_the_plugin_looks_in_the_folder_it_is_called_in(outside, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent.parent))
-    monkeypatch.setenv("PYTHONSAFEPATH", "1")  # as when the `pytest` command is called, not `python -m pytest`
-    result = outside("--import-mode=importlib", "--ssedb-bonus", "mine:Bright", "-k", "reward_is_finite")
-    result.assert_outcomes(passed=1, deselected=17)
+def test_the_plugin_looks_in_the_folder_it_is_called_in(outside, pytester):
+    """With `pytest`, which does not put it on the path, as `python -m pytest` does."""
+    command = [sys.executable, "-P", "-m", "pytest", "-p", "ssedb.pytest_plugin", "--import-mode=importlib"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    result = subprocess.run(
+        [*command, "--ssedb-bonus", "mine:Bright", "-k", "reward_is_finite"],
+        cwd=pytester.path, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "1 passed, 17 deselected" in result.stdout, result.stderr
 
 
 def test_the_plugin_says_no_to_a_wrong_name_and_nothing_without_one(outside):

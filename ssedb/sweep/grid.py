@@ -68,6 +68,8 @@ def read_grid(path: Path, out: Path | None = None, overrides: Mapping[str, Any] 
     options, excludes = file.table("bonus_options"), file.values.get("exclude", [])
     known = file.check(settings, axes, options, excludes)
     name = file.values.get("name", path.stem)
+    if "/" in name:
+        raise file.wrong("name", f"{name!r} names the folder under runs/; leave the slash out, or use --out")
     root = out or Path("runs") / name
     runs: dict[str, Planned] = {}
     unused = list(excludes)
@@ -80,6 +82,8 @@ def read_grid(path: Path, out: Path | None = None, overrides: Mapping[str, Any] 
         try:
             planned = _plan(settings, point, options, known, root)
         except ConfigError as error:
+            if (key := str(error).partition("=")[0]) in settings:
+                raise ConfigError(f"{path}, {_line_of(file.text, key)}{error}") from None
             where = ", ".join(f"{key}={value}" for key, value in point.items())
             raise ConfigError(f"{path}, the run with {where or 'these settings'}: {error}") from None
         runs.setdefault(planned.id, planned)  # an option that a bonus does not have makes no second run of it

@@ -51,7 +51,7 @@ def test_excludes(tmp_path):
     ("before", "after", "message"),
     [
         ("steps = 96", "setps = 96", "line 7, setps: a run has no such setting"),
-        ("steps = 96", "steps = -1", "steps=-1: must be above 0"),
+        ("steps = 96", "steps = -1", "toy.toml, line 7, steps=-1: must be above 0"),
         ("steps = 96", "steps = 1e5", "steps=100000.0: must be a whole number"),
         ('"random-box"', '"fog"', "the run with noise=fog, bonus=db, seed=0: noise='fog': use one of none"),
         ('"rnd"', '"luck"', "line 17, bonus: bonus='luck': use one of"),
@@ -61,6 +61,7 @@ def test_excludes(tmp_path):
         ("seed = [0, 1]", "seed = [0]\nsteps = [32]", "steps: is both a setting and an axis"),
         ("seed = [0, 1]", "sed = [0, 1]", "line 18, sed: is neither a setting of a run nor an option"),
         ("[axes]", "[axis]", "line 15, axis: there is no such key; use name, probe, settings"),
+        ('name = "toy"', 'name = "../toy"', "line 2, name: '../toy' names the folder under runs/; leave the slash out"),
         ('name = "toy"', "name = 3", "line 2, name: must be text, not 3"),
         ('name = "toy"', "name = ", "is not TOML: Invalid value (at line 2"),
         (
