@@ -232,6 +232,7 @@ def train(args: list[str]) -> int:
     config, resume = parse_train(args)
 
     if resume is None:
+        _refuse_strangers(config.out)
         run = RunFolder.create(config)
     else:
         run = RunFolder.reopen(resume, **{f.name: getattr(config, f.name) for f in dataclasses.fields(config)})
@@ -243,6 +244,14 @@ def train(args: list[str]) -> int:
     result = train_in(run, progress.console())
     print_run(result, run.config)
     return 0 if result.finished else 130
+
+
+def _refuse_strangers(out: Path) -> None:
+    """A run must not be strewn among other files. (Where there is another run, its folder says so itself.)"""
+    if out.is_dir() and not (out / "config.toml").exists():
+        others = sorted(path.name for path in out.iterdir() if not path.name.startswith("."))
+        if others:
+            raise ConfigError(f"{out} holds other files ({others[0]}); choose a new or an empty folder for --out")
 
 
 def parse_train(args: list[str]) -> tuple[TrainConfig, Path | None]:

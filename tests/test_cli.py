@@ -212,3 +212,10 @@ def test_a_terminal_gets_a_live_bar(tmp_path):
     assert "learning" in text
     assert "100%" in text
     assert "128 steps" in text
+
+
+def test_a_run_is_not_strewn_among_other_files(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    result = ssedb("train", "--out", str(tmp_path), *TINY)
+    assert (result.returncode, "holds other files (notes.txt); choose a new" in result.stderr) == (2, True)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
