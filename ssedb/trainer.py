@@ -164,23 +164,17 @@ class Trainer:
         self.steps += config.rollout_size
         self.updates += 1
         self._before, self.played = self.played, self._stretches[self._stretches.index(self.played) - 1]  # the other one
-        turn.about = {
-            "steps": self.steps,
-            "updates": self.updates,
-            "sps": 0.0,
-            **self.env.metrics(),
-        }  # before the worlds go on
+        turn.about = {"steps": self.steps, "updates": self.updates, "sps": 0.0}
+        turn.about |= self.env.metrics()  # before the worlds go on
         turn.rest = self._rest_of(turn)
         turn.seconds = time.perf_counter() - began
         self._turn = turn
         return row if self.engine.overlaps else self.finish()
 
     def _rest_of(self, turn: _Turn) -> Iterator[None]:
-        """What is left of a turn when the policy has learned: the bonus model learns, a minibatch at a time.
-
-        First the scores: to read them waits for the device, which has nothing left to do then that anybody waits for.
-        """
+        """What is left of a turn when the policy has learned: the bonus model learns, a minibatch at a time."""
         team, rollout = self.team, turn.rollout
+        # Not earlier: to read them is to wait for the device, which had the policy to teach.
         turn.scores = self.scores.add(rollout.rewards.cpu().numpy(), rollout.dones.cpu().numpy())
         for minibatches in turn.epochs[: self.config.bonus_epochs]:
             for t, envs in minibatches:
