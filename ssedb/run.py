@@ -21,7 +21,7 @@ from ssedb.errors import ConfigError, TrainingError
 from ssedb.parallel import Team
 from ssedb.progress import Progress, silent
 from ssedb.runlog import OtherProcess, RunFolder
-from ssedb.trainer import Trainer, training_env
+from ssedb.trainer import Trainer
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,6 @@ def train_in(run: RunFolder, progress: Progress = silent) -> TrainResult:
         with parallel.join() as team, ExitStack() as later:
             config = run.config = team.from_first(lambda: run.config)
             device = engine.pick_device(config.device)
-            engine.is_fast(config.engine, device)  # a mistake shows before anything is made
             if team.size > 1 and device.type == "cuda":
                 torch.cuda.set_device(device)
             later.enter_context(torch.random.fork_rng([device] if device.type == "cuda" else []))
@@ -118,10 +117,7 @@ def _set_up(run: RunFolder, progress: Progress, team: Team) -> tuple[Trainer, di
     for complaint in complaints:
         progress.note(f"{complaint}; going on from the one before it")
     # Emulators that cannot be restored start new episodes; another stream keeps them from replaying the first ones.
-    device = engine.pick_device(config.device)
-    with team:
-        env = training_env(config, config.num_envs // team.size, 2 + state["updates"], device)
-    trainer = Trainer(config, env, progress, team)
+    trainer = Trainer(config, progress=progress, team=team, stream=2 + state["updates"])
     try:
         trainer.load_state_dict(state)
     except (KeyError, RuntimeError, ValueError) as error:

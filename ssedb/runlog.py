@@ -59,8 +59,7 @@ class RunFolder:
                     f"{path} is a run with {name}={old}, not {new}; a resumed run keeps its settings "
                     f"(all but {', '.join(MAY_CHANGE)}), so leave it out or start a new run"
                 )
-            check_checkpoint(path, config)
-            reached = (checkpoint.about_latest(path / "checkpoints") or {}).get("steps", 0)
+            reached = (check_checkpoint(path, config) or {}).get("steps", 0)
             if config.steps < min(saved.steps, reached):
                 raise ConfigError(f"steps={config.steps}: {path} is at step {reached:,} already; ask for more")
             parallel.check(config)
@@ -175,15 +174,15 @@ def require_checkpoint(path: Path, config: TrainConfig) -> None:
         raise ConfigError(f"{path} has no checkpoint yet; let it train on with `ssedb train --resume {path}`")
 
 
-def check_checkpoint(path: Path, config: TrainConfig) -> bool:
-    """Whether there is a checkpoint; one of another environment than the run's is an error."""
+def check_checkpoint(path: Path, config: TrainConfig) -> dict[str, Any] | None:
+    """What the newest checkpoint says of itself, if there is one; one of another environment than the run's is an error."""
     about = checkpoint.about_latest(path / "checkpoints")
     if about is not None and about.get("env") != config.env:
         raise ConfigError(
             f"the checkpoint in {path} is of {about.get('env')} but its config.toml says {config.env}; "
             "put back the folder's own files, or start a new run"
         )
-    return about is not None
+    return about
 
 
 def read_metrics(path: Path | str) -> list[dict[str, Any]]:

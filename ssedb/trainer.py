@@ -38,7 +38,15 @@ OBS_NORM_ENVS = 8
 class Trainer:
     """All that learns, and one method that makes it learn."""
 
-    def __init__(self, config: TrainConfig, env: Env | None = None, progress: Progress = silent, team: Team = ALONE) -> None:
+    def __init__(
+        self,
+        config: TrainConfig,
+        env: Env | None = None,
+        progress: Progress = silent,
+        team: Team = ALONE,
+        stream: int = 0,
+    ) -> None:
+        """In an environment of its own, of that stream of the run's randomness, unless it is given one."""
         self.config, self.progress, self.team = config, progress, team
         self.device = engine.pick_device(config.device)
         fast = engine.is_fast(config.engine, self.device) and team.size == 1
@@ -47,7 +55,7 @@ class Trainer:
         engine.tune_allocator()
         torch.manual_seed(config.seed)
         with team:
-            self.env = env or training_env(config, config.num_envs // team.size, stream=0, device=self.device)
+            self.env = env or training_env(config, config.num_envs // team.size, stream, self.device)
             frames = self.env.reset()
             self.env.stagger()
             self.env.merge(team)
@@ -164,8 +172,7 @@ class Trainer:
         self.steps += config.rollout_size
         self.updates += 1
         self._before, self.played = self.played, self._stretches[self._stretches.index(self.played) - 1]  # the other one
-        turn.about = {"steps": self.steps, "updates": self.updates, "sps": 0.0}
-        turn.about |= self.env.metrics()  # before the worlds go on
+        turn.about = {"steps": self.steps, "updates": self.updates, **self.env.metrics()}  # before the worlds go on
         turn.rest = self._rest_of(turn)
         turn.seconds = time.perf_counter() - began
         self._turn = turn

@@ -266,6 +266,19 @@ def test_resume_continues_the_counters_and_everything_that_learned(tmp_path):
     assert (again.steps, again.finished) == (1024, True)
 
 
+def test_a_resumed_run_does_not_replay_its_first_episodes(tmp_path, monkeypatch):
+    streams, make = [], trainer_module.training_env
+
+    def spy(config, num_envs, stream, device):
+        streams.append(stream)
+        return make(config, num_envs, stream, device)
+
+    monkeypatch.setattr(trainer_module, "training_env", spy)
+    train(tiny_config(tmp_path / "run", env="rooms-small", steps=512, obs_norm_steps=64))
+    resume(tmp_path / "run", steps=768)
+    assert streams == [0, 2 + 2]
+
+
 def test_a_run_killed_before_its_first_checkpoint_begins_again_and_says_so(tmp_path):
     class Dies(Progress):
         def log(self, row):
