@@ -58,21 +58,23 @@ class Recorder:
         setattr(owner, name, call)
 
     def watch_pool(self, part: Any, row: str) -> None:
-        """From `send` to the end of `recv` the emulators step; from there to the next `send` the pool waits for the host."""
-        send, recv, marks = part.send, part.recv, {"since": time.perf_counter()}
+        """From `send` until the answer is there the emulators step; from then to the next `send` the pool waits."""
+        send, since = part.send, time.perf_counter()
 
-        def sending(actions: Any) -> None:
-            send(actions)
-            self.host(row, "waiting", marks["since"])
-            marks["since"] = time.perf_counter()
+        def mark(kind: str) -> None:
+            nonlocal since
+            self.host(row, kind, since)
+            since = time.perf_counter()
 
-        def receiving() -> Any:
-            step = recv()
-            self.host(row, "emulators", marks["since"])
-            marks["since"] = time.perf_counter()
-            return step
+        def sending(actions: Any, then: Callable[[], None]) -> None:
+            def answered() -> None:
+                mark("emulators")
+                then()
 
-        part.send, part.recv = sending, receiving
+            mark("waiting")
+            send(actions, answered)
+
+        part.send = sending
 
     def result(self) -> list[tuple[str, str, float, float]]:
         _wait()

@@ -9,11 +9,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
+from ale_py.vector_env import AtariVectorEnv
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
@@ -190,19 +192,19 @@ def _step_alone(trainer: Trainer) -> None:
     steps, envs = trainer.config.rollout_steps, trainer.env.num_envs
     if sources and all(isinstance(source, AtariEnv) for source in sources):
         ales = [source.ale for source in sources if isinstance(source, AtariEnv)]
-        actions = np.random.default_rng(0).integers(0, trainer.env.num_actions, (steps, len(ales), envs // len(ales)))
-        for ale, first in zip(ales, actions[0], strict=True):
-            ale.send(first)
-        for at_once in actions[1:]:
-            for ale, some in zip(ales, at_once, strict=True):
-                ale.recv()
-                ale.send(some)
-        for ale in ales:
-            ale.recv()
+        actions = np.random.default_rng(0).integers(0, trainer.env.num_actions, (len(ales), steps, envs // len(ales)))
+        with ThreadPoolExecutor(len(ales)) as threads:
+            list(threads.map(_step_pool, ales, actions))
         return
     for _ in range(steps):
         trainer.env.step(torch.randint(trainer.env.num_actions, (envs,), device=trainer.device))
     _wait()
+
+
+def _step_pool(ale: AtariVectorEnv, actions: np.ndarray) -> None:
+    for some in actions:
+        ale.send(some)
+        ale.recv()
 
 
 def lay_out_plainly(trainer: Trainer) -> None:

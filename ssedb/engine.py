@@ -276,40 +276,56 @@ def giving_way(device: torch.device) -> Iterator[None]:
 
 
 class Bridge:
-    """Arrays between the host and a device, through memory that stays in its place; on a CPU nothing is copied."""
+    """Arrays between the host and a device, through memory that stays in its place; on a CPU nothing is copied.
+
+    The same kinds of arrays each time. What was put goes up while the host goes on, so the next may be put only when
+    something has landed that was lowered after that.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self._pinned: dict[Any, tuple[Tensor, torch.cuda.Event]] = {}
+        self._memory: Tensor | None = None
+        self._down: Tensor | None = None
 
-    def up(self, name: str, array: np.ndarray) -> Tensor:
-        """To the device, without waiting for it."""
-        given = torch.from_numpy(array)
+    def put(self, *arrays: np.ndarray) -> None:
+        """Into the memory that goes up."""
+        given = [torch.from_numpy(array) for array in arrays]
         if self.device.type != "cuda":
-            return given
-        buffer, copied = self._buffer(name, given)
-        copied.synchronize()  # what was in the buffer before is up: usually long ago
-        np.copyto(buffer.numpy(), array)  # torch would use threads, which the emulators keep waiting
-        there = buffer.to(self.device, non_blocking=True)
-        copied.record()
-        return there
+            self._up = given
+            return
+        if self._memory is None:
+            ends = np.cumsum([0, *(-(-array.nbytes // 16) * 16 for array in arrays)]).tolist()  # where any number may begin
+            self._kinds = [(ends[i], x.nbytes, x.dtype, x.shape) for i, x in enumerate(given)]
+            self._memory = torch.empty(ends[-1], dtype=torch.uint8, pin_memory=True)
+            self._up = self._parts_of(self._memory)
+        for place, array in zip(self._up, arrays, strict=True):
+            np.copyto(place.numpy(), array)  # torch would use threads, which the emulators keep waiting
 
-    def down(self, tensor: Tensor) -> np.ndarray:
-        """To the host, waiting for it alone. Good until the next call."""
+    def up(self) -> list[Tensor]:
+        """What was put, on the device, in one crossing that nobody waits for."""
+        if self._memory is None:
+            return self._up
+        return self._parts_of(self._memory.to(self.device, non_blocking=True))
+
+    def _parts_of(self, memory: Tensor) -> list[Tensor]:
+        return [memory[begin : begin + size].view(dtype).view(shape) for begin, size, dtype, shape in self._kinds]
+
+    def lower(self, tensor: Tensor) -> None:
+        """Begins to bring a tensor to the host."""
         if self.device.type != "cuda":
-            return tensor.numpy()
-        buffer, copied = self._buffer("down", tensor)
-        buffer.copy_(tensor, non_blocking=True)
-        copied.record()
-        copied.synchronize()
-        return buffer.numpy()
+            self._down = tensor
+            return
+        if self._down is None:
+            self._down, self._event = torch.empty_like(tensor, device="cpu", pin_memory=True), torch.cuda.Event()
+        self._down.copy_(tensor, non_blocking=True)
+        self._event.record()
 
-    def _buffer(self, name: str, like: Tensor) -> tuple[Tensor, torch.cuda.Event]:
-        key = (name, like.shape)
-        if key not in self._pinned:
-            pinned = torch.empty(like.shape, dtype=like.dtype, pin_memory=True)
-            self._pinned[key] = pinned, torch.cuda.Event()
-        return self._pinned[key]
+    def landed(self) -> np.ndarray:
+        """What was lowered, as soon as it is there; good until the next is."""
+        assert self._down is not None
+        if self.device.type == "cuda":
+            self._event.synchronize()
+        return self._down.numpy()
 
 
 class Replayer:
@@ -360,7 +376,8 @@ class _Recording:
             for generator in self.generators:
                 self.graph.register_generator_state(generator)
             torch.cuda.empty_cache()  # what the calls before took; from now on it is in the graphs' pool
-            with torch.cuda.graph(self.graph, pool=replayer.pool, stream=replayer.stream):
+            # What other threads do meanwhile is no error: the environments' wait for actions.
+            with torch.cuda.graph(self.graph, replayer.pool, replayer.stream, capture_error_mode="thread_local"):
                 self.result = self.function(*self.inputs)
         if args:
             torch._foreach_copy_(self.inputs, args)

@@ -212,11 +212,13 @@ class ActorCritic(nn.Module):
             parameter.zero_()
 
     @torch.no_grad()
-    def act(self, obs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Draws actions; returns them [B], their log-probabilities [B] and the values [B]."""
+    def act(self, obs: Tensor, noise: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """Draws actions; returns them [B], their log-probabilities [B] and the values [B]. What they are drawn with, [B, A]
+        from the exponential distribution, may be given."""
         logits, values = self(obs)
         log_probs = logits.log_softmax(-1)
         # Gumbel-max: the largest of logit + noise is a draw from the softmax.
-        noise = part(lambda shape: log_probs.new_empty(shape).exponential_(), log_probs.shape)
+        if noise is None:
+            noise = part(lambda shape: log_probs.new_empty(shape).exponential_(), log_probs.shape)
         actions = (log_probs - noise.log()).argmax(-1)
         return actions, log_probs.gather(-1, actions[:, None]).squeeze(-1), values

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
+from functools import partial
+from queue import SimpleQueue
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from ssedb import parallel
 from ssedb.envs.base import Env, Step
 from ssedb.normalize import Moments
 from ssedb.parallel import Team, current
@@ -37,6 +40,7 @@ class Rollout:
         numbers = current().mine(torch.arange(self._all_envs, device=device))
         self.episodes = numbers.repeat(steps + 1, 1)  # a number for each episode
         self.states: Tensor | None = None  # int64 [T, N], the true states acted in, where the world tells them
+        self.noise: Tensor | None = None  # [T + 1, N, A], what actions are drawn with, where that is drawn beforehand
         self._envs = torch.arange(num_envs, device=device)
         self._times = torch.arange(steps + 1, device=device)[:, None].repeat(1, num_envs)
         self._offsets = torch.arange(STACK, device=device)
@@ -129,8 +133,9 @@ class Rollout:
         self.episodes[self.steps] = mine(state["episodes"]).to(self.device)
 
 
-Act = Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
-"""Observations [N, 4, H, W] to actions, log-probabilities and values, each [N]."""
+Act = Callable[..., tuple[Tensor, Tensor, Tensor]]
+"""Observations [N, 4, H, W] to actions, log-probabilities and values, each [N]. Where an environment plays in parts it is
+given what to draw the actions with, too: [N, A] from the exponential distribution."""
 
 
 class Player:
@@ -140,32 +145,55 @@ class Player:
         self, env: Env, act: Act, ready: Callable[[Any], Any] = lambda function: function, split: bool | None = None
     ) -> None:
         self.env, self.act = env, act
-        # While one part of the environments steps, a GPU chooses the actions of the next. On a CPU the two would fight over
+        # While some parts of the environments step, a GPU chooses the actions of another. On a CPU the two would fight over
         # the cores, so there all take turns.
         parts = env.parts if split or (split is None and env.device.type == "cuda") else (env,)
         self.parts = [(part, slice(i, None, len(parts))) for i, part in enumerate(parts)]
         self._first, self._next, self._last = ready(self._choose), ready(self._file_and_choose), ready(self._file_and_value)
 
     def play(self, rollout: Rollout, on_step: Callable[[int], None] = lambda t: None) -> None:
-        """T steps, going on from the observation the rollout begins with."""
-        for t in range(rollout.steps + 1):
-            for part, envs in self.parts:
-                index = rollout.at(t, envs)
-                step = part.recv() if t > 0 else None
-                if t == rollout.steps and step is not None:
-                    self._last(*index, step.frames, step.rewards, step.dones, rollout=rollout)
-                    continue
-                if rollout.states is not None and (states := part.true_states()) is not None:
-                    rollout.states[t, envs] = states
-                if step is None:
-                    part.send(self._first(*index, rollout=rollout))
-                else:
-                    part.send(self._next(*index, step.frames, step.rewards, step.dones, rollout=rollout))
-            if t < rollout.steps:
-                on_step(t)
+        """T steps, going on from the observation the rollout begins with. `on_step` is told of each that all have made.
+
+        Each part goes on as soon as it has answered: a game that begins anew keeps only its own part waiting. What actions
+        are drawn with is drawn for the whole rollout at once, so that no number depends on who was first.
+        """
+        if len(self.parts) > 1:
+            self._draw(rollout)
+        answered: SimpleQueue[int] = SimpleQueue()
+        times = [0] * len(self.parts)
+        for number, (part, envs) in enumerate(self.parts):
+            _note_states(rollout, 0, part, envs)
+            part.send(self._first(*rollout.at(0, envs), rollout=rollout), partial(answered.put, number))
+        for t in range(1, rollout.steps + 1):
+            while min(times) < t:
+                number = answered.get()
+                times[number] += 1
+                self._go_on(rollout, times[number], number, partial(answered.put, number))
+            on_step(t - 1)
+
+    def _go_on(self, rollout: Rollout, t: int, number: int, then: Callable[[], None]) -> None:
+        """A part is at time t: what it has answered is filed, and its next actions are sent."""
+        part, envs = self.parts[number]
+        step = part.recv()
+        answer = *rollout.at(t, envs), step.frames, step.rewards, step.dones
+        if t == rollout.steps:
+            self._last(*answer, rollout=rollout)
+            return
+        _note_states(rollout, t, part, envs)
+        part.send(self._next(*answer, rollout=rollout), then)
+
+    def _draw(self, rollout: Rollout) -> None:
+        if rollout.noise is None:
+            rollout.noise = torch.empty(rollout.steps + 1, rollout.num_envs, self.env.num_actions, device=rollout.device)
+        noise = rollout.noise
+        noise.copy_(parallel.part(lambda shape: noise.new_empty(shape).exponential_(), noise.shape, dim=1))
+
+    def _act(self, t: Tensor, envs: Tensor, rollout: Rollout) -> tuple[Tensor, Tensor, Tensor]:
+        obs = rollout.stacks(t, envs)
+        return self.act(obs) if rollout.noise is None else self.act(obs, rollout.noise[t, envs])
 
     def _choose(self, t: Tensor, envs: Tensor, rollout: Rollout) -> Tensor:
-        actions, log_probs, values = self.act(rollout.stacks(t, envs))
+        actions, log_probs, values = self._act(t, envs, rollout)
         rollout.acted(t, envs, actions, log_probs, values)
         return actions
 
@@ -179,7 +207,12 @@ class Player:
         self, t: Tensor, envs: Tensor, frames: Tensor, rewards: Tensor, dones: Tensor, rollout: Rollout
     ) -> None:
         rollout.came(t - 1, envs, frames, rewards, dones)
-        rollout.values[t, envs] = self.act(rollout.stacks(t, envs))[2]
+        rollout.values[t, envs] = self._act(t, envs, rollout)[2]
+
+
+def _note_states(rollout: Rollout, t: int, part: Env, envs: slice) -> None:
+    if rollout.states is not None and (states := part.true_states()) is not None:
+        rollout.states[t, envs] = states
 
 
 def random_agent_statistics(env: Env, steps: int, seed: int) -> tuple[Tensor, Tensor]:

@@ -44,12 +44,13 @@ def test_asking_for_it_leaves_no_folder(tmp_path):
 
 def test_on_a_cpu_arrays_cross_without_a_copy():
     bridge, frames = Bridge(CPU), np.arange(6, dtype=np.uint8).reshape(2, 3)
-    there = bridge.up("frames", frames)
+    bridge.put(frames)
+    (there,) = bridge.up()
     assert torch.equal(there, torch.arange(6, dtype=torch.uint8).view(2, 3))
     frames[0, 0] = 9
     assert there[0, 0] == 9
-    actions = torch.tensor([3, 1])
-    assert bridge.down(actions).tolist() == [3, 1]
+    bridge.lower(torch.tensor([3, 1]))
+    assert bridge.landed().tolist() == [3, 1]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="schedulers differ")

@@ -1,5 +1,7 @@
 """Frames kept once, stacks by indexing: the same observations as a queue of frames would make."""
 
+import threading
+import time
 from collections import deque
 
 import numpy as np
@@ -8,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ssedb.envs.pools import Pools
+from ssedb.networks import ActorCritic
 from ssedb.rollout import Player, Rollout, random_agent_statistics
 from tests.toy import Grid
 
@@ -136,8 +139,44 @@ def test_states_are_those_acted_in():
         assert torch.equal(rollout.states[t], row * 6 + column)
 
 
+class Late(Grid):
+    """Answers after a while."""
+
+    def __init__(self, *args, seed, haste, **kwargs):
+        super().__init__(*args, seed=seed, **kwargs)
+        self.delays, self.order = np.random.default_rng((seed, haste)).uniform(0, 0.004, 100), []
+
+    def send(self, actions, then):
+        super().send(actions)
+        threading.Timer(self.delays[len(self.order)], then).start()
+
+    def recv(self):
+        self.order.append(time.perf_counter())
+        return super().recv()
+
+
+def test_no_number_depends_on_which_part_answers_first():
+    torch.manual_seed(0)
+    policy = ActorCritic((4, 36, 36), 4, (4, 4, 4), 8, ["relu"])
+    rollouts, orders = [], []
+    for haste in (0, 1):
+        parts = [Late(num_envs=2, seed=seed, haste=haste, episode=5) for seed in (1, 2, 3)]
+        rollout = Rollout(12, 6, (36, 36))
+        rollout.begin(Pools(parts).reset())
+        torch.manual_seed(1)
+        steps = []
+        Player(Pools(parts), policy.act, split=True).play(rollout, steps.append)
+        assert steps == list(range(12))
+        rollouts.append(rollout)
+        orders.append(sorted((moment, i) for i, part in enumerate(parts) for moment in part.order))
+    assert [i for _, i in orders[0]] != [i for _, i in orders[1]]
+    for name in ("frames", "starts", "actions", "rewards", "dones", "log_probs", "values", "episodes"):
+        assert torch.equal(getattr(rollouts[0], name), getattr(rollouts[1], name)), name
+    assert len(rollouts[0].actions.unique()) == 4
+
+
 def test_parts_that_step_in_turn_play_what_all_play_together():
-    def act(obs):
+    def act(obs, noise=None):
         newest = obs[:, -1]
         cell = newest.amax(2).argmax(1) // 6 * 6 + newest.amax(1).argmax(1) // 6
         return cell % 4, cell.float(), -cell.float()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+
 import numpy as np
 import torch
 from ale_py.vector_env import AtariVectorEnv
@@ -60,31 +63,43 @@ class AtariEnv(Env):
         self.num_envs = num_envs
         self.num_actions = len(self.ale.ale.get_action_set())
         self._bridge = Bridge(self.device)
+        self._courier, self._answer = ThreadPoolExecutor(1), Future[np.ndarray | None]()
         # Consecutive seeds would make env 1 of run 0 the twin of env 0 of run 1.
         rng = np.random.default_rng(seed)
         self._seeds = np.asarray(part(lambda shape: rng.integers(0, 2**31 - 1, shape, dtype=np.int32), (num_envs,)))
 
     def reset(self) -> Tensor:
         frames, _ = self.ale.reset(seed=self._seeds)
-        return self._bridge.up("frames", frames[:, 0])  # the stack of one
+        nothing = np.zeros(self.num_envs)
+        self._put(frames, nothing, nothing > 0)
+        return self._bridge.up()[0]
 
     def step(self, actions: Tensor) -> Step:
         self.send(actions)
         return self.recv()
 
-    def send(self, actions: Tensor) -> None:
-        self.ale.send(self._bridge.down(actions))
+    def send(self, actions: Tensor, then: Callable[[], None] = lambda: None) -> None:
+        self._bridge.lower(actions)
+        self._answer = self._courier.submit(self._carry)
+        self._answer.add_done_callback(lambda _: then())
 
-    def recv(self) -> Step:
+    def _carry(self) -> np.ndarray | None:
+        """In the courier's thread: actions to the emulators, and what they answer to where it goes up from. Returns the last
+        frames of episodes that have ended."""
+        self.ale.send(self._bridge.landed())
         frames, rewards, terminated, truncated, info = self.ale.recv()
         dones = terminated | truncated
-        outcome = self._bridge.up("outcome", np.stack([rewards, dones]).astype(np.float32))  # one crossing for both
-        return Step(
-            self._bridge.up("frames", frames[:, 0]),
-            outcome[0],
-            outcome[1] > 0,
-            (lambda: self._bridge.up("last", info["final_obs"][:, 0])) if dones.any() else None,
-        )
+        self._put(frames, rewards, dones)
+        return info["final_obs"][:, 0] if dones.any() else None
+
+    def _put(self, frames: np.ndarray, rewards: np.ndarray, dones: np.ndarray) -> None:
+        self._bridge.put(frames[:, 0], rewards.astype(np.float32), dones)  # a stack of one frame
+
+    def recv(self) -> Step:
+        last = self._answer.result()
+        frames, rewards, dones = self._bridge.up()
+        return Step(frames, rewards, dones, None if last is None else lambda: torch.from_numpy(last).to(self.device))
 
     def close(self) -> None:
+        self._courier.shutdown()
         self.ale.close()

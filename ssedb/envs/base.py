@@ -44,9 +44,11 @@ class Env(ABC):
     def step(self, actions: Tensor) -> Step:
         """Act; actions are int64 [N]."""
 
-    def send(self, actions: Tensor) -> None:
-        """Begin to act; `recv` waits for the answer. Where the stepping is not asynchronous it happens there."""
+    def send(self, actions: Tensor, then: Callable[[], None] = lambda: None) -> None:
+        """Begin to act; `recv` waits for the answer. `then` is called, perhaps by another thread, when the answer is there.
+        Where the stepping is not asynchronous it happens in `recv`, and `then` is called at once."""
         self._sent = actions
+        then()
 
     def recv(self) -> Step:
         """The answer to what was sent."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
@@ -124,9 +125,9 @@ class NoisyEnv(Env):
         self.send(actions)
         return self.recv()
 
-    def send(self, actions: Tensor) -> None:
+    def send(self, actions: Tensor, then: Callable[[], None] = lambda: None) -> None:
         self._executed = self.observer.disturb(actions)
-        self.env.send(self._executed)
+        self.env.send(self._executed, then)
 
     def recv(self) -> Step:
         step, observe = self.env.recv(), self.observer.observe

@@ -1,8 +1,8 @@
-"""Double-buffered stepping: while one part of the environments is stepped on the host, the actions of another are chosen."""
+"""Environments in parts: while some are stepped on the host, the actions of another are chosen."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -41,9 +41,10 @@ class Pools(Env):
         self.send(actions)
         return self.recv()
 
-    def send(self, actions: Tensor) -> None:
+    def send(self, actions: Tensor, then: Callable[[], None] = lambda: None) -> None:
         for i, part in enumerate(self._parts):
             part.send(actions[i :: len(self._parts)])
+        then()  # for all together nothing can be done before the slowest is ready
 
     def recv(self) -> Step:
         steps = [part.recv() for part in self._parts]
