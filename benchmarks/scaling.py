@@ -36,14 +36,15 @@ def main() -> None:
 
 def measure(options: argparse.Namespace) -> None:
     rows = []
-    print("  envs   emulators alone   trained   trained / alone")
+    print("  envs   pools alone   trained   trained / alone")
     for envs in options.envs:
         sizes = {"num_envs": envs, "minibatch_envs": max(envs // 8, 1), "rollout_steps": options.rollout_steps}
         trainer = Trainer(ssedb.TrainConfig(env=options.env, device=options.device, preset=options.preset, **sizes))
         got = side_by_side(trainer, options.updates)
         trainer.env.close()
-        print(f"{envs:6} {got.alone:17,.0f} {got.trained:9,.0f}   {got}", flush=True)
-        rows.append({"envs": envs, "alone": got.alone, "trained": got.trained, "spread": got.spread})
+        rates = {what: got.rate(what) for what in got.seconds}
+        print(f"{envs:6} {rates['alone']:13,.0f} {rates['trained']:9,.0f}   {got.against('alone')}", flush=True)
+        rows.append({"envs": envs, **rates})
         if options.out:
             options.out.write_text(json.dumps(rows))
 

@@ -27,7 +27,7 @@ from ssedb.envs.base import Env
 from ssedb.envs.noisy import NoisyEnv
 from ssedb.envs.pools import Pools
 from ssedb.normalize import ObsNorm
-from ssedb.trainer import Trainer, training_env
+from ssedb.trainer import Trainer, env_of, training_env
 
 SECONDS = 2.0
 """How long each part is timed at least."""
@@ -48,8 +48,12 @@ def run_bench(config: TrainConfig, updates: int) -> dict[str, float]:
         rates["update, plain"] = _plain_update_in_fresh_process(config)
     trainer = Trainer(config)
     console.print(_title(config, trainer))
-    whole = side_by_side(trainer, updates)
-    rates |= {"emulator": whole.alone, "trained": whole.trained}
+    library = library_vector(config)
+    whole = side_by_side(trainer, updates, library)
+    rates |= {"emulator": whole.rate("alone"), "trained": whole.rate("trained")}
+    if library is not None:
+        rates["library"] = whole.rate("library")
+        library.close()
     act, obs = trainer.engine.ready(trainer.policy.act), trainer.rollout.obs(1)
     rates["inference"] = _rate(config.num_envs, lambda: act(obs))
     rates["bonus"] = _rate(config.rollout_size, trainer.intrinsic_rewards)
@@ -60,14 +64,18 @@ def run_bench(config: TrainConfig, updates: int) -> dict[str, float]:
     ideal = 1 / sum(1 / rates[part] for part in ("emulator", "inference", "bonus", "update"))
     table = Table("part", "agent steps/s", "")
     for part, meaning in {
-        "emulator": "the environments alone, random actions",
+        "library": "all games in one vector of the emulator library, random actions",
+        "emulator": "the same games in the pools of training, random actions",
         "inference": "choosing actions",
         "bonus": "intrinsic rewards",
         "update": f"PPO x{config.ppo_epochs} and {config.bonus} x{config.bonus_epochs}",
         "trained": "all of it, as `ssedb train` runs it",
     }.items():
-        table.add_row(part, f"{rates[part]:,.0f}", meaning)
-    table.add_row("trained / emulator", str(whole), "")
+        if part in rates:
+            table.add_row(part, f"{rates[part]:,.0f}", meaning)
+    if library is not None:
+        table.add_row("trained / library", whole.against("library"), "")
+    table.add_row("trained / emulator", whole.against("alone"), "")
     table.add_row("ideal", f"{ideal:,.0f}", "one part after the other: 1 / (1/emulator + 1/inference + 1/bonus + 1/update)")
     table.add_row("trained / ideal", f"{rates['trained'] / ideal:.3f}", "")
     if on_cpu:
@@ -83,55 +91,57 @@ def run_bench(config: TrainConfig, updates: int) -> dict[str, float]:
 def run_all(config: TrainConfig, updates: int) -> dict[str, dict[str, float]]:
     """On a GPU: training against the emulators alone with each noise and each rival, updates alone, and Rooms."""
     console = Console(highlight=False)
-    table = Table("what", "environments alone", "trained", "trained / alone")
     results: dict[str, dict[str, float]] = {}
+    lines: list[tuple[str, SideBySide]] = []
 
-    def measure(name: str, config: TrainConfig, env: Env) -> Trainer:
+    def measure(name: str, config: TrainConfig, env: Env | None, library: AtariVectorEnv | None) -> Trainer:
         began = time.perf_counter()
         trainer = Trainer(config, env)
-        got = side_by_side(trainer, updates)
-        results[name] = {"alone": got.alone, "trained": got.trained, "ratio": got.ratio}
-        took = time.perf_counter() - began
-        console.print(f"{name}: alone {got.alone:,.0f}, trained {got.trained:,.0f}, ratio {got} ({took:.0f} s)")
-        table.add_row(name, f"{got.alone:,.0f}", f"{got.trained:,.0f}", str(got))
+        got = side_by_side(trainer, updates, library)
+        lines.append((name, got))
+        results[name] = {what: got.rate(what) for what in got.seconds}
+        console.print(f"{got.line(name)} ({time.perf_counter() - began:.0f} s)")
         return trainer
 
-    env = training_env(config, config.num_envs, 0, engine.pick_device(config.device))
+    device = engine.pick_device(config.device)
+    env, library = training_env(config, config.num_envs, 0, device), library_vector(config)
     three = dataclasses.replace(config, bonus_epochs=3)
     began = time.perf_counter()
     trainer = Trainer(three, env)
     console.print(_title(three, trainer))
     updates_alone = update_rate(trainer)
     results["update"] = {"trained": updates_alone, "compile and capture": time.perf_counter() - began}
+    console.print(
+        f"updates alone, PPO x3 and DB x3: {updates_alone:,.0f} ({results['update']['compile and capture']:.0f} s)"
+    )
     del trainer
     gc.collect()  # recordings hold on to it
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
-    trainer = measure(f"{config.env}, db, 3 epochs of each", three, env)
+    trainer = measure(f"{config.env}, db, 3 epochs of each", three, env, library)
     memory = _memory()
     results["memory"] = {"allocated": torch.cuda.max_memory_allocated(), "held": torch.cuda.max_memory_reserved()}
-    del trainer
-    rooms = dataclasses.replace(config, env="rooms", num_envs=4096, bonus_options={})
-    trainer = Trainer(rooms)
-    many = side_by_side(trainer, updates)
-    results["rooms"] = {"alone": many.alone, "trained": many.trained}
-    console.print(f"rooms, 4096 worlds: alone {many.alone:,.0f}, trained {many.trained:,.0f}")
+    console.print(f"GPU memory: {memory} (allocated, and held by torch, at its highest)")
     del trainer
     for bonus in RIVALS:
-        measure(f"{config.env}, {bonus}", dataclasses.replace(config, bonus=bonus, bonus_options={}), env)
+        measure(f"{config.env}, {bonus}", dataclasses.replace(config, bonus=bonus, bonus_options={}), env, library)
     env.close()
     raw = dataclasses.replace(config, noise="random-box", fidelity="released", box_noise="wrap", pixel_noise="zeros")
-    env = training_env(raw, config.num_envs, 0, engine.pick_device(config.device))
+    env = training_env(raw, config.num_envs, 0, device)
+    if library is not None:
+        library.close()
+        library = library_vector(raw)
     for noise in ("random-box", "pixel"):
         noisy = dataclasses.replace(raw, noise=noise, bonus_options={}, bonus_epochs=3)
         parts = [NoisyEnv(part.env, noise, pixel="zeros", box="wrap") for part in env.parts if isinstance(part, NoisyEnv)]
-        measure(f"{config.env}, db, {noise} on raw frames", noisy, Pools(parts))
+        measure(f"{config.env}, db, {noise} on raw frames", noisy, Pools(parts), library)
     env.close()
-    table.add_row("rooms, db, 4096 worlds", f"{many.alone:,.0f}", f"{many.trained:,.0f}", "-")
-    table.add_row("updates alone, PPO x3 and DB x3", "-", f"{updates_alone:,.0f}", "-")
+    measure("rooms, db, 4096 worlds", dataclasses.replace(config, env="rooms", num_envs=4096, bonus_options={}), None, None)
+    table = Table("what", "one vector of the library", "the pools alone", "trained", "/ library", "/ pools")
+    for name, got in lines:
+        table.add_row(name, *got.columns())
+    table.add_row("updates alone, PPO x3 and DB x3", "-", "-", f"{updates_alone:,.0f}", "-", "-")
     console.print(table)
-    console.print(f"GPU memory of {config.env}: {memory} (allocated, and held by torch, at its highest)")
-    console.print(f"compiling, capturing and timing updates: {results['update']['compile and capture']:.0f} s")
     return results
 
 
@@ -149,62 +159,92 @@ def update_rate(trainer: Trainer) -> float:
 
 @dataclass(frozen=True)
 class SideBySide:
-    """Agent steps per second of the environments alone and of whole updates."""
+    """What was timed in turn, as everything drifts with the machine: whole updates (`trained`), their environments with
+    nothing else to do (`alone`), and as many games in one vector of the emulator library (`library`)."""
 
-    alone: float
-    trained: float
-    spread: float
-    """Standard error of their ratio, from turn to turn; 0 where one turn was timed."""
+    steps: int
+    """Agent steps of a turn."""
+    seconds: dict[str, list[float]]
+    """Of each turn."""
 
-    @property
-    def ratio(self) -> float:
-        return self.trained / self.alone
+    def rate(self, what: str) -> float:
+        return self.steps * len(self.seconds[what]) / sum(self.seconds[what])
 
-    def __str__(self) -> str:
-        return f"{self.ratio:.3f}" + (f" +- {self.spread:.3f}" if self.spread else "")
+    def ratio(self, what: str) -> float:
+        return self.rate("trained") / self.rate(what)
+
+    def against(self, what: str) -> str:
+        """Trained against that, with the standard error from turn to turn."""
+        ratios = np.divide(self.seconds[what], self.seconds["trained"])
+        error = f" +- {ratios.std(ddof=1) / len(ratios) ** 0.5:.3f}" if len(ratios) > 1 else ""
+        return f"{self.ratio(what):.3f}{error}"
+
+    def columns(self) -> list[str]:
+        rates = [f"{self.rate(what):,.0f}" if what in self.seconds else "-" for what in ("library", "alone", "trained")]
+        return rates + [self.against(what) if what in self.seconds else "-" for what in ("library", "alone")]
+
+    def line(self, name: str) -> str:
+        names = ("library", "alone", "trained", "/ library", "/ alone")
+        return f"{name}: " + ", ".join(f"{what} {column}" for what, column in zip(names, self.columns(), strict=True))
 
 
-def side_by_side(trainer: Trainer, updates: int) -> SideBySide:
-    """Times both in turn, as both drift with the machine."""
-    seconds = np.zeros((updates, 2))
+def side_by_side(trainer: Trainer, updates: int, library: AtariVectorEnv | None = None) -> SideBySide:
+    """Times both, and the library's vector if there is one, in turn."""
+    seconds: dict[str, list[float]] = {}
+
+    def time_it(what: str, part: Callable[[], object]) -> None:
+        began = time.perf_counter()
+        part()
+        seconds.setdefault(what, []).append(time.perf_counter() - began)
+
     for _ in range(WARM_UP_TURNS):
         trainer.advance()
-    for turn in range(updates):
+    for _ in range(updates):
         trainer.finish()
         _wait()
-        began = time.perf_counter()
-        _step_alone(trainer)
-        seconds[turn, 0] = time.perf_counter() - began
+        if library is not None:
+            time_it("library", lambda: _step_vectors([[library]], trainer.config.rollout_steps))
+        time_it("alone", lambda: _step_alone(trainer))
         if trainer.engine.overlaps:
             trainer.advance()  # so that the next plays beside an update, as it does in training
-        began = time.perf_counter()
-        trainer.advance()
-        seconds[turn, 1] = time.perf_counter() - began
-    alone, trained = updates * trainer.config.rollout_size / seconds.sum(0)
-    ratios = seconds[:, 0] / seconds[:, 1]
-    spread = float(ratios.std(ddof=1) / updates**0.5) if updates > 1 else 0.0
-    return SideBySide(float(alone), float(trained), spread)
+        time_it("trained", trainer.advance)
+    return SideBySide(trainer.config.rollout_size, seconds)
+
+
+def library_vector(config: TrainConfig) -> AtariVectorEnv | None:
+    """All games of a configuration in one vector, as the emulator library makes it; None for another world."""
+    if not isinstance(source := env_of(config, config.num_envs, 0, torch.device("cpu")).env, AtariEnv):
+        return None
+    source.reset()
+    return source.ale
 
 
 def _step_alone(trainer: Trainer) -> None:
-    """As many steps as a rollout has, in the same pools: of the emulators without anything else, or of the world."""
+    """As many steps as a rollout has: of the emulators, each pool by itself if training lets it be, or of the world."""
     sources = [part.env for part in trainer.env.parts if isinstance(part, NoisyEnv)]
-    steps, envs = trainer.config.rollout_steps, trainer.env.num_envs
-    if sources and all(isinstance(source, AtariEnv) for source in sources):
-        ales = [source.ale for source in sources if isinstance(source, AtariEnv)]
-        actions = np.random.default_rng(0).integers(0, trainer.env.num_actions, (len(ales), steps, envs // len(ales)))
-        with ThreadPoolExecutor(len(ales)) as threads:
-            list(threads.map(_step_pool, ales, actions))
+    vectors = [source.ale for source in sources if isinstance(source, AtariEnv)]
+    if vectors:
+        by_itself = len(trainer.player.parts) > 1
+        _step_vectors([[vector] for vector in vectors] if by_itself else [vectors], trainer.config.rollout_steps)
         return
-    for _ in range(steps):
-        trainer.env.step(torch.randint(trainer.env.num_actions, (envs,), device=trainer.device))
+    for _ in range(trainer.config.rollout_steps):
+        trainer.env.step(torch.randint(trainer.env.num_actions, (trainer.env.num_envs,), device=trainer.device))
     _wait()
 
 
-def _step_pool(ale: AtariVectorEnv, actions: np.ndarray) -> None:
-    for some in actions:
-        ale.send(some)
-        ale.recv()
+def _step_vectors(groups: list[list[AtariVectorEnv]], steps: int) -> None:
+    """Random actions for all vectors of a group, then all their answers; each group in a thread of its own."""
+
+    def step(vectors: list[AtariVectorEnv]) -> None:
+        rng, choices = np.random.default_rng(0), len(vectors[0].ale.get_action_set())
+        for _ in range(steps):
+            for vector in vectors:
+                vector.send(rng.integers(0, choices, vector.num_envs))
+            for vector in vectors:
+                vector.recv()
+
+    with ThreadPoolExecutor(len(groups)) as threads:
+        list(threads.map(step, groups))
 
 
 def lay_out_plainly(trainer: Trainer) -> None:
