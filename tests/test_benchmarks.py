@@ -1,4 +1,4 @@
-"""The comparisons with other libraries run, at sizes that say nothing about speed."""
+"""The benchmarks run, at sizes that say nothing about speed."""
 
 import subprocess
 import sys
@@ -15,6 +15,12 @@ def rows(script: str, **sizes: object) -> dict[str, list[str]]:
     done = subprocess.run([sys.executable, BENCHMARKS / script, *flags], capture_output=True, text=True, check=True)
     table = [line.strip("| ").split(" | ") for line in done.stdout.splitlines() if line.startswith("| ")]
     return {first: rest for first, *rest in table[1:]}
+
+
+def test_pools():
+    table = rows("pools.py", env="breakout", envs=4, steps=3, repeats=2)
+    assert list(table) == ["one vector", "4 pools, one after the other", "4 pools, as they come"]
+    assert table["one vector"][1] == "1.00"
 
 
 def test_rllte_bonuses():

@@ -8,6 +8,9 @@ import ssedb
 from ssedb.envs.atari import AtariEnv
 from ssedb.envs.frames import to_agent_frames
 from ssedb.envs.noisy import NoisyEnv
+from ssedb.envs.pools import Pools
+from ssedb.networks import ActorCritic
+from ssedb.rollout import Player, Rollout
 
 NOOP, RIGHT, LEFT = 0, 2, 3  # of Breakout
 
@@ -163,3 +166,38 @@ def test_other_games_work(game):
 def test_bad_settings(settings, message):
     with pytest.raises(ssedb.ConfigError, match=message):
         ssedb.make_env("alien", **{"num_envs": 1, **settings})
+
+
+def test_what_goes_wrong_in_the_emulator_is_told_to_who_waits_for_it():
+    env, called = AtariEnv("breakout", 2), []
+    env.reset()
+
+    def fail():
+        raise RuntimeError("the cartridge is gone")
+
+    env.ale.recv = fail
+    env.send(torch.zeros(2, dtype=torch.int64), lambda: called.append(True))
+    with pytest.raises(RuntimeError, match="the cartridge is gone"):
+        env.recv()
+    env.close()
+    assert called == [True]
+
+
+@pytest.mark.parametrize(("noise", "fidelity"), [("sticky", "paper"), ("random-box", "released")])
+def test_pools_that_go_on_as_they_answer_play_the_same_again(noise, fidelity):
+    torch.manual_seed(0)
+    policy = ActorCritic((4, 84, 84), 4, (4, 4, 4), 8, ["relu"])
+    rollouts = []
+    for _ in range(2):
+        parts = [ssedb.make_env("breakout", 2, noise=noise, fidelity=fidelity, seed=seed, noop_max=2) for seed in (1, 2)]
+        env, rollout = Pools(parts), Rollout(40, 4, (84, 84))
+        torch.manual_seed(1)
+        rollout.begin(env.reset())
+        player = Player(env, policy.act, split=True)
+        for _ in range(2):
+            player.play(rollout)
+            rollout.go_on_from(rollout)
+        env.close()
+        rollouts.append(rollout)
+    for name in ("frames", "actions", "rewards", "dones", "log_probs", "values"):
+        assert torch.equal(getattr(rollouts[0], name), getattr(rollouts[1], name)), name
