@@ -2,226 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-import io
-import itertools
 import os
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import redirect_stderr
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args
+from typing import Any
 
-import tyro
-
-from ssedb import __version__, parallel
+from ssedb import __version__, flags, parallel
 from ssedb.config import TrainConfig
 from ssedb.envs.names import GAMES, NOISES, atari_games, rooms_world
 from ssedb.errors import ConfigError, TrainingError
-from ssedb.options import Preset, bonus_names, canonical_bonus, options_class
+from ssedb.flags import parse, parse_train
+from ssedb.options import bonus_names
 from ssedb.runlog import RunFolder, require_checkpoint, saved_config
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class EvalArgs:
-    """Play episodes with a trained agent and print their scores."""
-
-    run: tyro.conf.Positional[Path]
-    """Folder of the run."""
-    episodes: int = 10
-    """Episodes to play."""
-    video: bool = False
-    """Also write the first episode, as the agent sees it, to the run's videos/ (needs `pip install ssedb[report]`)."""
-    seed: int = 1000
-    """Seed of the episodes."""
-    device: str = "auto"
-    """Where to run the policy: auto, cpu, cuda or cuda:N."""
-
-
-@dataclass(frozen=True)
-class BenchArgs:
-    """Measure how fast each part of training runs here, and how near the whole comes to the sum of its parts."""
-
-    env: str | None = None
-    """The game, or rooms; breakout unless given, with the preset rooms the small Rooms."""
-    noise: str = "none"
-    """What disturbs the agent; `ssedb list noises` shows the choices."""
-    preset: Preset = "paper"
-    """Sizes of networks and rollout."""
-    device: str = "auto"
-    """Where to learn: auto, cpu, cuda or cuda:N."""
-    num_envs: int | None = None
-    """Environments side by side; the preset's unless given."""
-    updates: int = 2
-    """Whole training updates to time."""
-    precision: Literal["bf16", "tf32", "fp32"] = "bf16"
-    """Of the networks on a GPU."""
-    all: bool = False
-    """On a GPU: every noise on raw frames, every rival, updates alone and Rooms as well (about four minutes)."""
-
-
-@dataclass(frozen=True)
-class ProbeArgs:
-    """Measure whether a run's bonus is blind to noise and, on Rooms, whether it fades with visits."""
-
-    run: tyro.conf.Positional[Path]
-    """Folder of the run."""
-    fresh: bool = False
-    """Probe an untrained bonus of the same kind instead."""
-    noise: str | None = None
-    """Another noise than the run's."""
-    transitions: int = 1024
-    """How many transitions are looked at."""
-    draws: int = 8
-    """How many draws of the noise each gets."""
-    device: str = "auto"
-    """Where to compute: auto, cpu, cuda or cuda:N."""
-
-
-@dataclass(frozen=True)
-class SpikesArgs:
-    """Play an episode and find where its bonus spikes: the curve, the frames, clips, and the whole as a video."""
-
-    run: tyro.conf.Positional[Path]
-    """Folder of the run."""
-    seed: int = 1000
-    """Seed of the episode."""
-    steps: int = 4500
-    """Stop the episode after so many steps."""
-    device: str = "auto"
-    """Where to compute: auto, cpu, cuda or cuda:N."""
-
-
-@dataclass(frozen=True)
-class TsneArgs:
-    """Draw an episode as the bonus represents it, in two dimensions, and measure whether consecutive steps lie together."""
-
-    run: tyro.conf.Positional[Path]
-    """Folder of the run."""
-    compare: Path | None = None
-    """Folder of another run on the same env, to represent the same episode."""
-    seed: int = 1000
-    """Seed of the episode."""
-    steps: int = 4500
-    """Stop the episode after so many steps."""
-    device: str = "auto"
-    """Where to compute: auto, cpu, cuda or cuda:N."""
-
-
-@dataclass(frozen=True)
-class ReportArgs:
-    """Make a page of runs: statistics, curves, episodes to explore, maps. It opens in a browser, offline."""
-
-    runs: tyro.conf.Positional[tuple[Path, ...]]
-    """Folders that hold runs, at any depth."""
-    out: Path = Path("report")
-    """Folder for the page; an older report there is replaced."""
-    single_file: bool = False
-    """Put everything into one HTML file: OUT/index.html, or OUT itself if it ends in .html."""
-    episodes: int = 12
-    """How many agents play an episode for the explorer, one for each env, noise and method; 0 for none."""
-    title: str = ""
-    """Title of the page; the folders' names unless given."""
-    device: str = "auto"
-    """Where to play the episodes: auto, cpu, cuda or cuda:N."""
-
-
-@dataclass(frozen=True)
-class DemoArgs:
-    """Show why noise fools curiosity and not DB: train DB, RND and a random agent on noisy Rooms, and compare."""
-
-    env: str = "rooms-small"
-    """Which Rooms world."""
-    noise: str = "random-box"
-    """What disturbs the agents; `ssedb list noises` shows the choices."""
-    steps: int = 20_480
-    """Agent steps of each run."""
-    seeds: int = 2
-    """Runs of each method."""
-    out: Path = Path("runs/demo")
-    """Folder for the pictures and numbers; what is there is replaced."""
-
-
-@dataclass(frozen=True)
-class SweepArgs:
-    """Train every run of a grid file, several at a time; run again, it does only what is missing."""
-
-    grid: tyro.conf.Positional[Path]
-    """The grid file, such as experiments/quick.toml (docs/sweeps.md explains the format)."""
-    out: Path | None = None
-    """Folder for the runs; runs/NAME unless given."""
-    set: tuple[str, ...] = ()
-    """Settings or axes other than the file's, as KEY=VALUE: steps=100000, seed=[0,1], 'bonus=["db","rnd"]'."""
-    jobs: int | None = None
-    """Runs at a time; by cores and measured memory unless given."""
-    device: str = "auto"
-    """Where to learn: auto, cpu, cuda or cuda:N."""
-    dry_run: bool = False
-    """Print the plan, with time and disk estimated by a short calibration here, and do nothing."""
-    minutes: float | None = None
-    """Let every run save and stop after so many minutes."""
-    retries: int = 1
-    """How often a run whose process died is taken up again."""
-    ray: str | None = None
-    """Run on Ray: auto (the cluster this machine belongs to), local (a Ray of its own here), or ray://HOST:PORT."""
-    cpus: float = 1
-    """On Ray: CPUs that a run is given."""
-    gpus: float | None = None
-    """On Ray: the share of a GPU that a run is given; 0.25 where the cluster has GPUs unless given."""
-
-
-@dataclass(frozen=True)
-class StatsArgs:
-    """Compare many runs: tables with 95% intervals, aggregates, probabilities of improvement, figures."""
-
-    runs: tyro.conf.Positional[tuple[Path, ...]]
-    """Folders that hold runs, at any depth."""
-    out: Path | None = None
-    """Folder for the tables and figures; stats/ in the first folder unless given."""
-    measures: tuple[str, ...] = ()
-    """What to compare (such as states_share score area:score i_nce); the first one is compared between methods."""
-    figures: bool = True
-    """Draw the figures too (needs `pip install ssedb[report]`)."""
-
-
-TheoryPart = Literal["theorem1", "theorem2", "infonce", "regret", "network"]
-
-
-@dataclass(frozen=True)
-class TheoryArgs:
-    """Check the paper's theory in numbers: information gain, UCB and count bonuses, regret, InfoNCE, the network."""
-
-    parts: tuple[TheoryPart, ...] = get_args(TheoryPart)
-    """What to measure; everything unless given."""
-    quick: bool = False
-    """Smaller sizes, about a minute in all."""
-    seed: int = 0
-    """Seed of everything that is drawn."""
-    out: Path = Path("runs/theory")
-    """Folder for the figures and numbers; what is there is replaced."""
-
-
-@dataclass(frozen=True)
-class CheckArgs:
-    """Check that a bonus keeps its contract, and show how much each noise moves it (docs/conformance.md)."""
-
-    bonus: tyro.conf.Positional[str]
-    """A bonus of `ssedb list bonuses`, or a class of your own as package.module:Class."""
-    device: str = "cpu"
-    """Where to compute: auto, cpu, cuda or cuda:N."""
-
-
-@dataclass(frozen=True)
-class ListArgs:
-    """Show what can be chosen."""
-
-    what: tyro.conf.Positional[Literal["envs", "noises", "bonuses"]]
-    """envs, noises or bonuses."""
 
 
 def train(args: list[str]) -> int:
@@ -254,50 +49,8 @@ def _refuse_strangers(out: Path) -> None:
             raise ConfigError(f"{out} holds other files ({others[0]}); choose a new or an empty folder for --out")
 
 
-def parse_train(args: list[str]) -> tuple[TrainConfig, Path | None]:
-    """The run that the flags describe, and the folder to resume if one is named.
-
-    Some flags set the defaults of others (a preset the sizes, a game its alphas), so they are read first.
-    """
-    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    names = ("env", "noise", "bonus", "preset", "fidelity", "resume")
-    for name in names:
-        first.add_argument(f"--{name}")
-    try:
-        early = {name: value for name, value in vars(first.parse_known_args(args)[0]).items() if value is not None}
-    except argparse.ArgumentError:  # a flag without its value: the real parser says it better
-        early = {}
-    resume = early.pop("resume", None)
-    default = TrainConfig(**early) if resume is None else saved_config(Path(resume))
-    if resume is not None and canonical_bonus(early.get("bonus", default.bonus)) != default.bonus:  # it has other flags
-        raise ConfigError(
-            f"{resume} is a run with bonus={default.bonus}, not {early['bonus']}; a resumed run keeps its settings, "
-            "so leave it out or start a new run"
-        )
-    options = options_class(default.bonus)
-    spec = dataclasses.make_dataclass(
-        "Train",
-        [
-            ("config", Annotated[TrainConfig, tyro.conf.arg(name="")], dataclasses.field(default=default)),
-            (
-                "options",
-                Annotated[options, tyro.conf.arg(name="")],
-                dataclasses.field(default=options(**default.bonus_options)),
-            ),
-            (
-                "resume",
-                Annotated[Path | None, tyro.conf.arg(help="Go on with the run in this folder; it keeps its settings.")],
-                dataclasses.field(default=None),
-            ),
-        ],
-    )
-    spec.__doc__ = "Train an agent that explores with no reward."
-    parsed: Any = parse(spec, args, "train")
-    return dataclasses.replace(parsed.config, bonus_options=dataclasses.asdict(parsed.options)), parsed.resume
-
-
 def evaluate(args: list[str]) -> int:
-    options = parse(EvalArgs, args, "eval")
+    options = parse(flags.Eval, args, "eval")
     from ssedb.evaluate import check, evaluate_run
 
     check(options.run, options.episodes, options.video)
@@ -309,7 +62,7 @@ def evaluate(args: list[str]) -> int:
 
 
 def bench(args: list[str]) -> int:
-    options = parse(BenchArgs, args, "bench")
+    options = parse(flags.Bench, args, "bench")
     if options.updates < 1:
         raise ConfigError(f"updates={options.updates}: must be 1 or more")
     sizes: dict[str, Any] = {} if options.num_envs is None else {"num_envs": options.num_envs}
@@ -344,7 +97,7 @@ def analyze(args: list[str]) -> int:
 
 
 def probe(args: list[str]) -> int:
-    options = parse(ProbeArgs, args, "analyze probe")
+    options = parse(flags.Probe, args, "analyze probe")
     config = saved_config(options.run)
     if options.noise is not None:
         config = dataclasses.replace(config, noise=options.noise)
@@ -367,7 +120,7 @@ def probe(args: list[str]) -> int:
 
 
 def spikes(args: list[str]) -> int:
-    options = parse(SpikesArgs, args, "analyze spikes")
+    options = parse(flags.Spikes, args, "analyze spikes")
     _check_episode(options.run, options.steps, options.seed)
     from ssedb.analysis.spikes import spikes_of_run
     from ssedb.progress import console
@@ -379,7 +132,7 @@ def spikes(args: list[str]) -> int:
 
 
 def tsne(args: list[str]) -> int:
-    options = parse(TsneArgs, args, "analyze tsne")
+    options = parse(flags.Tsne, args, "analyze tsne")
     _check_episode(options.run, options.steps, options.seed)
     if options.compare is not None:
         _check_episode(options.compare, options.steps, options.seed)
@@ -415,7 +168,7 @@ def _need_report_extra() -> None:
 
 
 def report(args: list[str]) -> int:
-    options = parse(ReportArgs, args, "report")
+    options = parse(flags.Report, args, "report")
     if not options.runs:
         raise ConfigError("no folder of runs is named; use `ssedb report runs/`")
     if options.episodes < 0:
@@ -441,7 +194,7 @@ def report(args: list[str]) -> int:
 
 
 def demo(args: list[str]) -> int:
-    options = parse(DemoArgs, args, "demo")
+    options = parse(flags.Demo, args, "demo")
     config = TrainConfig(
         env=options.env, noise=options.noise, steps=options.steps, preset="rooms", fidelity="ours", out=options.out
     )
@@ -458,7 +211,7 @@ def demo(args: list[str]) -> int:
 
 
 def sweep(args: list[str]) -> int:
-    options = parse(SweepArgs, args, "sweep")
+    options = parse(flags.Sweep, args, "sweep")
     from ssedb.sweep.grid import parse_override, read_grid
 
     limits = {"jobs": 1, "retries": 0, "minutes": 0, "cpus": 0, "gpus": 0}
@@ -515,7 +268,7 @@ def _check_devices(asked: set[tuple[str, str]]) -> None:
 
 
 def stats(args: list[str]) -> int:
-    options = parse(StatsArgs, args, "stats")
+    options = parse(flags.Stats, args, "stats")
     if not options.runs:
         raise ConfigError("no folder is named; use `ssedb stats runs/quick`")
     from ssedb.tables import write_stats
@@ -525,7 +278,7 @@ def stats(args: list[str]) -> int:
 
 
 def check(args: list[str]) -> int:
-    options = parse(CheckArgs, args, "check")
+    options = parse(flags.Check, args, "check")
     config = TrainConfig(env="rooms-small", bonus=options.bonus, device=options.device)  # names the mistakes
     from ssedb.summary import print_checks
 
@@ -533,7 +286,7 @@ def check(args: list[str]) -> int:
 
 
 def theory(args: list[str]) -> int:
-    options = parse(TheoryArgs, args, "theory")
+    options = parse(flags.Theory, args, "theory")
     if options.seed < 0:
         raise ConfigError(f"seed={options.seed}: must be 0 or more")
     if not options.parts:
@@ -551,7 +304,7 @@ def theory(args: list[str]) -> int:
 
 
 def show_list(args: list[str]) -> int:
-    what = parse(ListArgs, args, "list").what
+    what = parse(flags.List, args, "list").what
     if what == "envs":
         rest = [game for game in atari_games() if game not in GAMES]
         print(f"the suite ({len(GAMES)}):\n  " + " ".join(GAMES))
@@ -581,26 +334,6 @@ COMMANDS: dict[str, tuple[Callable[[list[str]], int], str]] = {
     "bench": (bench, "measure the speed of training here"),
     "list": (show_list, "show the envs, noises or bonuses there are"),
 }
-
-
-def parse(spec: Callable[..., T], args: Sequence[str], command: str) -> T:
-    """Flags to a dataclass; a wrong flag is a ConfigError of one line rather than tyro's box."""
-    said = io.StringIO()
-    try:
-        with redirect_stderr(said):
-            return tyro.cli(spec, args=list(args), prog=f"ssedb {command}")
-    except SystemExit as stop:
-        if stop.code in (0, None):
-            raise
-        raise ConfigError(f"{_first_section(said.getvalue())}; `ssedb {command} --help` explains the flags") from None
-
-
-def _first_section(box: str) -> str:
-    """The complaint in tyro's box, and the flags it suggests, without the help texts."""
-    lines = [line.strip("│ ") for line in box.splitlines() if line.startswith("│")]
-    complaint = " ".join(itertools.takewhile(lambda line: not line.startswith("─"), lines))
-    near = [line.split()[0] for line in lines if line.startswith("--")]
-    return complaint.rstrip(".") + (f"; did you mean {' or '.join(near[:3])}?" if "Perhaps you meant:" in lines else "")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
