@@ -82,7 +82,7 @@ class Rollout:
             return self
         whole = copy.copy(self)
         for name, value in vars(self).items():
-            if isinstance(value, Tensor) and value.ndim > 1 and name != "_times":  # [T, N, ...]
+            if isinstance(value, Tensor) and value.ndim > 1 and name not in ("_times", "noise"):  # [T, N, ...]
                 setattr(whole, name, team.gather(value, 1))
         whole.num_envs = self._all_envs
         whole._envs = torch.arange(whole.num_envs, device=self.device)

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from ssedb import cli
+from ssedb import cli, flags
 from ssedb.theory import claims, gain, report
 
 
@@ -55,4 +55,4 @@ def test_command_writes_the_table_the_figures_and_the_numbers(tmp_path, capsys):
 
 
 def test_every_part_of_the_command_exists_and_has_a_figure():
-    assert set(cli.TheoryArgs().parts) == set(report.PARTS) == set(report.FIGURES)
+    assert set(flags.Theory().parts) == set(report.PARTS) == set(report.FIGURES)
