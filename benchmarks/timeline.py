@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 import ssedb
+from ssedb.engine import Bridge
 from ssedb.trainer import Trainer
 
 COLOURS = {"emulators": "#0072B2", "waiting": "#999999", "pay": "#E69F00", "PPO": "#D55E00", "bonus model": "#009E73"}
@@ -57,24 +58,25 @@ class Recorder:
 
         setattr(owner, name, call)
 
-    def watch_pool(self, part: Any, row: str) -> None:
-        """From `send` until the answer is there the emulators step; from then to the next `send` the pool waits."""
-        send, since = part.send, time.perf_counter()
+    def watch_pool(self, bridge: Bridge, row: str) -> None:
+        """From when the actions have come to the host until the answer is there the emulators step; else the pool waits."""
+        landed, put, since = bridge.landed, bridge.put, time.perf_counter()
 
         def mark(kind: str) -> None:
             nonlocal since
             self.host(row, kind, since)
             since = time.perf_counter()
 
-        def sending(actions: Any, then: Callable[[], None]) -> None:
-            def answered() -> None:
-                mark("emulators")
-                then()
-
+        def landing() -> Any:
+            actions = landed()
             mark("waiting")
-            send(actions, answered)
+            return actions
 
-        part.send = sending
+        def putting(*arrays: Any) -> None:
+            put(*arrays)
+            mark("emulators")
+
+        bridge.landed, bridge.put = landing, putting  # type: ignore[method-assign]
 
     def result(self) -> list[tuple[str, str, float, float]]:
         _wait()
@@ -105,8 +107,8 @@ def record(options: argparse.Namespace) -> None:
     for _ in range(4):
         trainer.advance()
     recorder = Recorder()
-    for number, (part, _) in enumerate(trainer.player.parts):
-        recorder.watch_pool(part, f"pool {number + 1}")
+    for number, part in enumerate(trainer.env.parts):
+        recorder.watch_pool(part.env._bridge, f"pool {number + 1}")  # type: ignore[attr-defined]
     recorder.watch(trainer, "pay", "GPU", "pay")
     recorder.watch(trainer, "learn_policy", "GPU", "PPO")
     recorder.watch(trainer, "learn_bonus", "GPU, aside", "bonus model")

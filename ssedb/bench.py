@@ -24,6 +24,7 @@ from ssedb import engine
 from ssedb.config import TrainConfig
 from ssedb.envs.atari import AtariEnv
 from ssedb.envs.base import Env
+from ssedb.envs.names import atari_games
 from ssedb.envs.noisy import NoisyEnv
 from ssedb.envs.pools import Pools
 from ssedb.normalize import ObsNorm
@@ -213,8 +214,10 @@ def side_by_side(trainer: Trainer, updates: int, library: AtariVectorEnv | None 
 
 def library_vector(config: TrainConfig) -> AtariVectorEnv | None:
     """All games of a configuration in one vector, as the emulator library makes it; None for another world."""
-    if not isinstance(source := env_of(config, config.num_envs, 0, torch.device("cpu")).env, AtariEnv):
+    if config.env not in atari_games():
         return None
+    source = env_of(config, config.num_envs, 0, torch.device("cpu")).env
+    assert isinstance(source, AtariEnv)
     source.reset()
     return source.ale
 

@@ -14,6 +14,7 @@ import platform
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -275,6 +276,15 @@ def giving_way(device: torch.device) -> Iterator[None]:
                 os.setpriority(os.PRIO_PROCESS, int(thread), 10)
 
 
+def courier(device: torch.device) -> ThreadPoolExecutor:
+    """A thread that does one thing after the other for one who steps environments. (Which GPU is meant, each thread must be
+    told; or it would take a piece of the first.)"""
+    if device.type != "cuda":
+        return ThreadPoolExecutor(1)
+    number = torch.cuda.current_device() if device.index is None else device.index
+    return ThreadPoolExecutor(1, initializer=torch.cuda.set_device, initargs=(number,))
+
+
 class Bridge:
     """Arrays between the host and a device, through memory that stays in its place; on a CPU nothing is copied.
 
@@ -318,7 +328,12 @@ class Bridge:
         if self._down is None:
             self._down, self._event = torch.empty_like(tensor, device="cpu", pin_memory=True), torch.cuda.Event()
         self._down.copy_(tensor, non_blocking=True)
-        self._event.record()
+        self._event.record(torch.cuda.current_stream(self.device))
+
+    def clear(self) -> None:
+        """Waits until nothing is on its way."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
 
     def landed(self) -> np.ndarray:
         """What was lowered, as soon as it is there; good until the next is."""

@@ -190,7 +190,10 @@ class Player:
 
     def _act(self, t: Tensor, envs: Tensor, rollout: Rollout) -> tuple[Tensor, Tensor, Tensor]:
         obs = rollout.stacks(t, envs)
-        return self.act(obs) if rollout.noise is None else self.act(obs, rollout.noise[t, envs])
+        if len(self.parts) == 1:
+            return self.act(obs)
+        assert rollout.noise is not None
+        return self.act(obs, rollout.noise[t, envs])
 
     def _choose(self, t: Tensor, envs: Tensor, rollout: Rollout) -> Tensor:
         actions, log_probs, values = self._act(t, envs, rollout)

@@ -419,7 +419,7 @@ def env_of(config: TrainConfig, num_envs: int, stream: int, device: torch.device
 
 
 def training_env(config: TrainConfig, num_envs: int, stream: int, device: torch.device) -> Env:
-    """The same for training: emulators come in pools that step in turn."""
+    """The same for training: emulators come in pools."""
     pools = pools_of(config.env, num_envs)
     parts = [env_of(config, num_envs // pools, stream, device, part) for part in range(pools)]
     return parts[0] if pools == 1 else Pools(parts)

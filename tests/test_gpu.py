@@ -74,6 +74,25 @@ def test_rooms_are_the_same_on_both_devices():
     assert here.metrics() == pytest.approx(there.metrics())
 
 
+@pytest.mark.parametrize("raw", [False, True])
+def test_emulators_hand_over_the_same_there(raw):
+    from ssedb.envs.atari import AtariEnv
+
+    here, there = (AtariEnv("breakout", 6, seed=3, raw=raw, device=device) for device in ("cpu", "cuda"))
+    assert torch.equal(here.reset(), there.reset().cpu())
+    generator = torch.Generator().manual_seed(0)
+    ends = 0
+    for _ in range(300):
+        actions = torch.randint(4, (6,), generator=generator)
+        first, second = here.step(actions), there.step(actions.cuda())
+        for name in ("frames", "rewards", "dones"):
+            assert torch.equal(getattr(first, name), getattr(second, name).cpu()), name
+        ends += int(first.dones.sum())
+    assert ends > 3
+    here.close()
+    there.close()
+
+
 def test_maps_and_episodes_work_there(tmp_path):
     pytest.importorskip("scipy")
     from ssedb.analysis.episode import play_episode, read_episode

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ from ale_py.vector_env import AtariVectorEnv
 from gymnasium.vector import AutoresetMode
 from torch import Tensor
 
-from ssedb.engine import Bridge, giving_way
+from ssedb.engine import Bridge, courier, giving_way
 from ssedb.envs.base import Env, Step
 from ssedb.parallel import part
 
@@ -63,12 +63,14 @@ class AtariEnv(Env):
         self.num_envs = num_envs
         self.num_actions = len(self.ale.ale.get_action_set())
         self._bridge = Bridge(self.device)
-        self._courier, self._answer = ThreadPoolExecutor(1), Future[np.ndarray | None]()
+        self._courier = courier(self.device)
+        self._answer: Future[np.ndarray | None] | None = None
         # Consecutive seeds would make env 1 of run 0 the twin of env 0 of run 1.
         rng = np.random.default_rng(seed)
         self._seeds = np.asarray(part(lambda shape: rng.integers(0, 2**31 - 1, shape, dtype=np.int32), (num_envs,)))
 
     def reset(self) -> Tensor:
+        self._courier.submit(self._bridge.clear).result()  # an answer may be under way that nobody waits for any more
         frames, _ = self.ale.reset(seed=self._seeds)
         nothing = np.zeros(self.num_envs)
         self._put(frames, nothing, nothing > 0)
@@ -96,7 +98,9 @@ class AtariEnv(Env):
         self._bridge.put(frames[:, 0], rewards.astype(np.float32), dones)  # a stack of one frame
 
     def recv(self) -> Step:
+        assert self._answer is not None, "nothing was sent"
         last = self._answer.result()
+        self._answer = None
         frames, rewards, dones = self._bridge.up()
         return Step(frames, rewards, dones, None if last is None else lambda: torch.from_numpy(last).to(self.device))
 

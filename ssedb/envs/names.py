@@ -15,7 +15,7 @@ GAMES = (
 """The 18 games of the suite."""
 
 POOLS = 4
-"""Pools of emulators that step in turn."""
+"""Pools of emulators, which step independently."""
 
 NOISES = {
     "none": "the observations as they are",

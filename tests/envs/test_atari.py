@@ -201,3 +201,15 @@ def test_pools_that_go_on_as_they_answer_play_the_same_again(noise, fidelity):
         rollouts.append(rollout)
     for name in ("frames", "actions", "rewards", "dones", "log_probs", "values"):
         assert torch.equal(getattr(rollouts[0], name), getattr(rollouts[1], name)), name
+
+
+def test_a_reset_waits_for_an_answer_that_nobody_asked_for():
+    env, calm = AtariEnv("breakout", 4, seed=3), AtariEnv("breakout", 4, seed=3)
+    expected = calm.reset()
+    for _ in range(5):
+        env.reset()
+        env.send(torch.zeros(4, dtype=torch.int64))
+        env.send(torch.zeros(4, dtype=torch.int64))
+    assert torch.equal(env.reset(), expected)
+    env.close()
+    calm.close()
