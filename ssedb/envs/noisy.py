@@ -59,8 +59,9 @@ class Observer:
 
     def advance(self, actions: Tensor, dones: Tensor) -> None:
         """A step has been made: the agent may have pressed the TV's button (the last action), and clouds drift."""
-        self.previous = torch.where(dones, -1, actions)
-        if self.noise == "noisy-tv":
+        if self.noise == "sticky":
+            self.previous = torch.where(dones, -1, actions)
+        elif self.noise == "noisy-tv":
             self.screen = noises.tune_tv(self.screen, actions == self.button, self.generator)
         elif self.noise == "clouds":
             self.clouds = noises.drift_clouds(self.clouds, self.generator)
