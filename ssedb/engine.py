@@ -71,6 +71,13 @@ def _cpu_name() -> str:
         return platform.processor() or platform.machine()
 
 
+def memory(device: torch.device) -> int:
+    """Bytes that it has in all; of a CPU, as far as the system tells."""
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else sys.maxsize
+
+
 def tune_allocator() -> bool:
     """Lets glibc keep the memory that large tensors leave, instead of giving it back page by page after each operation.
 

@@ -20,6 +20,7 @@ from ssedb.bonuses.base import Bonus, Context
 from ssedb.config import TrainConfig
 from ssedb.envs import make_env
 from ssedb.envs.base import Env
+from ssedb.envs.frames import SIDE
 from ssedb.envs.names import pools_of
 from ssedb.envs.noisy import NoisyEnv
 from ssedb.envs.pools import Pools
@@ -28,7 +29,7 @@ from ssedb.networks import ActorCritic
 from ssedb.normalize import RewardNorm
 from ssedb.parallel import ALONE, Team
 from ssedb.progress import Progress, silent
-from ssedb.rollout import Player, Rollout, random_agent_statistics
+from ssedb.rollout import STACK, Player, Rollout, random_agent_statistics
 from ssedb.scores import Scores
 
 OBS_NORM_ENVS = 8
@@ -50,6 +51,7 @@ class Trainer:
         self.config, self.progress, self.team = config, progress, team
         self.device = engine.pick_device(config.device)
         fast = engine.is_fast(config.engine, self.device) and team.size == 1
+        _require_room(config, config.num_envs // team.size, self.device)
         if self.device.index is not None:
             torch.cuda.set_device(self.device)  # streams and events are of the current one
         engine.tune_allocator()
@@ -399,6 +401,16 @@ class _Turn:
         """The mean of every figure, over all processes; waits for the device once."""
         means = torch.stack([torch.stack(values).double().mean() for values in self.figures.values()])
         return dict(zip(self.figures, team.mean(means.cpu()).tolist(), strict=True))
+
+
+def _require_room(config: TrainConfig, num_envs: int, device: torch.device) -> None:
+    """A number with too many zeros is told before anything is made."""
+    frames, there = (config.rollout_steps + STACK) * num_envs * SIDE**2 / 2**30, engine.memory(device) / 2**30
+    if frames > there:
+        raise ConfigError(
+            f"num_envs={config.num_envs}: the frames of {config.rollout_steps} steps would take {frames:,.0f} GiB, and "
+            f"there are {there:,.0f}; use fewer environments or a smaller --rollout-steps"
+        )
 
 
 def env_of(config: TrainConfig, num_envs: int, stream: int, device: torch.device, part: int = 0) -> NoisyEnv:

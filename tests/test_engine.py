@@ -36,9 +36,19 @@ def test_the_fast_engine_needs_a_gpu():
     assert not engine.is_fast("auto", CPU)
 
 
-def test_asking_for_it_leaves_no_folder(tmp_path):
-    with pytest.raises(engine.ConfigError, match="needs a GPU"):
-        train(tiny_config(tmp_path / "run", engine="fast"))
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (dict(engine="fast"), "needs a GPU"),
+        (
+            dict(num_envs=10**8, minibatch_envs=10**6),
+            r"num_envs=100000000: the frames of \d+ steps would take [\d,]+ GiB",
+        ),
+    ],
+)
+def test_asking_for_too_much_leaves_no_folder(tmp_path, settings, message):
+    with pytest.raises(engine.ConfigError, match=message):
+        train(tiny_config(tmp_path / "run", **settings))
     assert not (tmp_path / "run").exists()
 
 
