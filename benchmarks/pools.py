@@ -12,38 +12,25 @@ import os
 import statistics
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 from ale_py.vector_env import AtariVectorEnv
 
-import ssedb
+from ssedb.bench import step_vectors
 from ssedb.envs.atari import AtariEnv
-from ssedb.envs.names import POOLS
+from ssedb.envs.names import POOLS, atari_games
 
 
-def one_after_the_other(vectors: list[AtariVectorEnv], actions: np.ndarray) -> None:
-    """Answers are waited for in a fixed order: with one vector, all games wait for the slowest."""
-    for vector, first in zip(vectors, actions[0], strict=True):
-        vector.send(first)
-    for now in actions[1:]:
-        for vector, some in zip(vectors, now, strict=True):
-            vector.recv()
-            vector.send(some)
-    for vector in vectors:
-        vector.recv()
-
-
-def as_they_come(vectors: list[AtariVectorEnv], actions: np.ndarray) -> None:
-    """Each goes on as soon as it has answered."""
-
-    def step(vector: AtariVectorEnv, own: np.ndarray) -> None:
-        for some in own:
-            vector.send(some)
-            vector.recv()
-
-    with ThreadPoolExecutor(len(vectors)) as threads:
-        list(threads.map(step, vectors, actions.swapaxes(0, 1)))
+def one_after_the_other(vectors: list[AtariVectorEnv], steps: int) -> None:
+    """Answers are waited for in a fixed order, and each is replied to before the next is waited for."""
+    rng, choices = np.random.default_rng(0), len(vectors[0].ale.get_action_set())
+    for step in range(steps + 1):
+        for vector in vectors:
+            if step > 0:
+                vector.recv()
+            if step < steps:
+                vector.send(rng.integers(0, choices, vector.num_envs))
 
 
 def main() -> None:
@@ -53,27 +40,25 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=128)
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
-    if options.envs % POOLS:
+    game = options.env
+    if game not in atari_games():
+        parser.error(f"--env {game}: use an Atari game, such as breakout")
+    if options.envs < POOLS or options.envs % POOLS:
         parser.error(f"--envs {options.envs}: must be a multiple of {POOLS}")
-    try:
-        whole, *pools = (
-            AtariEnv(options.env, options.envs // parts, seed=number) for number, parts in enumerate([1] + [POOLS] * POOLS)
-        )
-    except ssedb.ConfigError as error:
-        parser.error(str(error))
+    whole, pools = AtariEnv(game, options.envs), [AtariEnv(game, options.envs // POOLS, seed=i) for i in range(1, POOLS + 1)]
     for env in (whole, *pools):
         env.reset()
-    ways: dict[str, tuple[Callable[..., None], list[AtariVectorEnv]]] = {
-        "one vector": (one_after_the_other, [whole.ale]),
-        f"{POOLS} pools, one after the other": (one_after_the_other, [pool.ale for pool in pools]),
-        f"{POOLS} pools, as they come": (as_they_come, [pool.ale for pool in pools]),
+    vectors = [pool.ale for pool in pools]
+    ways: dict[str, Callable[[int], None]] = {
+        "one vector": partial(step_vectors, [[whole.ale]]),
+        f"{POOLS} pools, one after the other": partial(one_after_the_other, vectors),
+        f"{POOLS} pools, as they come": partial(step_vectors, [[vector] for vector in vectors]),
     }
-    rng, seconds = np.random.default_rng(0), {name: [] for name in ways}
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
     for repeat in range(options.repeats + 1):
-        for name, (step, vectors) in ways.items():
-            actions = rng.integers(0, whole.num_actions, (options.steps, len(vectors), options.envs // len(vectors)))
+        for name, step in ways.items():
             began = time.perf_counter()
-            step(vectors, actions)
+            step(options.steps)
             if repeat:  # the first warms up
                 seconds[name].append(time.perf_counter() - began)
     print("| | agent steps/s | / one vector |\n|---|---|---|")

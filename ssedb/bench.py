@@ -204,7 +204,7 @@ def side_by_side(trainer: Trainer, updates: int, library: AtariVectorEnv | None 
         trainer.finish()
         _wait()
         if library is not None:
-            time_it("library", lambda: _step_vectors([[library]], trainer.config.rollout_steps))
+            time_it("library", lambda: step_vectors([[library]], trainer.config.rollout_steps))
         time_it("alone", lambda: _step_alone(trainer))
         if trainer.engine.overlaps:
             trainer.advance()  # so that the next plays beside an update, as it does in training
@@ -228,14 +228,14 @@ def _step_alone(trainer: Trainer) -> None:
     vectors = [source.ale for source in sources if isinstance(source, AtariEnv)]
     if vectors:
         by_itself = len(trainer.player.parts) > 1
-        _step_vectors([[vector] for vector in vectors] if by_itself else [vectors], trainer.config.rollout_steps)
+        step_vectors([[vector] for vector in vectors] if by_itself else [vectors], trainer.config.rollout_steps)
         return
     for _ in range(trainer.config.rollout_steps):
         trainer.env.step(torch.randint(trainer.env.num_actions, (trainer.env.num_envs,), device=trainer.device))
     _wait()
 
 
-def _step_vectors(groups: list[list[AtariVectorEnv]], steps: int) -> None:
+def step_vectors(groups: list[list[AtariVectorEnv]], steps: int) -> None:
     """Random actions for all vectors of a group, then all their answers; each group in a thread of its own."""
 
     def step(vectors: list[AtariVectorEnv]) -> None:

@@ -306,17 +306,17 @@ class Bridge:
 
     def put(self, *arrays: np.ndarray) -> None:
         """Into the memory that goes up."""
-        given = [torch.from_numpy(array) for array in arrays]
         if self.device.type != "cuda":
-            self._up = given
+            self._up = [torch.from_numpy(array) for array in arrays]
             return
         if self._memory is None:
             ends = np.cumsum([0, *(-(-array.nbytes // 16) * 16 for array in arrays)]).tolist()  # where any number may begin
-            self._kinds = [(ends[i], x.nbytes, x.dtype, x.shape) for i, x in enumerate(given)]
+            given = [torch.from_numpy(array) for array in arrays]
+            self._kinds = [(begin, x.nbytes, x.dtype, x.shape) for begin, x in zip(ends, given, strict=False)]
             self._memory = torch.empty(ends[-1], dtype=torch.uint8, pin_memory=True)
-            self._up = self._parts_of(self._memory)
-        for place, array in zip(self._up, arrays, strict=True):
-            np.copyto(place.numpy(), array)  # torch would use threads, which the emulators keep waiting
+            self._places = [part.numpy() for part in self._parts_of(self._memory)]
+        for place, array in zip(self._places, arrays, strict=True):
+            np.copyto(place, array)  # torch would use threads, which the emulators keep waiting
 
     def up(self) -> list[Tensor]:
         """What was put, on the device, in one crossing that nobody waits for."""

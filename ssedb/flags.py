@@ -93,19 +93,11 @@ class Spikes:
 
 
 @dataclass(frozen=True)
-class Tsne:
+class Tsne(Spikes):
     """Draw an episode as the bonus represents it, in two dimensions, and measure whether consecutive steps lie together."""
 
-    run: tyro.conf.Positional[Path]
-    """Folder of the run."""
     compare: Path | None = None
     """Folder of another run on the same env, to represent the same episode."""
-    seed: int = 1000
-    """Seed of the episode."""
-    steps: int = 4500
-    """Stop the episode after so many steps."""
-    device: str = "auto"
-    """Where to compute: auto, cpu, cuda or cuda:N."""
 
 
 @dataclass(frozen=True)

@@ -71,6 +71,7 @@ class AtariEnv(Env):
 
     def reset(self) -> Tensor:
         self._courier.submit(self._bridge.clear).result()  # an answer may be under way that nobody waits for any more
+        self._answer = None
         frames, _ = self.ale.reset(seed=self._seeds)
         nothing = np.zeros(self.num_envs)
         self._put(frames, nothing, nothing > 0)
