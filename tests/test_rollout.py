@@ -5,6 +5,7 @@ import time
 from collections import deque
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -173,6 +174,22 @@ def test_no_number_depends_on_which_part_answers_first():
     for name in ("frames", "starts", "actions", "rewards", "dones", "log_probs", "values", "episodes"):
         assert torch.equal(getattr(rollouts[0], name), getattr(rollouts[1], name)), name
     assert len(rollouts[0].actions.unique()) == 4
+
+
+def test_every_action_of_parts_is_drawn_with_a_number_of_its_own():
+    policy = ActorCritic((4, 36, 36), 4, (4, 4, 4), 8, ["relu"])
+    policy.make_uniform()  # so that the smallest number alone decides
+    pools, rollout = Pools([Grid(num_envs=2, seed=seed) for seed in (1, 2)]), Rollout(50, 4, (36, 36))
+    rollout.begin(pools.reset())
+    player, drawn = Player(pools, policy.act, split=True), []
+    for _ in range(2):
+        player.play(rollout)
+        assert torch.equal(rollout.actions, rollout.noise[:-1].argmin(-1))
+        drawn.append(rollout.noise.clone())
+        rollout.go_on_from(rollout)
+    everything = torch.stack(drawn)
+    assert len(everything.unique()) > 0.99 * everything.numel()
+    assert everything.mean() == pytest.approx(1, abs=0.1)
 
 
 def test_parts_that_step_in_turn_play_what_all_play_together():
