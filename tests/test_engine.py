@@ -1,5 +1,6 @@
 """How things run, as far as a CPU can show it; the rest is in test_gpu.py."""
 
+import itertools
 import os
 import sys
 import threading
@@ -64,14 +65,25 @@ def test_on_a_cpu_arrays_cross_without_a_copy():
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="schedulers differ")
-def test_threads_that_give_way_run_when_nobody_else_does():
+@pytest.mark.parametrize("cores", [[0, 1, 2, 3], [0, 2, 3], [5]])
+def test_threads_that_give_way_run_when_nobody_else_does_each_on_two_cores(cores, monkeypatch):
+    places, bind, allowed = {}, os.sched_setaffinity, os.sched_getaffinity(0)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(cores))
+    monkeypatch.setattr(os, "sched_setaffinity", lambda thread, to: (places.update({thread: to}), bind(thread, allowed)))
+    monkeypatch.setattr(engine, "_places", itertools.count())
     done, mine = threading.Event(), os.sched_getscheduler(threading.get_native_id())
-    with engine.giving_way(torch.device("cuda")):
-        thread = threading.Thread(target=done.wait, daemon=True)
-        thread.start()
-    assert os.sched_getscheduler(thread.native_id) == os.SCHED_IDLE
+    threads = [threading.Thread(target=done.wait, daemon=True) for _ in range(2 * len(cores))]
+    for some in (threads[: len(cores)], threads[len(cores) :]):  # two pools
+        with engine.giving_way(torch.device("cuda")):
+            for thread in some:
+                thread.start()
+    assert {os.sched_getscheduler(thread.native_id) for thread in threads} == {os.SCHED_IDLE}
     assert os.sched_getscheduler(threading.get_native_id()) == mine
     done.set()
+    assert set(places) == {thread.native_id for thread in threads}
+    assert all(len(to) == min(2, len(cores)) for to in places.values())
+    load = [sum(core in to for to in places.values()) for core in cores]
+    assert max(load) - min(load) <= (len(cores) % 2) * 2, "the work is spread over all cores"
 
 
 class Without:
