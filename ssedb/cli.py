@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import sys
@@ -16,7 +17,7 @@ from ssedb.envs.names import GAMES, NOISES, atari_games, rooms_world
 from ssedb.errors import ConfigError, TrainingError
 from ssedb.flags import parse, parse_train
 from ssedb.options import bonus_names
-from ssedb.runlog import RunFolder, require_checkpoint, saved_config
+from ssedb.runlog import RunFolder, lock_folder, require_checkpoint, saved_config
 
 
 def train(args: list[str]) -> int:
@@ -244,17 +245,18 @@ def sweep(args: list[str]) -> int:
         _check_devices({(run.config.device, run.config.engine) for run in grid.runs})
     from ssedb.sweep.run import run_sweep
 
-    outcome = run_sweep(
-        grid,
-        root,
-        device=device,
-        jobs=options.jobs,
-        retries=options.retries,
-        minutes=options.minutes,
-        ray=options.ray,
-        cpus=options.cpus,
-        gpus=options.gpus,
-    )
+    with contextlib.closing(lock_folder(root, create=True)):  # two would wait for each other's runs
+        outcome = run_sweep(
+            grid,
+            root,
+            device=device,
+            jobs=options.jobs,
+            retries=options.retries,
+            minutes=options.minutes,
+            ray=options.ray,
+            cpus=options.cpus,
+            gpus=options.gpus,
+        )
     return 130 if outcome.stopped else 1 if outcome.failed else 0
 
 

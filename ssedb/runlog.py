@@ -34,7 +34,7 @@ class RunFolder:
         path = config.out
         parallel.check(config)
         _check_wandb(config)
-        lock = _lock(path, create=True)
+        lock = lock_folder(path, create=True)
         if any((path / name).exists() for name in ("config.toml", "metrics.jsonl", "checkpoints")):
             lock.close()
             raise ConfigError(f"{path} already holds a run; continue it with --resume {path}, or choose another --out")
@@ -44,7 +44,7 @@ class RunFolder:
     def reopen(cls, path: Path, **overrides: Any) -> RunFolder:
         """An existing run, to go on with. Overrides may lengthen it or move it, not make it another run."""
         saved = saved_config(path)
-        lock = _lock(path, create=False)
+        lock = lock_folder(path, create=False)
         try:
             config = dataclasses.replace(saved, **overrides)
             for field in dataclasses.fields(config):
@@ -200,7 +200,7 @@ def read_metrics(path: Path | str) -> list[dict[str, Any]]:
     return rows
 
 
-def _lock(path: Path, create: bool) -> Any:
+def lock_folder(path: Path, create: bool) -> Any:
     """Takes the folder for this process. The kernel lets go of the lock when the process ends, however it ends."""
     try:
         if create:

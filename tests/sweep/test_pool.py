@@ -115,10 +115,14 @@ def test_a_killed_driver_and_then_the_same_command(swept, tmp_path):
     assert all((out / name / "summary.json").read_bytes() == summary for name, summary in before.items())  # not done twice
 
 
-def test_a_signal_lets_every_run_save(tmp_path):
+def test_a_signal_lets_every_run_save_and_a_second_sweep_must_wait(tmp_path):
     grid, out = write_grid(tmp_path, TOY.replace("steps = 96", "steps = 96000")), tmp_path / "runs"
     driver = sweep(grid, out, jobs=1)
     wait_for(lambda: list(out.glob("*/checkpoints/*.ckpt")))
+    second = sweep(grid, out, jobs=1)
+    _, stderr = second.communicate(timeout=60)
+    assert second.returncode == 2
+    assert f"{out} is in use by process {driver.pid}; wait for it to end, or choose another --out" in stderr
     driver.send_signal(signal.SIGTERM)
     stdout, stderr = driver.communicate(timeout=60)
     assert driver.returncode == 130, stderr
