@@ -7,7 +7,7 @@ import dataclasses
 import io
 import itertools
 from collections.abc import Callable, Sequence
-from contextlib import redirect_stderr
+from contextlib import redirect_stderr, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args
@@ -253,12 +253,32 @@ def parse_train(args: list[str]) -> tuple[TrainConfig, Path | None]:
     return dataclasses.replace(parsed.config, bonus_options=dataclasses.asdict(parsed.options)), parsed.resume
 
 
+_types = tyro.constructors.ConstructorRegistry()
+
+
+@_types.primitive_rule
+def _whole_number(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.PrimitiveConstructorSpec[int] | None:
+    """1e6 is a million, and a whole number."""
+    if info.type is not int:
+        return None
+
+    def read(words: list[str]) -> int:
+        with suppress(ValueError):
+            return int(words[0])
+        with suppress(ValueError):
+            if (number := float(words[0])).is_integer():
+                return int(number)
+        raise ValueError(f"{words[0]!r} is no whole number")
+
+    return tyro.constructors.PrimitiveConstructorSpec(1, "INT", read, lambda x: type(x) is int, lambda number: [str(number)])
+
+
 def parse(spec: Callable[..., T], args: Sequence[str], command: str) -> T:
     """Flags to a dataclass; a wrong flag is a ConfigError of one line rather than tyro's box."""
     said = io.StringIO()
     try:
         with redirect_stderr(said):
-            return tyro.cli(spec, args=list(args), prog=f"ssedb {command}")
+            return tyro.cli(spec, args=list(args), prog=f"ssedb {command}", registry=_types)
     except SystemExit as stop:
         if stop.code in (0, None):
             raise

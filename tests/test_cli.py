@@ -67,7 +67,8 @@ def test_resume_and_eval(trained):
         (["train", "--num-envs", "100"], "num_envs=100 does not split into minibatches of 16 envs; use 96 or 112"),
         (["train", "--num-envs", "-3"], "num_envs=-3: must be above 0"),
         (["train", "--alpha1", "-1"], "alpha1=-1.0: must be 0 or more"),
-        (["train", "--steps", "many"], "Error parsing --steps: invalid literal"),
+        (["train", "--steps", "many"], "Error parsing --steps: 'many' is no whole number"),
+        (["train", "--steps", "1e-6"], "Error parsing --steps: '1e-6' is no whole number"),
         (["train", "--nosie", "pixel"], "Unrecognized options: --nosie, pixel; did you mean --"),
         (["train", "--bonus-root", "cube"], "'cube'"),
         (["train", "--preset"], "--preset"),
@@ -175,11 +176,12 @@ def test_lists():
 
 def test_flags_reach_the_configuration():
     flags = ["--env", "MsPacman", "--noise", "pixel", "--fidelity", "released", "--alpha3", "0.5"]
-    flags += ["--policy-layers", "relu", "relu", "relu", "--no-normalize-bonus"]
+    flags += ["--policy-layers", "relu", "relu", "relu", "--no-normalize-bonus", "--steps", "2.5e6"]
     config, resume = cli.parse_train(flags)
     assert resume is None
     assert (config.env, config.noise, config.bonus_epochs, config.normalize_bonus) == ("ms_pacman", "pixel", 3, False)
     assert config.policy_layers == ("relu", "relu", "relu")
+    assert (config.steps, type(config.steps)) == (2_500_000, int)
     assert (config.bonus_options["alpha1"], config.bonus_options["alpha3"]) == (0.001, 0.5)
 
 
