@@ -32,10 +32,8 @@ from ssedb.trainer import Trainer, env_of, training_env
 
 SECONDS = 2.0
 """How long each part is timed at least."""
-WARM_UP = 5 if torch.cuda.is_available() else 1
-"""Calls before that; a CUDA graph is recorded in them."""
-WARM_UP_TURNS = 4 if torch.cuda.is_available() else 1
-"""Turns until every recording of both places for rollouts is made."""
+WARM_UP, WARM_UP_TURNS = 5, 4
+"""Calls before that, and whole turns: in them CUDA graphs are recorded, for both places of rollouts. A CPU needs but one."""
 RIVALS = ("icm", "disagreement", "cb", "re3", "rnd")
 
 
@@ -198,7 +196,7 @@ def side_by_side(trainer: Trainer, updates: int, library: AtariVectorEnv | None 
         part()
         seconds.setdefault(what, []).append(time.perf_counter() - began)
 
-    for _ in range(WARM_UP_TURNS):
+    for _ in range(WARM_UP_TURNS if trainer.device.type == "cuda" else 1):
         trainer.advance()
     for _ in range(updates):
         trainer.finish()
@@ -282,7 +280,7 @@ def _plain_update(settings: dict[str, Any]) -> float:
 
 def _title(config: TrainConfig, trainer: Trainer) -> str:
     where = engine.machine(trainer.device)["device"]
-    precision = f", {config.precision}" if trainer.device.type == "cuda" else ""
+    precision = f", {config.precision}, engine {config.engine}" if trainer.device.type == "cuda" else ""
     return (
         f"{config.env}, noise {config.noise}, preset {config.preset}: {config.num_envs} envs x {config.rollout_steps} steps"
         f", {where}{precision}, {torch.get_num_threads()} threads, torch {torch.__version__}"
@@ -296,7 +294,7 @@ def _memory() -> str:
 
 def _rate(steps: int, part: Callable[[], object]) -> float:
     """Agent steps per second of `part`, which does `steps` of them; a few calls to warm up, then some seconds."""
-    for _ in range(WARM_UP):
+    for _ in range(WARM_UP if torch.cuda.is_initialized() else 1):
         part()
     _wait()
     began, done = time.perf_counter(), 0

@@ -67,7 +67,7 @@ def bench(args: list[str]) -> int:
     if options.updates < 1:
         raise ConfigError(f"updates={options.updates}: must be 1 or more")
     sizes: dict[str, Any] = {} if options.num_envs is None else {"num_envs": options.num_envs}
-    names = ("noise", "preset", "device", "precision")
+    names = ("noise", "preset", "device", "precision", "engine")
     env = options.env or ("rooms-small" if options.preset == "rooms" else "breakout")
     config = TrainConfig(env=env, **{name: getattr(options, name) for name in names}, **sizes)
     if options.all and (config.env not in atari_games() or config.noise != "none"):

@@ -56,6 +56,8 @@ class Bench:
     """Whole training updates to time."""
     precision: Literal["bf16", "tf32", "fp32"] = "bf16"
     """Of the networks on a GPU."""
+    engine: Literal["auto", "eager", "fast"] = "auto"
+    """How to run: `fast` replays CUDA graphs and learns beside play; auto does so on a GPU."""
     all: bool = False
     """On a GPU: every noise on raw frames, every rival, updates alone and Rooms as well (about six minutes)."""
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ssedb import parallel
+from ssedb.engine import patiently
 from ssedb.envs.base import Env, Step
 from ssedb.normalize import Moments
 from ssedb.parallel import Team, current
@@ -166,7 +167,7 @@ class Player:
             part.send(self._first(*rollout.at(0, envs), rollout=rollout), partial(answered.put, number))
         for t in range(1, rollout.steps + 1):
             while min(times) < t:
-                number = answered.get()
+                number = patiently(lambda seconds: answered.get(timeout=seconds))
                 times[number] += 1
                 self._go_on(rollout, times[number], number, partial(answered.put, number))
             on_step(t - 1)

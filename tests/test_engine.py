@@ -37,6 +37,29 @@ def test_the_fast_engine_needs_a_gpu():
     assert not engine.is_fast("auto", CPU)
 
 
+def test_a_gpu_that_is_not_there_is_one_line(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert engine.pick_device("cuda:1") == torch.device("cuda", 1)
+    with pytest.raises(engine.ConfigError, match="device='cuda:9': torch sees 2 GPUs, numbered from 0; use one of them"):
+        engine.pick_device("cuda:9")
+
+
+@pytest.mark.parametrize("call", ["sched_setaffinity", "sched_setscheduler", "setpriority"])
+@pytest.mark.skipif(sys.platform != "linux", reason="schedulers differ")
+def test_a_sandbox_may_refuse_to_schedule(call, monkeypatch):
+    def refuse(*args):
+        raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr(os, call, refuse)
+    if call == "setpriority":  # what is tried when the scheduler stays as it is
+        monkeypatch.setattr(os, "sched_setscheduler", refuse)
+    done = threading.Event()
+    with engine.giving_way(torch.device("cuda")):
+        threading.Thread(target=done.wait, daemon=True).start()
+    done.set()
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -70,7 +93,7 @@ def test_threads_that_give_way_run_when_nobody_else_does_each_on_two_cores(cores
     places, bind, allowed = {}, os.sched_setaffinity, os.sched_getaffinity(0)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(cores))
     monkeypatch.setattr(os, "sched_setaffinity", lambda thread, to: (places.update({thread: to}), bind(thread, allowed)))
-    monkeypatch.setattr(engine, "_places", itertools.count())
+    monkeypatch.setattr(engine, "_seats", itertools.count())
     done, mine = threading.Event(), os.sched_getscheduler(threading.get_native_id())
     threads = [threading.Thread(target=done.wait, daemon=True) for _ in range(2 * len(cores))]
     for some in (threads[: len(cores)], threads[len(cores) :]):  # two pools

@@ -13,9 +13,11 @@ import torch
 
 import ssedb
 from ssedb import cli, parallel
+from ssedb.config import TrainConfig
 from ssedb.parallel import Team
 from ssedb.run import resume, train
 from ssedb.runlog import RunFolder, read_metrics
+from ssedb.trainer import training_env
 from tests.parallel_worker import KINDS, UPDATES, play
 from tests.toy import tiny_config
 
@@ -131,20 +133,22 @@ def test_processes_draw_for_all_and_use_their_own_rows():
     assert torch.equal(parallel.randn_like(torch.zeros(6, 2)), whole)
 
 
-@pytest.mark.parametrize(("env", "noise"), [("breakout", "sticky"), ("rooms-small", "clouds")])
-def test_the_parts_of_an_environment_are_the_whole(env, noise):
-    def frames(team, count):
+@pytest.mark.parametrize(("env", "noise", "envs"), [("breakout", "sticky", 8), ("rooms-small", "clouds", 2)])
+def test_the_parts_of_an_environment_are_the_whole(env, noise, envs):
+    config = TrainConfig(env=env, noise=noise, preset="rooms", seed=3, max_episode_steps=12, num_envs=envs, minibatch_envs=1)
+
+    def frames(team):
         with team:
-            made = ssedb.make_env(env, count, noise=noise, seed=3, max_episode_steps=12)
+            made = training_env(config, envs // team.size, 0, torch.device("cpu"))
             seen = [made.reset()]
             made.stagger()
             for t in range(20):
-                step = made.step(team.mine(torch.arange(2) + t) % made.num_actions)
+                step = made.step(team.mine(torch.arange(envs) + t) % made.num_actions)
                 seen += [step.frames, step.dones]
         made.close()
         return seen
 
-    whole, parts = frames(Team(), 2), [frames(Team(rank, 2), 1) for rank in (0, 1)]
+    whole, parts = frames(Team()), [frames(Team(rank, 2)) for rank in (0, 1)]
     for all_of_it, *pieces in zip(whole, *parts, strict=True):
         assert torch.equal(all_of_it, torch.cat(pieces))
 
@@ -205,17 +209,22 @@ def test_a_run_is_killed_stopped_and_resumed_on_two_and_on_one(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("processes", "changes", "message"),
     [
-        (dict(num_envs=8), "num_envs=8 does not split over 3 processes; use a multiple of 3"),
-        (dict(num_envs=12, rollout_steps=32), "makes minibatches of 128, which do not split over 3 processes"),
-        (dict(num_envs=12, rollout_steps=30, engine="fast"), "engine=fast: CUDA graphs are for one process"),
-        (dict(num_envs=12, rollout_steps=30, device="cuda:1"), "device=cuda:1: several processes take a GPU each"),
+        (3, dict(num_envs=8), "num_envs=8 does not split over 3 processes; use a multiple of 3"),
+        (3, dict(num_envs=12, rollout_steps=32), "makes minibatches of 128, which do not split over 3 processes"),
+        (3, dict(num_envs=12, rollout_steps=30, engine="fast"), "engine=fast: CUDA graphs are for one process"),
+        (3, dict(num_envs=12, rollout_steps=30, device="cuda:1"), "device=cuda:1: several processes take a GPU each"),
+        (
+            2,
+            dict(env="breakout", num_envs=4),
+            "the 4 pools in which emulators step; use a multiple of 8",
+        ),
     ],
 )
-def test_what_does_not_split_is_one_line(tmp_path, monkeypatch, changes, message):
+def test_what_does_not_split_is_one_line(tmp_path, monkeypatch, processes, changes, message):
     monkeypatch.setenv("RANK", "0")
-    monkeypatch.setenv("WORLD_SIZE", "3")
+    monkeypatch.setenv("WORLD_SIZE", str(processes))
     with pytest.raises(ssedb.ConfigError) as error:
         RunFolder.create(tiny_config(tmp_path / "run", **changes))
     assert message in str(error.value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ from ale_py.vector_env import AtariVectorEnv
 from gymnasium.vector import AutoresetMode
 from torch import Tensor
 
-from ssedb.engine import Bridge, courier, giving_way
+from ssedb.engine import Bridge, Courier, giving_way, patiently
 from ssedb.envs.base import Env, Step
 from ssedb.parallel import part
 
@@ -63,14 +63,14 @@ class AtariEnv(Env):
         self.num_envs = num_envs
         self.num_actions = len(self.ale.ale.get_action_set())
         self._bridge = Bridge(self.device)
-        self._courier = courier(self.device)
+        self._courier = Courier(self.device)
         self._answer: Future[np.ndarray | None] | None = None
         # Consecutive seeds would make env 1 of run 0 the twin of env 0 of run 1.
         rng = np.random.default_rng(seed)
         self._seeds = np.asarray(part(lambda shape: rng.integers(0, 2**31 - 1, shape, dtype=np.int32), (num_envs,)))
 
     def reset(self) -> Tensor:
-        self._courier.submit(self._bridge.clear).result()  # an answer may be under way that nobody waits for any more
+        patiently(self._courier.submit(self._bridge.clear).result)  # an answer may be under way that nobody waits for
         self._answer = None
         frames, _ = self.ale.reset(seed=self._seeds)
         nothing = np.zeros(self.num_envs)
@@ -100,11 +100,12 @@ class AtariEnv(Env):
 
     def recv(self) -> Step:
         assert self._answer is not None, "nothing was sent"
-        last = self._answer.result()
+        last = patiently(self._answer.result)
         self._answer = None
         frames, rewards, dones = self._bridge.up()
         return Step(frames, rewards, dones, None if last is None else lambda: torch.from_numpy(last).to(self.device))
 
     def close(self) -> None:
-        self._courier.shutdown()
-        self.ale.close()
+        if self._answer is not None:  # under way; or stuck, and then it stays so
+            wait([self._answer], timeout=1)
+        self._courier.close()

@@ -1,16 +1,22 @@
 """The real emulator: frames, episodes, seeds, sticky actions."""
 
+import subprocess
+import sys
+import threading
+
 import numpy as np
 import pytest
 import torch
 
 import ssedb
+from ssedb import engine
 from ssedb.envs.atari import AtariEnv
 from ssedb.envs.frames import to_agent_frames
 from ssedb.envs.noisy import NoisyEnv
 from ssedb.envs.pools import Pools
 from ssedb.networks import ActorCritic
 from ssedb.rollout import Player, Rollout
+from ssedb.run import resume
 
 NOOP, RIGHT, LEFT = 0, 2, 3  # of Breakout
 
@@ -213,3 +219,49 @@ def test_a_reset_waits_for_an_answer_that_nobody_asked_for():
     assert torch.equal(env.reset(), expected)
     env.close()
     calm.close()
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_emulators_that_are_stuck_are_given_up(split, monkeypatch):
+    monkeypatch.setattr(engine, "PATIENCE", 0.5)
+    going_on = threading.Event()
+    parts = [AtariEnv("breakout", 2, seed=seed) for seed in (1, 2)]
+    env, rollout = Pools([NoisyEnv(part) for part in parts]), Rollout(8, 4, (84, 84))
+    rollout.begin(env.reset())
+    player = Player(env, ActorCritic((4, 84, 84), 4, (4, 4, 4), 8, ["relu"]).act, split=split)
+    player.play(rollout)
+    monkeypatch.setattr(parts[1].ale, "recv", going_on.wait)
+    with pytest.raises(ssedb.TrainingError, match=r"the environments have not answered for 0\.5 s; what was saved"):
+        player.play(rollout)
+    env.close()
+    going_on.set()
+
+
+STUCK = """
+import sys
+from ale_py.vector_env import AtariVectorEnv
+from ssedb import cli, engine
+
+engine.PATIENCE, answer, answered = 2.0, AtariVectorEnv.recv, 0
+
+def recv(env):
+    global answered
+    answered += 1
+    if answered > 100:
+        answer(env)
+    return answer(env)  # the second time nothing was sent, and the emulators never answer
+
+AtariVectorEnv.recv = recv
+sys.exit(cli.main(sys.argv[1:]))
+"""
+
+
+def test_a_run_with_stuck_emulators_ends_and_can_be_resumed(tmp_path):
+    sizes = "--num-envs 2 --minibatch-envs 1 --rollout-steps 8 --obs-norm-steps 16 --preset rooms --checkpoint-minutes 0"
+    flags = ["train", "--env", "breakout", *sizes.split(), "--steps", "2000", "--out", str(tmp_path / "run")]
+    run = subprocess.run([sys.executable, "-c", STUCK, *flags], capture_output=True, text=True, timeout=60)
+    assert run.returncode == 1, run.stderr
+    assert "ssedb: the environments have not answered for 2 s" in run.stderr
+    assert "Traceback" not in run.stderr
+    result = resume(tmp_path / "run", steps=160)
+    assert result.finished
