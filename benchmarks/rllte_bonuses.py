@@ -5,7 +5,8 @@
     python benchmarks/rllte_bonuses.py --device cuda --envs 128 --batch-size 2048
 
 Both sides get the same transitions (random bytes, steps x envs stacks of four 84x84 frames, 18 actions) in one process, take
-turns, and run plain PyTorch in float32: ours as `make_bonus` gives it, without the CUDA graphs of the trainer. Both have the
+turns, and run plain PyTorch in float32 (on a GPU with TF32 in convolutions, as torch does unless told otherwise): ours as
+`make_bonus` gives it, without the CUDA graphs of the trainer. Both have the
 Nature encoder with 512 features, Adam, and the same batch size, passes and number of models in the ensemble; neither scales
 its rewards. Both have the allocator that ssedb sets up, which is the faster one. What cannot be made the same:
 
