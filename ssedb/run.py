@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import signal
 import threading
 import time
@@ -17,7 +16,7 @@ import torch
 from ssedb import checkpoint, engine, parallel
 from ssedb.analysis.maps import MapLog
 from ssedb.config import TrainConfig
-from ssedb.errors import ConfigError, TrainingError
+from ssedb.errors import ConfigError
 from ssedb.parallel import Team
 from ssedb.progress import Progress, silent
 from ssedb.runlog import OtherProcess, RunFolder
@@ -74,7 +73,6 @@ def train_in(run: RunFolder, progress: Progress = silent) -> TrainResult:
                 nonlocal row
                 if new is not None:
                     row = new
-                    _check_finite(row, run)
                     run.log(row)
                     maps.record()
                     progress.log(row)
@@ -127,14 +125,6 @@ def _set_up(run: RunFolder, progress: Progress, team: Team) -> tuple[Trainer, di
         ) from None
     progress.note(f"resumed at step {trainer.steps:,}" + ("" if trainer.env.restorable else "; episodes begin afresh"))
     return trainer, {"steps": trainer.steps, "updates": trainer.updates}
-
-
-def _check_finite(row: dict[str, Any], run: RunFolder) -> None:
-    bad = [name for name, value in row.items() if isinstance(value, float) and not math.isfinite(value)]
-    if bad:
-        raise TrainingError(
-            f"{bad[0]} is {row[bad[0]]} after update {row['updates']}; what was saved in {run.path} before is intact"
-        )
 
 
 @contextmanager

@@ -223,7 +223,11 @@ class Trainer:
         t, envs = turn.epochs[-1][-1]
         turn.add(**self.bonus.diagnostics(*self.transitions(t, envs, turn.rollout)))
         sps = round(self.config.rollout_size / turn.seconds, 1)
-        return {**turn.about, "sps": sps, **turn.scores, **turn.means(self.team)}
+        row = {**turn.about, "sps": sps, **turn.scores, **turn.means(self.team)}
+        for name, value in row.items():
+            if isinstance(value, float) and not math.isfinite(value):
+                raise TrainingError(f"{name} is {value} after update {row['updates']}; what was saved before is intact")
+        return row
 
     def play(self, on_step: Callable[[int], None] = lambda t: None) -> Rollout:
         """Explores for a rollout; returns it, with the parts of all processes."""
