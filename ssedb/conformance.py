@@ -349,8 +349,9 @@ def bonus_reaches_the_policy(subject: Subject) -> None:
     bonus = subject.fresh()
     if not bonus.pays:
         raise Skip("it declares pays = False")
-    if bonus.reward(*subject.batch(bonus)).dtype != torch.float32:
-        raise Skip("the trainer takes float32 rewards only")
+    reward = bonus.reward(*subject.batch(bonus))
+    if reward.dtype != torch.float32 or not reward.isfinite().all():
+        raise Skip("the trainer takes finite float32 rewards only")
     weights = []
     for scale in (0.0, 1000.0):
         # With some weight on the game's reward the policy is trained in both.
