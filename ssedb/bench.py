@@ -27,6 +27,7 @@ from ssedb.envs.base import Env
 from ssedb.envs.names import atari_games
 from ssedb.envs.noisy import NoisyEnv
 from ssedb.envs.pools import Pools
+from ssedb.errors import TrainingError
 from ssedb.normalize import ObsNorm
 from ssedb.trainer import Trainer, env_of, training_env
 
@@ -48,11 +49,14 @@ def run_bench(config: TrainConfig, updates: int) -> dict[str, float]:
     trainer = Trainer(config)
     console.print(_title(config, trainer))
     library = library_vector(config)
+    turns = f"{updates} update{'s'[: updates > 1]}"
+    console.print(f"timing {turns} of training, in turn with the environments alone; on a CPU that is the longest part ...")
     whole = side_by_side(trainer, updates, library)
     rates |= {"emulator": whole.rate("alone"), "trained": whole.rate("trained")}
     if library is not None:
         rates["library"] = whole.rate("library")
         library.close()
+    console.print("timing the parts ...")
     act, obs = trainer.engine.ready(trainer.policy.act), trainer.rollout.obs(1)
     rates["inference"] = _rate(config.num_envs, lambda: act(obs))
     rates["bonus"] = _rate(config.rollout_size, trainer.intrinsic_rewards)
@@ -268,7 +272,10 @@ def _plain_update_in_fresh_process(config: TrainConfig) -> float:
     names = ("env", "noise", "preset", "num_envs")
     settings = {name: getattr(config, name) for name in names} | {"device": "cpu"}
     command = [sys.executable, "-m", "ssedb.bench", json.dumps(settings)]
-    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[-1])
+    run = subprocess.run(command, capture_output=True, text=True)
+    if run.returncode:
+        raise TrainingError(f"the process that times the plain update has failed: {run.stderr.strip().splitlines()[-1:]}")
+    return float(run.stdout.split()[-1])
 
 
 def _plain_update(settings: dict[str, Any]) -> float:

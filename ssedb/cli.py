@@ -17,7 +17,7 @@ from ssedb.envs.names import GAMES, NOISES, atari_games, rooms_world
 from ssedb.errors import ConfigError, TrainingError
 from ssedb.flags import parse, parse_train
 from ssedb.options import bonus_names
-from ssedb.runlog import RunFolder, lock_folder, require_checkpoint, saved_config
+from ssedb.runlog import RunFolder, lock_folder, require_checkpoint, require_writable, saved_config
 
 
 def train(args: list[str]) -> int:
@@ -54,7 +54,7 @@ def evaluate(args: list[str]) -> int:
     options = parse(flags.Eval, args, "eval")
     from ssedb.evaluate import check, evaluate_run
 
-    check(options.run, options.episodes, options.video)
+    check(options.run, options.episodes, options.video, options.seed)
     from ssedb.summary import print_evaluation
 
     result = evaluate_run(options.run, options.episodes, video=options.video, seed=options.seed, device=options.device)
@@ -103,6 +103,7 @@ def probe(args: list[str]) -> int:
     if options.noise is not None:
         config = dataclasses.replace(config, noise=options.noise)
     require_checkpoint(options.run, config)
+    require_writable(options.run)
     if find_spec("matplotlib") is None:
         raise ConfigError("matplotlib is not installed; run `pip install ssedb[report]`")
     from ssedb.analysis.probe import probe_run
@@ -154,11 +155,10 @@ def tsne(args: list[str]) -> int:
 
 
 def _check_episode(run: Path, steps: int, seed: int) -> None:
-    require_checkpoint(run, saved_config(run))
+    require_checkpoint(run, dataclasses.replace(saved_config(run), seed=seed))
+    require_writable(run)
     if steps < 1:
         raise ConfigError(f"steps={steps}: must be 1 or more")
-    if seed < 0:
-        raise ConfigError(f"seed={seed}: must be 0 or more")
     _need_report_extra()
 
 
@@ -275,6 +275,7 @@ def stats(args: list[str]) -> int:
         raise ConfigError("no folder is named; use `ssedb stats runs/quick`")
     from ssedb.tables import write_stats
 
+    require_writable(options.out or options.runs[0])
     write_stats(options.runs, options.out or options.runs[0] / "stats", options.measures, options.figures)
     return 0
 

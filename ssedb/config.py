@@ -196,6 +196,7 @@ class TrainConfig:
         ):
             value = getattr(self, name)
             require(value >= 0, name, value, "must be 0 or more")
+        require(self.seed < 2**32, "seed", self.seed, f"must be below {2**32}")  # torch would take it for a smaller one
         for name in ("gamma", "gae_lambda"):
             value = getattr(self, name)
             require(0 <= value <= 1, name, value, "must lie between 0 and 1")
@@ -229,8 +230,13 @@ class TrainConfig:
         known = {f.name for f in dataclasses.fields(cls)}
         if unknown := sorted(set(values) - known):
             raise ConfigError(f"{path} has the unknown setting {unknown[0]!r}; it may be of another version of ssedb")
+        if "env" not in values:
+            raise ConfigError(f"{path} names no env; put back the file as the run wrote it")
         settings: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
-        return cls(**{**settings, **overrides})
+        try:
+            return cls(**{**settings, **overrides})
+        except ConfigError as error:
+            raise ConfigError(f"{path}: {error}") from None
 
 
 def _toml(value: object) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ssedb import checkpoint
 from ssedb.config import TrainConfig
 from ssedb.errors import ConfigError
-from ssedb.runlog import require_checkpoint, saved_config
+from ssedb.runlog import misfit, require_checkpoint, require_writable, saved_config
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,14 +41,15 @@ class Evaluation:
     video: Path | None
 
 
-def check(run: Path, episodes: int, video: bool) -> TrainConfig:
+def check(run: Path, episodes: int, video: bool, seed: int) -> TrainConfig:
     """Finds mistakes before torch is loaded."""
-    config = saved_config(run)
+    config = dataclasses.replace(saved_config(run), seed=seed)
     if episodes < 1:
         raise ConfigError(f"episodes={episodes}: must be 1 or more")
     if video and find_spec("av") is None:
         raise ConfigError("video=True: PyAV is not installed; run `pip install ssedb[report]`, or leave --video out")
     require_checkpoint(run, config)
+    require_writable(run)
     return config
 
 
@@ -62,7 +63,7 @@ def evaluate_run(
     from ssedb.trainer import env_of
 
     run = Path(run)
-    config = dataclasses.replace(check(run, episodes, video), seed=seed)
+    config = check(run, episodes, video, seed)
     engine.tune_allocator()
     place = engine.pick_device(device)
     saved = checkpoint.load_latest(run / "checkpoints", place)
@@ -97,7 +98,10 @@ def load_policy(config: TrainConfig, state: dict[str, Any], num_actions: int, de
 
     sizes = (config.policy_channels, config.policy_width, config.policy_layers)
     policy = ActorCritic((STACK, SIDE, SIDE), num_actions, *sizes).to(device)
-    policy.load_state_dict(state["policy"])
+    try:
+        policy.load_state_dict(state["policy"])
+    except (KeyError, RuntimeError) as error:
+        raise misfit(config.out, error) from None
     return policy
 
 

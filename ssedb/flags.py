@@ -16,7 +16,7 @@ import tyro
 
 from ssedb.config import TrainConfig
 from ssedb.errors import ConfigError
-from ssedb.options import Preset, canonical_bonus, options_class
+from ssedb.options import OPTIONS, Preset, canonical_bonus, options_class
 from ssedb.runlog import saved_config
 
 T = TypeVar("T")
@@ -234,6 +234,7 @@ def parse_train(args: list[str]) -> tuple[TrainConfig, Path | None]:
             "so leave it out or start a new run"
         )
     options = options_class(default.bonus)
+    _refuse_options_of_others(args, default.bonus)
     spec = dataclasses.make_dataclass(
         "Train",
         [
@@ -253,6 +254,19 @@ def parse_train(args: list[str]) -> tuple[TrainConfig, Path | None]:
     spec.__doc__ = "Train an agent that explores with no reward."
     parsed: Any = parse(spec, args, "train")
     return dataclasses.replace(parsed.config, bonus_options=dataclasses.asdict(parsed.options)), parsed.resume
+
+
+def _refuse_options_of_others(args: list[str], bonus: str) -> None:
+    """`--help` lists the options of DB unless it is told of another bonus, which may not have them."""
+    known = {f.name for cls in (TrainConfig, options_class(bonus)) for f in dataclasses.fields(cls)}
+    for word in args:
+        flag = word.partition("=")[0]
+        name = flag.removeprefix("--").removeprefix("no-").replace("-", "_")
+        for other, options in OPTIONS.items() if flag.startswith("--") and name not in known else ():
+            if name in {f.name for f in dataclasses.fields(options)}:
+                raise ConfigError(
+                    f"{flag} is an option of {other}, not of {bonus}; see `ssedb train --bonus {bonus} --help`"
+                )
 
 
 _types = tyro.constructors.ConstructorRegistry()

@@ -16,10 +16,9 @@ import torch
 from ssedb import checkpoint, engine, parallel
 from ssedb.analysis.maps import MapLog
 from ssedb.config import TrainConfig
-from ssedb.errors import ConfigError
 from ssedb.parallel import Team
 from ssedb.progress import Progress, silent
-from ssedb.runlog import OtherProcess, RunFolder
+from ssedb.runlog import OtherProcess, RunFolder, misfit
 from ssedb.trainer import Trainer
 
 
@@ -119,10 +118,7 @@ def _set_up(run: RunFolder, progress: Progress, team: Team) -> tuple[Trainer, di
     try:
         trainer.load_state_dict(state)
     except (KeyError, RuntimeError, ValueError) as error:
-        reason = str(error).strip().splitlines()[-1].strip()
-        raise ConfigError(
-            f"the checkpoint in {run.path} does not fit its config.toml: {reason}; put the file back"
-        ) from None
+        raise misfit(run.path, error) from None
     progress.note(f"resumed at step {trainer.steps:,}" + ("" if trainer.env.restorable else "; episodes begin afresh"))
     return trainer, {"steps": trainer.steps, "updates": trainer.updates}
 

@@ -174,6 +174,19 @@ def require_checkpoint(path: Path, config: TrainConfig) -> None:
         raise ConfigError(f"{path} has no checkpoint yet; let it train on with `ssedb train --resume {path}`")
 
 
+def require_writable(path: Path) -> None:
+    """Where something is to be written, perhaps in a folder that is made for it."""
+    there = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+    if not os.access(there, os.W_OK):
+        raise ConfigError(f"cannot write to {path}: no permission for {there}; copy it to a folder you may write to")
+
+
+def misfit(path: Path, error: Exception) -> ConfigError:
+    """What to say where the weights of a run's checkpoint are not those its configuration asks for."""
+    reason = str(error).strip().splitlines()[-1].strip()
+    return ConfigError(f"the checkpoint in {path} does not fit its config.toml: {reason}; put the file back")
+
+
 def check_checkpoint(path: Path, config: TrainConfig) -> dict[str, Any] | None:
     """What the newest checkpoint says of itself, if there is one; one of another environment than the run's is an error."""
     about = checkpoint.about_latest(path / "checkpoints")

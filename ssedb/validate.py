@@ -9,9 +9,13 @@ from ssedb.errors import ConfigError
 
 
 def check_types(config: Any) -> None:
-    """Every field must hold what its annotation says: a listed word, a whole number, a finite number, a tuple of such."""
+    """Every field must hold what its annotation says: a listed word, a whole number, a finite number, a tuple of such.
+    1e6 is a whole number too, and is made one."""
     for name, hint in get_type_hints(type(config)).items():
         if get_origin(hint) is not ClassVar:
+            value = getattr(config, name)
+            if hint is int and isinstance(value, float) and value.is_integer():
+                object.__setattr__(config, name, int(value))
             _check_type(name, getattr(config, name), hint)
 
 

@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from ssedb import cli
+from ssedb.errors import ConfigError
 from ssedb.runlog import read_metrics
 
 SIZES = {"num-envs": 4, "minibatch-envs": 2, "rollout-steps": 16, "obs-norm-steps": 32}
@@ -90,7 +91,6 @@ def test_resume_and_eval(trained):
         (["sweep", "x.toml", "--set", "steps"], "set='steps': write KEY=VALUE"),
         (["sweep", "x.toml", "--ray", "local", "--jobs", "2"], "jobs=2: Ray has its own scheduler"),
         (["sweep", "x.toml", "--cpus", "-1"], "cpus=-1.0: must be 0 or more"),
-        (["sweep", "experiments/smoke.toml", "--set", "out=x", "--dry-run"], "a run has no such setting"),
         (["sweep"], "PATH"),
         (["stats", "/nonexistent"], "there is no folder /nonexistent; name one that holds runs"),
         (["stats"], "no folder is named"),
@@ -172,6 +172,18 @@ def test_lists():
     assert max(map(len, bonuses.splitlines())) <= 100
     assert ssedb("--version").stdout.strip() == "0.1.0"
     assert "ssedb COMMAND --help" in ssedb().stdout
+
+
+def test_a_folder_named_like_the_package_does_not_hide_it(tmp_path):
+    (tmp_path / "ssedb").mkdir()  # a clone, seen from beside it
+    subprocess.run([sys.executable, "-c", "import ssedb; ssedb.make_bonus"], cwd=tmp_path, check=True)
+
+
+@pytest.mark.parametrize("flag", ["--alpha1", "--alpha1=0.1", "--no-momentum-target"])
+def test_options_of_another_bonus_are_told_from_mistakes(flag):
+    message = f"{flag.partition('=')[0]} is an option of db, not of rnd; see `ssedb train --bonus rnd --help`"
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        cli.parse_train(["--bonus", "rnd", flag])
 
 
 def test_flags_reach_the_configuration():

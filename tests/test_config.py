@@ -82,6 +82,7 @@ def test_alphas_know_every_spelling():
         ({"policy_channels": (-1, 8, 8)}, "must be above 0"),
         ({"box_noise": "foo"}, "box_noise='foo': use one of fill, wrap"),
         ({"rollout_steps": 1.5}, "rollout_steps=1.5: must be a whole number"),
+        ({"seed": 2**32}, "seed=4294967296: must be below 4294967296"),
         ({"learning_rate": float("nan")}, "learning_rate=nan: must be a finite number"),
         ({"env": 3}, "env=3: must be text"),
         ({"wandb": "yes"}, "wandb='yes': must be true or false"),
@@ -108,6 +109,12 @@ def test_toml_round_trip(tmp_path):
 def test_toml_of_another_version_is_refused(tmp_path):
     (tmp_path / "config.toml").write_text('env = "alien"\nflux = 3\n')
     with pytest.raises(ConfigError, match="unknown setting 'flux'"):
+        TrainConfig.from_toml(tmp_path / "config.toml")
+    (tmp_path / "config.toml").write_text("")
+    with pytest.raises(ConfigError, match=r"config.toml names no env; put back the file as the run wrote it"):
+        TrainConfig.from_toml(tmp_path / "config.toml")
+    (tmp_path / "config.toml").write_text('env = "alien"\nsteps = "many"\n')
+    with pytest.raises(ConfigError, match=r"config.toml: steps='many': must be a whole number"):
         TrainConfig.from_toml(tmp_path / "config.toml")
     (tmp_path / "config.toml").write_text("env = ")
     with pytest.raises(ConfigError, match="cannot read"):

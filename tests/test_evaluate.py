@@ -1,6 +1,8 @@
 """A trained agent plays whole episodes; the video is one a player can read."""
 
 import json
+import os
+import shutil
 
 import numpy as np
 import pytest
@@ -72,3 +74,21 @@ def test_mistakes(run, tmp_path):
         evaluate_run(run, 0)
     with pytest.raises(ssedb.ConfigError, match="holds no run"):
         evaluate_run(tmp_path, 1)
+
+
+def test_a_checkpoint_that_does_not_fit_is_one_line(run, tmp_path):
+    folder = shutil.copytree(run, tmp_path / "run")
+    config = (folder / "config.toml").read_text()
+    assert "policy_width = 32" in config
+    (folder / "config.toml").write_text(config.replace("policy_width = 32", "policy_width = 16"))
+    with pytest.raises(
+        ssedb.ConfigError, match=r"does not fit its config.toml: size mismatch .*; put the file back$"
+    ) as caught:
+        evaluate_run(folder, 1)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_folder_that_may_not_be_written_is_refused_before_anything_is_played(run, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, how: how != os.W_OK)
+    with pytest.raises(ssedb.ConfigError, match=r"cannot write to .*run: no permission for .*run; copy it to a folder"):
+        evaluate_run(run, 1)

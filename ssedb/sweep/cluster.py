@@ -14,6 +14,7 @@ import signal
 import sys
 import threading
 import traceback
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -34,20 +35,7 @@ def run_on_ray(
     gpus: float | None = None, retries: int = 1, **local: Any,
 ) -> Outcome:  # fmt: skip
     """Runs everything as Ray tasks. `address` is auto, local (Ray starts here, with the settings in `local`) or ray://..."""
-    ray: Any = import_module("ray")  # its own types are partial
-    ours = not ray.is_initialized()
-    on_sigterm = signal.getsignal(signal.SIGTERM)
-    if ours:
-        try:
-            ray.init(
-                address=None if address == "local" else address, log_to_driver=False, logging_level=logging.ERROR, **local
-            )
-        except (ConnectionError, RuntimeError, ValueError) as error:
-            said = " ".join(str(error).split()).rstrip(".")
-            raise ConfigError(
-                f"no Ray at {address!r}: {said}; start one with `ray start --head`, or use --ray local"
-            ) from None
-    try:
+    with connected(address, **local) as ray:
         if gpus is None:
             gpus = DEFAULT_GPUS if device != "cpu" and ray.cluster_resources().get("GPU") else 0
         board = ray.remote(num_cpus=0, max_restarts=-1)(Board).remote()
@@ -55,11 +43,27 @@ def run_on_ray(
         given = (probe, device, max(1, int(cpus)), retries, board)
         waiting = {task.remote(_anywhere(run), *given): run for run in runs}
         return _watch(ray, waiting, board, display, retries)
+
+
+@contextlib.contextmanager
+def connected(address: str, **local: Any) -> Iterator[Any]:
+    """Ray, begun and ended here unless somebody has begun it."""
+    ray: Any = import_module("ray")  # its own types are partial
+    if ray.is_initialized():
+        yield ray
+        return
+    on_sigterm = signal.getsignal(signal.SIGTERM)
+    try:
+        ray.init(address=None if address == "local" else address, log_to_driver=False, logging_level=logging.ERROR, **local)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        said = " ".join(str(error).split()).rstrip(".")
+        raise ConfigError(f"no Ray at {address!r}: {said}; start one with `ray start --head`, or use --ray local") from None
+    try:
+        yield ray
     finally:
-        if ours:
-            ray.shutdown()
-            if threading.current_thread() is threading.main_thread():
-                signal.signal(signal.SIGTERM, on_sigterm)  # Ray puts in a handler of its own and leaves it there
+        ray.shutdown()
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, on_sigterm)  # Ray puts in a handler of its own and leaves it there
 
 
 def _watch(ray: Any, waiting: dict[Any, Planned], board: Any, display: Display, retries: int) -> Outcome:

@@ -19,6 +19,8 @@ from ssedb.options import options_class
 from ssedb.results import NOT_OF_THE_RUN
 
 FIELDS = {f.name for f in dataclasses.fields(TrainConfig)} - {"out", "bonus_options"}
+LISTS = {"policy_channels", "policy_layers"}
+"""Settings that are lists themselves."""
 
 
 @dataclass(frozen=True)
@@ -57,12 +59,17 @@ SHAPES: dict[str, type] = {
 def read_grid(path: Path, out: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Grid:
     """The runs of a grid file, each with a folder of its own below `out` (`runs/<name>` unless given).
 
-    Overrides replace a setting or the values of an axis.
+    Overrides replace a setting or the values of an axis; a list, or an option of a bonus, makes an axis.
     """
-    file = _File(path)
+    overrides = dict(overrides or {})
+    file = _File(path, overrides)
     settings, axes = file.table("settings"), file.table("axes")
-    for key, value in (overrides := dict(overrides or {})).items():
-        (axes if key in axes else settings)[key] = value
+    for key, value in overrides.items():
+        if key in axes or key not in FIELDS or (isinstance(value, list) and key not in LISTS):
+            settings.pop(key, None)
+            axes[key] = value if isinstance(value, list) else [value]
+        else:
+            settings[key] = value
     if not settings and not axes:
         raise ConfigError(f"{path} has no [settings] and no [axes]; see experiments/ for grid files")
     options, excludes = file.table("bonus_options"), file.values.get("exclude", [])
@@ -82,8 +89,9 @@ def read_grid(path: Path, out: Path | None = None, overrides: Mapping[str, Any] 
         try:
             planned = _plan(settings, point, options, known, root)
         except ConfigError as error:
-            if (key := str(error).partition("=")[0]) in settings:
-                raise ConfigError(f"{path}, {_line_of(file.text, key)}{error}") from None
+            key = str(error).partition("=")[0]
+            if key in overrides or key in settings:
+                raise ConfigError(f"{file.where(key)}{error}") from None
             where = ", ".join(f"{key}={value}" for key, value in point.items())
             raise ConfigError(f"{path}, the run with {where or 'these settings'}: {error}") from None
         runs.setdefault(planned.id, planned)  # an option that a bonus does not have makes no second run of it
@@ -111,8 +119,8 @@ def parse_override(text: str) -> tuple[str, Any]:
 class _File:
     """A grid file as it stands, and complaints that name the key and its line."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, overrides: Mapping[str, Any]) -> None:
+        self.path, self.overrides = path, overrides
         try:
             self.text = path.read_text(encoding="utf-8")
             self.values = tomllib.loads(self.text)
@@ -131,7 +139,13 @@ class _File:
         return dict(self.values.get(key, {}))
 
     def wrong(self, key: str, said: str) -> ConfigError:
-        return ConfigError(f"{self.path}, {_line_of(self.text, key)}{key}: {said}")
+        return ConfigError(f"{self.where(key)}{key}: {said}")
+
+    def where(self, key: str) -> str:
+        """That the complaint is about: the command line, or the file and its line."""
+        if key in self.overrides:
+            return "" if key == "device" else "--set "
+        return f"{self.path}, {_line_of(self.text, key)}"
 
     def check(self, settings: Any, axes: Any, options: Any, excludes: Any) -> dict[str, set[str]]:
         """Every name must mean something; returns the options of each bonus of the grid."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 
 from rich.console import Console
@@ -20,20 +21,23 @@ def run_sweep(
 ) -> Outcome:  # fmt: skip
     """Does what is missing of a grid, and leaves what is there as it is."""
     console = Console(highlight=False, markup=False)
-    write_plan(grid, root)
     missing = [run for run in grid.runs if not is_finished(run, grid.probe)]
-    _say_what_is_there(console, grid, root, missing)
-    if not missing:
-        console.print(f"nothing to do; look at it with: ssedb stats {root}", soft_wrap=True)
-        return Outcome()
-    with Display(missing, len(grid.runs) - len(missing)) as display:
+    with ExitStack() as later:
+        if ray is not None and missing:
+            from ssedb.sweep.cluster import connected, run_on_ray
+
+            later.enter_context(connected(ray))  # before anything is written
+        write_plan(grid, root)
+        _say_what_is_there(console, grid, root, missing)
+        if not missing:
+            console.print(f"nothing to do; look at it with: ssedb stats {root}", soft_wrap=True)
+            return Outcome()
+        display = later.enter_context(Display(missing, len(grid.runs) - len(missing)))
         if ray is None:
             outcome = run_pool(
                 missing, probe=grid.probe, display=display, device=device, jobs=jobs, retries=retries, minutes=minutes
             )
         else:
-            from ssedb.sweep.cluster import run_on_ray
-
             outcome = run_on_ray(
                 missing, probe=grid.probe, display=display, device=device, address=ray, cpus=cpus, gpus=gpus, retries=retries
             )

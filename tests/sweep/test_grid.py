@@ -52,7 +52,7 @@ def test_excludes(tmp_path):
     [
         ("steps = 96", "setps = 96", "line 7, setps: a run has no such setting"),
         ("steps = 96", "steps = -1", "toy.toml, line 7, steps=-1: must be above 0"),
-        ("steps = 96", "steps = 1e5", "steps=100000.0: must be a whole number"),
+        ("steps = 96", "steps = 1.5", "steps=1.5: must be a whole number"),
         ('"random-box"', '"fog"', "the run with noise=fog, bonus=db, seed=0: noise='fog': use one of none"),
         ('"rnd"', '"luck"', "line 17, bonus: bonus='luck': use one of"),
         ("seed = [0, 1]", "seed = 3", "line 18, seed: an axis is a list of values, not 3"),
@@ -99,8 +99,26 @@ def test_overrides_replace_settings_and_axes(tmp_path):
     for wrong in ("steps", "=3"):
         with pytest.raises(ConfigError, match="write KEY=VALUE"):
             parse_override(wrong)
-    with pytest.raises(ConfigError, match="luck: a run has no such setting"):
-        read_grid(path, overrides=dict([parse_override("luck=3")]))
+    for wrong, message in {
+        "luck=3": "--set luck: is neither a setting of a run nor an option",
+        "steps=many": "--set steps='many': must be a whole number",
+        "seed=[-1]": "--set seed=-1: must be 0 or more",
+        "bonus=dbb": "--set bonus: bonus='dbb': use one of",
+    }.items():
+        with pytest.raises(ConfigError) as caught:
+            read_grid(path, overrides=dict([parse_override(wrong)]))
+        assert str(caught.value).startswith(message)
+
+
+def test_an_override_may_make_an_axis(tmp_path):
+    given = ["seed=3", "noise=none", "bonus=db", "steps=[1e4, 2e4]", 'ablation=["none", "no-nce"]', "alpha1=0.5"]
+    given += ["policy_channels=[4, 8, 8]"]
+    runs = read_grid(write_grid(tmp_path), overrides=dict(map(parse_override, given))).runs
+    found = {(run.config.steps, run.config.bonus_options["ablation"]) for run in runs}
+    assert found == {(steps, ablation) for steps in (10_000, 20_000) for ablation in ("none", "no-nce")}
+    assert len(runs) == 4
+    assert {(run.config.seed, run.config.policy_channels) for run in runs} == {(3, (4, 8, 8))}
+    assert {run.config.bonus_options["alpha1"] for run in runs} == {0.5}
 
 
 def test_an_empty_file_is_no_grid(tmp_path):
