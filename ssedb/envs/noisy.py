@@ -123,7 +123,7 @@ class NoisyEnv(Env):
         return self.observer.observe(self.env.reset())
 
     def step(self, actions: Tensor) -> Step:
-        self.send(actions)
+        self.send(torch.as_tensor(actions, device=self.device))  # lists and arrays will do
         return self.recv()
 
     def send(self, actions: Tensor, then: Callable[[], None] = lambda: None) -> None:

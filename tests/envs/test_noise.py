@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import ssedb
 from ssedb.envs.noise import (
     BOX_STD,
     CLOUD_STEP,
@@ -230,3 +231,10 @@ def test_tv_mask_is_the_corner():
     )
     assert mask.sum().item() == 2 * 28 * 28
     assert mask[:, 56:, 56:].all()
+
+
+def test_actions_may_be_an_array_or_a_list():
+    for make in (np.asarray, list):
+        env = ssedb.make_env("rooms-small", 3, noise="sticky", seed=1)
+        env.reset()
+        assert env.step(make([0, 1, 2])).frames.shape == (3, 84, 84)
