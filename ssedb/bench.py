@@ -68,7 +68,7 @@ def run_bench(config: TrainConfig, updates: int) -> dict[str, float]:
     table = Table("part", "agent steps/s", "")
     for part, meaning in {
         "library": "all games in one vector of the emulator library, random actions",
-        "emulator": f"{'the environments' if library is None else 'the same games in the pools of training'}, random actions",
+        "emulator": f"{'the environments' if library is None else 'the games in the pools of training'}, random actions",
         "inference": "choosing actions",
         "bonus": "intrinsic rewards",
         "update": f"PPO x{config.ppo_epochs} and {config.bonus} x{config.bonus_epochs}",
