@@ -274,7 +274,8 @@ def _plain_update_in_fresh_process(config: TrainConfig) -> float:
     command = [sys.executable, "-m", "ssedb.bench", json.dumps(settings)]
     run = subprocess.run(command, capture_output=True, text=True)
     if run.returncode:
-        raise TrainingError(f"the process that times the plain update has failed: {run.stderr.strip().splitlines()[-1:]}")
+        said = run.stderr.strip().splitlines() or [f"exit code {run.returncode}"]
+        raise TrainingError(f"the process that times the plain update has failed: {said[-1]}")
     return float(run.stdout.split()[-1])
 
 

@@ -234,7 +234,7 @@ def parse_train(args: list[str]) -> tuple[TrainConfig, Path | None]:
             "so leave it out or start a new run"
         )
     options = options_class(default.bonus)
-    _refuse_options_of_others(args, default.bonus)
+    _refuse_options_of_others(args, default.bonus, options)
     spec = dataclasses.make_dataclass(
         "Train",
         [
@@ -256,17 +256,20 @@ def parse_train(args: list[str]) -> tuple[TrainConfig, Path | None]:
     return dataclasses.replace(parsed.config, bonus_options=dataclasses.asdict(parsed.options)), parsed.resume
 
 
-def _refuse_options_of_others(args: list[str], bonus: str) -> None:
+def _refuse_options_of_others(args: list[str], bonus: str, options: type[Any]) -> None:
     """`--help` lists the options of DB unless it is told of another bonus, which may not have them."""
-    known = {f.name for cls in (TrainConfig, options_class(bonus)) for f in dataclasses.fields(cls)}
-    for word in args:
-        flag = word.partition("=")[0]
+    known = _names(TrainConfig) | _names(options)
+    for flag in (word.partition("=")[0] for word in args if word.startswith("--")):
         name = flag.removeprefix("--").removeprefix("no-").replace("-", "_")
-        for other, options in OPTIONS.items() if flag.startswith("--") and name not in known else ():
-            if name in {f.name for f in dataclasses.fields(options)}:
-                raise ConfigError(
-                    f"{flag} is an option of {other}, not of {bonus}; see `ssedb train --bonus {bonus} --help`"
-                )
+        owners = [] if name in known else [other for other, of_other in OPTIONS.items() if name in _names(of_other)]
+        if owners:
+            raise ConfigError(
+                f"{flag} is an option of {owners[0]}, not of {bonus}; see `ssedb train --bonus {bonus} --help`"
+            )
+
+
+def _names(cls: type[Any]) -> set[str]:
+    return {f.name for f in dataclasses.fields(cls)}
 
 
 _types = tyro.constructors.ConstructorRegistry()

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from ssedb import parallel
-from ssedb.engine import patiently
 from ssedb.envs.base import Env, Step
 from ssedb.normalize import Moments
 from ssedb.parallel import Team, current
+from ssedb.threads import patiently
 
 STACK = 4
 ALL = slice(None)

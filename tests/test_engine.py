@@ -1,10 +1,5 @@
 """How things run, as far as a CPU can show it; the rest is in test_gpu.py."""
 
-import itertools
-import os
-import sys
-import threading
-
 import numpy as np
 import pytest
 import torch
@@ -45,21 +40,6 @@ def test_a_gpu_that_is_not_there_is_one_line(monkeypatch):
         engine.pick_device("cuda:9")
 
 
-@pytest.mark.parametrize("call", ["sched_setaffinity", "sched_setscheduler", "setpriority"])
-@pytest.mark.skipif(sys.platform != "linux", reason="schedulers differ")
-def test_a_sandbox_may_refuse_to_schedule(call, monkeypatch):
-    def refuse(*args):
-        raise OSError(22, "Invalid argument")
-
-    monkeypatch.setattr(os, call, refuse)
-    if call == "setpriority":  # what is tried when the scheduler stays as it is
-        monkeypatch.setattr(os, "sched_setscheduler", refuse)
-    done = threading.Event()
-    with engine.giving_way(torch.device("cuda")):
-        threading.Thread(target=done.wait, daemon=True).start()
-    done.set()
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -85,29 +65,6 @@ def test_on_a_cpu_arrays_cross_without_a_copy():
     assert there[0, 0] == 9
     bridge.lower(torch.tensor([3, 1]))
     assert bridge.landed().tolist() == [3, 1]
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="schedulers differ")
-@pytest.mark.parametrize("cores", [[0, 1, 2, 3], [0, 2, 3], [5]])
-def test_threads_that_give_way_run_when_nobody_else_does_each_on_two_cores(cores, monkeypatch):
-    places, bind, allowed = {}, os.sched_setaffinity, os.sched_getaffinity(0)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(cores))
-    monkeypatch.setattr(os, "sched_setaffinity", lambda thread, to: (places.update({thread: to}), bind(thread, allowed)))
-    monkeypatch.setattr(engine, "_seats", itertools.count())
-    done, mine = threading.Event(), os.sched_getscheduler(threading.get_native_id())
-    threads = [threading.Thread(target=done.wait, daemon=True) for _ in range(2 * len(cores))]
-    for some in (threads[: len(cores)], threads[len(cores) :]):  # two pools
-        with engine.giving_way(torch.device("cuda")):
-            for thread in some:
-                thread.start()
-    assert {os.sched_getscheduler(thread.native_id) for thread in threads} == {os.SCHED_IDLE}
-    assert os.sched_getscheduler(threading.get_native_id()) == mine
-    done.set()
-    assert set(places) == {thread.native_id for thread in threads}
-    assert all(len(to) == min(2, len(cores)) for to in places.values())
-    load = [sum(core in to for to in places.values()) for core in cores]
-    assert min(load) >= 2, "the work is spread over all cores"
-    assert len(cores) % 2 or min(load) == max(load), "and evenly, where pairs come out even"
 
 
 class Without:

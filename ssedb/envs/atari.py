@@ -11,9 +11,10 @@ from ale_py.vector_env import AtariVectorEnv
 from gymnasium.vector import AutoresetMode
 from torch import Tensor
 
-from ssedb.engine import Bridge, Courier, giving_way, patiently
+from ssedb.engine import Bridge
 from ssedb.envs.base import Env, Step
 from ssedb.parallel import part
+from ssedb.threads import Courier, giving_way, patiently
 
 FRAME_SKIP = 4
 RAW_SIZE = (210, 160)

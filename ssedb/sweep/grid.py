@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin, get_type_hints
 
 from ssedb.config import TrainConfig
 from ssedb.errors import ConfigError
@@ -19,7 +19,7 @@ from ssedb.options import options_class
 from ssedb.results import NOT_OF_THE_RUN
 
 FIELDS = {f.name for f in dataclasses.fields(TrainConfig)} - {"out", "bonus_options"}
-LISTS = {"policy_channels", "policy_layers"}
+LISTS = {name for name, hint in get_type_hints(TrainConfig).items() if get_origin(hint) is tuple}
 """Settings that are lists themselves."""
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import ssedb
-from ssedb import engine
+from ssedb import threads
 from ssedb.envs.atari import AtariEnv
 from ssedb.envs.frames import to_agent_frames
 from ssedb.envs.noisy import NoisyEnv
@@ -223,7 +223,7 @@ def test_a_reset_waits_for_an_answer_that_nobody_asked_for():
 
 @pytest.mark.parametrize("split", [False, True])
 def test_emulators_that_are_stuck_are_given_up(split, monkeypatch):
-    monkeypatch.setattr(engine, "PATIENCE", 0.5)
+    monkeypatch.setattr(threads, "PATIENCE", 0.5)
     going_on = threading.Event()
     parts = [AtariEnv("breakout", 2, seed=seed) for seed in (1, 2)]
     env, rollout = Pools([NoisyEnv(part) for part in parts]), Rollout(8, 4, (84, 84))
@@ -240,9 +240,9 @@ def test_emulators_that_are_stuck_are_given_up(split, monkeypatch):
 STUCK = """
 import sys
 from ale_py.vector_env import AtariVectorEnv
-from ssedb import cli, engine
+from ssedb import cli, threads
 
-engine.PATIENCE, answer, answered = 2.0, AtariVectorEnv.recv, 0
+threads.PATIENCE, answer, answered = 2.0, AtariVectorEnv.recv, 0
 
 def recv(env):
     global answered
