@@ -12,7 +12,9 @@ import functools
 import os
 import platform
 import sys
+import threading
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -105,6 +107,7 @@ class Engine:
     def __init__(self, device: torch.device, *, fast: bool, overlap: bool, precision: str, seed: int) -> None:
         self.device, self.fast, self.overlaps, self.precision = device, fast, overlap and fast, precision
         self._recorders: dict[bool, Replayer] = {}  # by whether it runs aside
+        self._plainly = threading.RLock()  # precision is the whole process's, and not every thread has its own
         if device.type == "cuda":
             other = int(np.random.SeedSequence(seed).generate_state(1)[0])  # or both generators would draw the same numbers
             self._generator = torch.Generator(device).manual_seed(other)
@@ -119,7 +122,7 @@ class Engine:
 
         @functools.wraps(function)
         def precise(*args: Any, **kwargs: Any) -> Any:
-            with _computing(self.precision, self.fast, self.device):
+            with self._plainly, _computing(self.precision, self.fast, self.device):
                 return function(*args, **kwargs)
 
         if not (self.fast and replayable):
@@ -135,13 +138,22 @@ class Engine:
         number = torch.cuda.current_device() if self.device.index is None else self.device.index
         default = torch.cuda.default_generators[number]
         randomness = default.graphsafe_get_state()
-        self._stream.wait_stream(torch.cuda.current_stream(self.device))
         default.graphsafe_set_state(self._generator.graphsafe_get_state())
         try:
-            with torch.cuda.stream(self._stream):
+            with self.beside():
                 yield
         finally:
             default.graphsafe_set_state(randomness)
+
+    @contextmanager
+    def beside(self) -> Iterator[None]:
+        """The same, in any thread, for what draws nothing at random."""
+        if self.device.type != "cuda":
+            yield
+            return
+        self._stream.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(self._stream):
+            yield
 
     def join(self) -> None:
         """What is called from now on begins when all that runs aside is done."""
@@ -290,14 +302,16 @@ class Bridge:
             self._kinds = [(begin, x.nbytes, x.dtype, x.shape) for begin, x in zip(ends, given, strict=False)]
             self._memory = torch.empty(ends[-1], dtype=torch.uint8, pin_memory=True)
             self._places = [part.numpy() for part in self._parts_of(self._memory)]
+            self._above = self._memory.to(self.device)
+            self._up = [lasting(part) for part in self._parts_of(self._above)]
         for place, array in zip(self._places, arrays, strict=True):
             np.copyto(place, array)  # torch would use threads, which the emulators keep waiting
 
     def up(self) -> list[Tensor]:
-        """What was put, on the device, in one crossing that nobody waits for."""
-        if self._memory is None:
-            return self._up
-        return self._parts_of(self._memory.to(self.device, non_blocking=True))
+        """What was put, on the device, in one crossing that nobody waits for; good until the next."""
+        if self._memory is not None:
+            self._above.copy_(self._memory, non_blocking=True)
+        return self._up
 
     def _parts_of(self, memory: Tensor) -> list[Tensor]:
         return [memory[begin : begin + size].view(dtype).view(shape) for begin, size, dtype, shape in self._kinds]
@@ -325,12 +339,22 @@ class Bridge:
         return self._down.numpy()
 
 
+def lasting(tensor: Tensor) -> Tensor:
+    """Marks a tensor that is given again and again and stays in its place: recordings read it there."""
+    tensor.lasts = True  # type: ignore[attr-defined]
+    return tensor
+
+
+def _lasts(tensor: Tensor) -> bool:
+    return hasattr(tensor, "lasts")
+
+
 class Replayer:
     """Makes functions that are recorded as CUDA graphs once they have run a few times, and replayed from then on.
 
-    Such a function takes tensors (and plain values by name, each set of which gets a recording of its own), reads and
-    writes tensors that stay in their place, and waits for nothing on the host. What it returns is a copy. The first calls
-    are real ones, so the numbers are those of the plain function.
+    Such a function takes tensors (and plain values by name; each set of those, and each `lasting` tensor, gets a recording
+    of its own), reads and writes tensors that stay in their place, and waits for nothing on the host. What it returns is a
+    copy. The first calls with tensors of some shapes are real ones, so the numbers are those of the plain function.
     """
 
     WARM_UP = 3
@@ -341,43 +365,54 @@ class Replayer:
 
     def __call__(self, function: F, generators: Sequence[torch.Generator] = ()) -> F:
         recordings: dict[Any, _Recording] = {}
+        calls: Counter[Any] = Counter()
 
         def call(*args: Tensor, **kwargs: Any) -> Any:
-            key = (*(arg.shape for arg in args), *sorted(kwargs.items()))
-            if key not in recordings:
-                recordings[key] = _Recording(functools.partial(function, **kwargs), generators)
-            return recordings[key](args, self)
+            key = (*(id(arg) if _lasts(arg) else arg.shape for arg in args), *sorted(kwargs.items()))
+            if (recording := recordings.get(key)) is None:
+                shapes = tuple(arg.shape for arg in args)
+                calls[shapes] += 1
+                if calls[shapes] <= self.WARM_UP:
+                    return self._plainly(functools.partial(function, *args, **kwargs))
+                recording = _Recording(functools.partial(function, **kwargs), args, generators, self)
+                recordings[key] = recording
+            return recording(args)
 
         return call  # type: ignore[return-value]
+
+    def _plainly(self, call: Callable[[], Any]) -> Any:
+        current = torch.cuda.current_stream()
+        self.stream.wait_stream(current)
+        with torch.cuda.stream(self.stream):
+            result = call()
+        current.wait_stream(self.stream)
+        return _copy(result)
 
 
 class _Recording:
     """One CUDA graph and the tensors it reads and writes."""
 
-    def __init__(self, function: Callable[..., Any], generators: Sequence[torch.Generator]) -> None:
-        self.function, self.generators, self.calls = function, generators, 0
-        self.graph: torch.cuda.CUDAGraph | None = None
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        args: Sequence[Tensor],
+        generators: Sequence[torch.Generator],
+        replayer: Replayer,
+    ) -> None:
+        self.inputs = [arg if _lasts(arg) else arg.clone() for arg in args]
+        self.changing = [i for i, arg in enumerate(args) if not _lasts(arg)]
+        self.places = [self.inputs[i] for i in self.changing]
+        self.graph = torch.cuda.CUDAGraph()
+        for generator in generators:
+            self.graph.register_generator_state(generator)
+        torch.cuda.empty_cache()  # what the calls before took; from now on it is in the graphs' pool
+        # What other threads do meanwhile is no error: the environments' wait for actions, the metrics' for the device.
+        with torch.cuda.graph(self.graph, replayer.pool, replayer.stream, capture_error_mode="thread_local"):
+            self.result = function(*self.inputs)
 
-    def __call__(self, args: tuple[Tensor, ...], replayer: Replayer) -> Any:
-        self.calls += 1
-        if self.calls <= Replayer.WARM_UP:
-            stream, current = replayer.stream, torch.cuda.current_stream()
-            stream.wait_stream(current)
-            with torch.cuda.stream(stream):
-                result = self.function(*args)
-            current.wait_stream(stream)
-            return _copy(result)
-        if self.graph is None:
-            self.inputs = [arg.clone() for arg in args]
-            self.graph = torch.cuda.CUDAGraph()
-            for generator in self.generators:
-                self.graph.register_generator_state(generator)
-            torch.cuda.empty_cache()  # what the calls before took; from now on it is in the graphs' pool
-            # What other threads do meanwhile is no error: the environments' wait for actions.
-            with torch.cuda.graph(self.graph, replayer.pool, replayer.stream, capture_error_mode="thread_local"):
-                self.result = self.function(*self.inputs)
-        if args:
-            torch._foreach_copy_(self.inputs, args)
+    def __call__(self, args: Sequence[Tensor]) -> Any:
+        if self.changing:
+            torch._foreach_copy_(self.places, [args[i] for i in self.changing])
         self.graph.replay()
         return _copy(self.result)
 

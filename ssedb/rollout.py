@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ssedb import parallel
+from ssedb.engine import lasting
 from ssedb.envs.base import Env, Step
 from ssedb.normalize import Moments
 from ssedb.parallel import Team, current
@@ -150,6 +151,8 @@ class Player:
         # the cores, so there all take turns.
         parts = env.parts if split or (split is None and env.device.type == "cuda") else (env,)
         self.parts = [(part, slice(i, None, len(parts))) for i, part in enumerate(parts)]
+        numbers = torch.arange(env.num_envs, device=env.device)
+        self._envs = [lasting(numbers[envs]) for _, envs in self.parts]
         self._first, self._next, self._last = ready(self._choose), ready(self._file_and_choose), ready(self._file_and_value)
 
     def play(self, rollout: Rollout, on_step: Callable[[int], None] = lambda t: None) -> None:
@@ -176,7 +179,7 @@ class Player:
         """A part is at time t: what it has answered is filed, and its next actions are sent."""
         part, envs = self.parts[number]
         step = part.recv()
-        answer = *rollout.at(t, envs), step.frames, step.rewards, step.dones
+        answer = rollout.at(t, envs)[0], self._envs[number], step.frames, step.rewards, step.dones
         if t == rollout.steps:
             self._last(*answer, rollout=rollout)
             return

@@ -7,6 +7,8 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -31,6 +33,7 @@ from ssedb.parallel import ALONE, Team
 from ssedb.progress import Progress, silent
 from ssedb.rollout import STACK, Player, Rollout, random_agent_statistics
 from ssedb.scores import Scores
+from ssedb.threads import Courier
 
 OBS_NORM_ENVS = 8
 """Environments of the random agent: few, so that its steps reach deep into the episodes."""
@@ -104,6 +107,8 @@ class Trainer:
         self.after_rollout = self.engine.ready(self._after_rollout, aside=True, replayable=False)
         self.learn_policy = self.engine.ready(self._learn_policy)
         self.learn_bonus = self.engine.ready(self._learn_bonus, aside=True, replayable=replayable)
+        self.diagnose = self.engine.ready(self._diagnose, aside=True, replayable=False)
+        self._clerk = Courier(self.device)  # writes up a turn while the next is played
         self.policy_adam = self._adam(self.policy)
         self.bonus_adam = self._adam(self.bonus)
         self.reward_norm = RewardNorm(config.num_envs, config.gamma, self.device)
@@ -135,7 +140,8 @@ class Trainer:
         """One turn of Algorithm 1. Returns its metrics, or where the bonus model learns on beside the next rollout, those of
         the turn before (None in the first)."""
         config, team, began = self.config, self.team, time.perf_counter()
-        row, half = None, config.rollout_steps // 2
+        row: Future[dict[str, Any]] | None = None
+        half = config.rollout_steps // 2
         pace = math.ceil(config.bonus_epochs * config.num_envs / config.minibatch_envs / max(half, 1))
 
         def on_step(t: int) -> None:
@@ -147,9 +153,11 @@ class Trainer:
                 for _ in islice(self._turn.rest, pace):
                     pass
             else:
-                row = self._end_turn()
+                row = self._clerk.submit(self._ending())
 
         rollout = self.play(on_step)
+        before = None if row is None else row.result()
+        self.engine.join()
         bonus = self.intrinsic_rewards()  # [T, N]
         self.take_in()
         paid = self.reward_norm(bonus) if config.normalize_bonus else bonus
@@ -178,7 +186,7 @@ class Trainer:
         turn.rest = self._rest_of(turn)
         turn.seconds = time.perf_counter() - began
         self._turn = turn
-        return row if self.engine.overlaps else self.finish()
+        return before if self.engine.overlaps else self.finish()
 
     def _rest_of(self, turn: _Turn) -> Iterator[None]:
         """What is left of a turn when the policy has learned: the bonus model learns, a minibatch at a time."""
@@ -214,16 +222,22 @@ class Trainer:
         self.settle()
         self.engine.wait()
         self._turn.seconds += time.perf_counter() - began  # the next rollout did not cover it
-        return self._end_turn()
+        return self._ending()()
 
-    def _end_turn(self) -> dict[str, Any]:
-        self.settle()
+    def _ending(self) -> Callable[[], dict[str, Any]]:
+        """Does what is left of the last turn; returns what makes its metrics, in any thread, and waits for the device."""
         turn, self._turn = self._turn, None
         assert turn is not None
-        t, envs = turn.epochs[-1][-1]
-        turn.add(**self.bonus.diagnostics(*self.transitions(t, envs, turn.rollout)))
+        for _ in turn.rest:
+            pass
+        return partial(self._metrics, turn)
+
+    def _metrics(self, turn: _Turn) -> dict[str, Any]:
+        with self.engine.beside():
+            turn.add(**self.diagnose(*turn.epochs[-1][-1], rollout=turn.rollout))
+            means = turn.means(self.team)
         sps = round(self.config.rollout_size / turn.seconds, 1)
-        row = {**turn.about, "sps": sps, **turn.scores, **turn.means(self.team)}
+        row = {**turn.about, "sps": sps, **turn.scores, **means}
         for name, value in row.items():
             if isinstance(value, float) and not math.isfinite(value):
                 raise TrainingError(f"{name} is {value} after update {row['updates']}; what was saved before is intact")
@@ -284,6 +298,9 @@ class Trainer:
             self._descend(loss, self.bonus_adam)
         self.bonus.after_step()
         return {"bonus_loss": loss.detach(), **figures}
+
+    def _diagnose(self, t: Tensor, envs: Tensor, rollout: Rollout) -> dict[str, Tensor]:
+        return self.bonus.diagnostics(*self.transitions(t, envs, rollout))
 
     def _bonus_loss(self, t: Tensor, envs: Tensor, rollout: Rollout) -> tuple[Tensor, dict[str, Tensor]]:
         mask = ~rollout.dones[t, envs] if self.config.mask_boundaries else None

@@ -1,11 +1,16 @@
 """How things run, as far as a CPU can show it; the rest is in test_gpu.py."""
 
+from contextlib import nullcontext
+from functools import partial
+from types import SimpleNamespace
+from typing import ClassVar
+
 import numpy as np
 import pytest
 import torch
 
 from ssedb import engine
-from ssedb.engine import Bridge, Engine
+from ssedb.engine import Bridge, Engine, Replayer
 from ssedb.ppo import ppo_loss
 from ssedb.run import train
 from tests.toy import tiny_config
@@ -121,3 +126,63 @@ def test_exact_functions_return_what_they_compute():
 
     assert product.__doc__ == "A product."
     assert product(torch.eye(2), torch.ones(2)).tolist() == [1, 1]
+
+
+class Tape:
+    """Stands in for a CUDA graph: keeps the call that is made while it records, and makes it again into the same place."""
+
+    calls: ClassVar[list] = []
+
+    def __init__(self, *args, **kwargs):
+        pass
+
+    def __enter__(self):
+        Tape.calls = []
+
+    def __exit__(self, *error):
+        self.function, self.args, self.result = Tape.calls[0]
+
+    def replay(self):
+        self.result.copy_(self.function(*self.args))
+
+
+@pytest.fixture
+def recorder(monkeypatch):
+    """A Replayer whose graphs are tapes, on a CPU."""
+    stream = SimpleNamespace(wait_stream=lambda other: None)
+    for name in ("graph_pool_handle", "Stream", "current_stream"):
+        monkeypatch.setattr(torch.cuda, name, lambda *args, **kwargs: stream)
+    monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
+    tapes = []
+
+    def record(graph, pool, stream, capture_error_mode):
+        tapes.append(graph)
+        return graph
+
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Tape)
+    monkeypatch.setattr(torch.cuda, "graph", record)
+    return Replayer(), tapes
+
+
+def test_what_is_recorded_reads_lasting_tensors_in_their_place_and_copies_of_others(recorder):
+    replayer, tapes = recorder
+
+    def add(a, b, factor=1):
+        result = factor * (a + b)
+        Tape.calls.append((partial(add, factor=factor), (a, b), result))
+        return result
+
+    call, places = replayer(add), [engine.lasting(torch.zeros(2)) for _ in range(2)]
+    results = []
+    for number in range(20):
+        place = places[number % 2]
+        place.fill_(number)
+        factor = 1 + number % 3
+        results.append(call(place, torch.full((2,), 0.5), factor=factor))
+        assert results[-1].tolist() == [factor * (number + 0.5)] * 2
+        assert len(tapes) <= max(0, number - 2)  # three calls are plain
+    assert len(tapes) == 6  # for each place and each factor
+    assert [result[0].item() for result in results] == [(1 + n % 3) * (n + 0.5) for n in range(20)]  # they are copies
+    assert all(any(tape.args[0] is place for place in places) for tape in tapes)
+    call(torch.zeros(3), torch.zeros(3))
+    assert len(tapes) == 6, "other shapes have plain calls of their own"

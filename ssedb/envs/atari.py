@@ -76,11 +76,11 @@ class AtariEnv(Env):
         frames, _ = self.ale.reset(seed=self._seeds)
         nothing = np.zeros(self.num_envs)
         self._put(frames, nothing, nothing > 0)
-        return self._bridge.up()[0]
+        return self._bridge.up()[0].clone()
 
     def step(self, actions: Tensor) -> Step:
         self.send(actions)
-        return self.recv()
+        return self.recv().copy()
 
     def send(self, actions: Tensor, then: Callable[[], None] = lambda: None) -> None:
         self._bridge.lower(actions)

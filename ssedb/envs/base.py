@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,6 +24,9 @@ class Step:
     dones: Tensor  # bool [N], the episode ended or was cut
     final_frames: Callable[[], Tensor] | None = None
     """Makes what is like frames, but the last one where dones is set; None if nothing ended. Training does not ask."""
+
+    def copy(self) -> Step:
+        return dataclasses.replace(self, frames=self.frames.clone(), rewards=self.rewards.clone(), dones=self.dones.clone())
 
 
 class Env(ABC):
@@ -51,7 +55,7 @@ class Env(ABC):
         then()
 
     def recv(self) -> Step:
-        """The answer to what was sent."""
+        """The answer to what was sent; good until the next, which may come to the same place."""
         return self.step(self._sent)
 
     @property

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ssedb.engine import Engine
+from ssedb.engine import Engine, lasting
 from ssedb.envs import noise as noises
 from ssedb.envs.base import Env, Step
 from ssedb.envs.frames import SIDE, to_agent_frames
@@ -44,8 +44,8 @@ class Observer:
     def begin(self) -> None:
         """Forgets; new clouds gather, the TV shows another noise."""
         self.previous = torch.full((self.num_envs,), -1, device=self.device)
-        self.screen = torch.zeros(self.num_envs, *[SIDE // noises.TV_SHARE] * 2, dtype=torch.uint8, device=self.device)
-        self.clouds = torch.zeros(self.num_envs, noises.CLOUDS, 2, device=self.device)
+        blank = torch.zeros(self.num_envs, *[SIDE // noises.TV_SHARE] * 2, dtype=torch.uint8, device=self.device)
+        self.screen, self.clouds = lasting(blank), lasting(torch.zeros(self.num_envs, noises.CLOUDS, 2, device=self.device))
         if self.noise == "noisy-tv":
             self.screen = noises.tune_tv(self.screen, self.previous < 0, self.generator)
         elif self.noise == "clouds":
@@ -124,7 +124,7 @@ class NoisyEnv(Env):
 
     def step(self, actions: Tensor) -> Step:
         self.send(torch.as_tensor(actions, device=self.device))  # lists and arrays will do
-        return self.recv()
+        return self.recv().copy()
 
     def send(self, actions: Tensor, then: Callable[[], None] = lambda: None) -> None:
         self._executed = self.observer.disturb(actions)
