@@ -233,7 +233,8 @@ def _step_alone(trainer: Trainer) -> None:
         step_vectors([[vector] for vector in vectors] if by_itself else [vectors], trainer.config.rollout_steps)
         return
     for _ in range(trainer.config.rollout_steps):
-        trainer.env.step(torch.randint(trainer.env.num_actions, (trainer.env.num_envs,), device=trainer.device))
+        trainer.env.send(torch.randint(trainer.env.num_actions, (trainer.env.num_envs,), device=trainer.device))
+        trainer.env.recv()
     _wait()
 
 

@@ -203,13 +203,30 @@ def reward_is_deterministic(subject: Subject) -> None:
 def reward_changes_nothing(subject: Subject) -> None:
     """reward leaves the state as it was and, if deterministic, draws no random numbers"""
     bonus = subject.practised()
+    batch = subject.batch(bonus)
+    if _changes(bonus, "reward", lambda: bonus.reward(*batch)) and bonus.deterministic:
+        raise Failure("reward drew random numbers, though it declares itself deterministic")
+
+
+def diagnostics_change_nothing(subject: Subject) -> None:
+    """diagnostics returns a dict of scalar tensors, leaves the state as it was and draws no random numbers"""
+    bonus = subject.practised()
+    figures: dict[str, Tensor] = {}
+    batch = subject.batch(bonus)[:3]
+    if _changes(bonus, "diagnostics", lambda: figures.update(bonus.diagnostics(*batch))):
+        raise Failure("diagnostics drew random numbers; beside play that would change the actions")
+    if odd := [name for name, value in figures.items() if not isinstance(value, Tensor) or value.numel() != 1]:
+        raise Failure(f"diagnostics must be tensors of one number; {odd[0]} is {figures[odd[0]]!r}")
+
+
+def _changes(bonus: Bonus, what: str, call: Callable[[], object]) -> bool:
+    """Fails if a call changes the state; returns whether it drew random numbers."""
     before = {name: value.clone() for name, value in bonus.state_dict().items()}
     random = torch.get_rng_state()
-    bonus.reward(*subject.batch(bonus))
+    call()
     if changed := [name for name, value in bonus.state_dict().items() if not torch.equal(value, before[name])]:
-        raise Failure(f"reward changed {', '.join(changed)}; what counts or remembers belongs in take_in")
-    if bonus.deterministic and not torch.equal(torch.get_rng_state(), random):
-        raise Failure("reward drew random numbers, though it declares itself deterministic")
+        raise Failure(f"{what} changed {', '.join(changed)}; what counts or remembers belongs in take_in")
+    return not torch.equal(torch.get_rng_state(), random)
 
 
 def loss_decreases(subject: Subject) -> None:
@@ -376,6 +393,7 @@ CHECKS: tuple[Callable[[Subject], None], ...] = (
     reward_has_no_gradient,
     reward_is_deterministic,
     reward_changes_nothing,
+    diagnostics_change_nothing,
     loss_decreases,
     fixed_parts_stay,
     saving_and_loading_keeps_the_rewards,

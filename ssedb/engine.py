@@ -107,7 +107,6 @@ class Engine:
     def __init__(self, device: torch.device, *, fast: bool, overlap: bool, precision: str, seed: int) -> None:
         self.device, self.fast, self.overlaps, self.precision = device, fast, overlap and fast, precision
         self._recorders: dict[bool, Replayer] = {}  # by whether it runs aside
-        self._plainly = threading.RLock()  # precision is the whole process's, and not every thread has its own
         if device.type == "cuda":
             other = int(np.random.SeedSequence(seed).generate_state(1)[0])  # or both generators would draw the same numbers
             self._generator = torch.Generator(device).manual_seed(other)
@@ -122,7 +121,7 @@ class Engine:
 
         @functools.wraps(function)
         def precise(*args: Any, **kwargs: Any) -> Any:
-            with self._plainly, _computing(self.precision, self.fast, self.device):
+            with _computing(self.precision, self.fast, self.device):
                 return function(*args, **kwargs)
 
         if not (self.fast and replayable):
@@ -268,15 +267,19 @@ def exact(function: F) -> F:
     return call  # type: ignore[return-value]
 
 
+_one_at_a_time = threading.RLock()  # for what is the whole process's: precision, and the device while a graph is recorded
+
+
 @contextmanager
 def _tf32(allowed: bool) -> Iterator[None]:
     matmul, convolutions = torch.backends.cuda.matmul, torch.backends.cudnn
-    before = matmul.allow_tf32, convolutions.allow_tf32
-    matmul.allow_tf32 = convolutions.allow_tf32 = allowed
-    try:
-        yield
-    finally:
-        matmul.allow_tf32, convolutions.allow_tf32 = before
+    with _one_at_a_time:
+        before = matmul.allow_tf32, convolutions.allow_tf32
+        matmul.allow_tf32 = convolutions.allow_tf32 = allowed
+        try:
+            yield
+        finally:
+            matmul.allow_tf32, convolutions.allow_tf32 = before
 
 
 class Bridge:
@@ -302,7 +305,7 @@ class Bridge:
             self._kinds = [(begin, x.nbytes, x.dtype, x.shape) for begin, x in zip(ends, given, strict=False)]
             self._memory = torch.empty(ends[-1], dtype=torch.uint8, pin_memory=True)
             self._places = [part.numpy() for part in self._parts_of(self._memory)]
-            self._above = self._memory.to(self.device)
+            self._above = torch.empty(ends[-1], dtype=torch.uint8, device=self.device)
             self._up = [lasting(part) for part in self._parts_of(self._above)]
         for place, array in zip(self._places, arrays, strict=True):
             np.copyto(place, array)  # torch would use threads, which the emulators keep waiting
@@ -346,7 +349,7 @@ def lasting(tensor: Tensor) -> Tensor:
 
 
 def _lasts(tensor: Tensor) -> bool:
-    return hasattr(tensor, "lasts")
+    return getattr(tensor, "lasts", False)
 
 
 class Replayer:
@@ -400,19 +403,19 @@ class _Recording:
         replayer: Replayer,
     ) -> None:
         self.inputs = [arg if _lasts(arg) else arg.clone() for arg in args]
-        self.changing = [i for i, arg in enumerate(args) if not _lasts(arg)]
-        self.places = [self.inputs[i] for i in self.changing]
         self.graph = torch.cuda.CUDAGraph()
         for generator in generators:
             self.graph.register_generator_state(generator)
         torch.cuda.empty_cache()  # what the calls before took; from now on it is in the graphs' pool
-        # What other threads do meanwhile is no error: the environments' wait for actions, the metrics' for the device.
-        with torch.cuda.graph(self.graph, replayer.pool, replayer.stream, capture_error_mode="thread_local"):
+        # Threads that wait for actions may go on meanwhile: that is no error.
+        recording = torch.cuda.graph(self.graph, replayer.pool, replayer.stream, capture_error_mode="thread_local")
+        with _one_at_a_time, recording:
             self.result = function(*self.inputs)
 
     def __call__(self, args: Sequence[Tensor]) -> Any:
-        if self.changing:
-            torch._foreach_copy_(self.places, [args[i] for i in self.changing])
+        changing = [i for i, place in enumerate(self.inputs) if place is not args[i]]
+        if changing:
+            torch._foreach_copy_([self.inputs[i] for i in changing], [args[i] for i in changing])
         self.graph.replay()
         return _copy(self.result)
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ssedb import engine
+from ssedb.errors import ConfigError
 
 BLOCK = 4
 """Side of a block of pixels; the encoders' first convolution strides by it."""
@@ -71,12 +72,22 @@ class ObsNorm(nn.Module):
         self.std.copy_(std)
 
     def forward(self, obs: Tensor) -> Tensor:
+        self.check(obs)
         return _pictures(obs, self.mean, self.std)
 
     def for_convs(self, obs: Tensor) -> Tensor:
         """The same for a `ConvTrunk`, in the layout and precision that its convolutions like best on the device: on a GPU in
         blocks (`to_blocks`)."""
+        self.check(obs)
         return _blocks(obs, self.mean, self.std, math.inf) if obs.is_cuda else self(obs)
+
+    def check(self, obs: Tensor) -> None:
+        if obs.shape[1:] != self.mean.shape[1:]:
+            made_for = ", ".join(map(str, self.mean.shape[1:]))
+            raise ConfigError(
+                f"observations of shape {list(obs.shape)}: this was made for [batch, {made_for}]; "
+                "give it such, or make it for yours"
+            )
 
 
 class FrameNorm(nn.Module):
@@ -98,6 +109,7 @@ class FrameNorm(nn.Module):
 
     def forward(self, obs: Tensor, before: ObsNorm) -> Tensor:
         """Stacks [B, C, H, W] to their newest frames, for a `ConvTrunk`."""
+        before.check(obs)
         known = self.count > 0
         mean = torch.where(known, self.mean, before.mean[0, -1:])
         std = torch.where(known, (self.squares / self.count.clamp_min(1)).float().sqrt().clamp_min(1.0), before.std)

@@ -95,7 +95,7 @@ def train_in(run: RunFolder, progress: Progress = silent) -> TrainResult:
         return TrainResult(config.out, trainer.steps, finished, summary)
     finally:
         if trainer is not None:
-            trainer.env.close()
+            trainer.close()
         run.close()
 
 

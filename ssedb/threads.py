@@ -1,4 +1,4 @@
-"""Threads beside the learner's own: those of the emulators, and those that carry actions and answers for them."""
+"""Threads beside the learner's own: those of the emulators, and those that do what it need not wait for."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def patiently(get: Callable[[float], T]) -> T:
 
 
 class Courier:
-    """A thread that does one thing after the other for one who steps environments. If it is stuck, the process can end."""
+    """A thread that does one thing after the other for whoever has made it. If it is stuck, the process can end."""
 
     def __init__(self, device: torch.device) -> None:
         self._tasks: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()

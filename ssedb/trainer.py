@@ -7,7 +7,7 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -104,11 +104,10 @@ class Trainer:
         self.player = Player(self.env, self.policy.act, self.engine.ready)
         self.pay = self.engine.ready(self._pay, replayable=replayable)
         self.take_in = self.engine.ready(self._take_in, replayable=False)
-        self.after_rollout = self.engine.ready(self._after_rollout, aside=True, replayable=False)
+        self.after_rollout = self.engine.ready(self._after_rollout, replayable=False)
         self.learn_policy = self.engine.ready(self._learn_policy)
         self.learn_bonus = self.engine.ready(self._learn_bonus, aside=True, replayable=replayable)
-        self.diagnose = self.engine.ready(self._diagnose, aside=True, replayable=False)
-        self._clerk = Courier(self.device)  # writes up a turn while the next is played
+        self.diagnose = self.engine.ready(self._diagnose, replayable=False)
         self.policy_adam = self._adam(self.policy)
         self.bonus_adam = self._adam(self.bonus)
         self.reward_norm = RewardNorm(config.num_envs, config.gamma, self.device)
@@ -116,6 +115,8 @@ class Trainer:
         self.steps = self.updates = 0
         self._splits = False  # not known yet
         self._turn: _Turn | None = None  # the one whose bonus model may be learning still
+        self._clerk = Courier(self.device) if self.engine.overlaps else None  # writes a turn up while the next is played
+        self._writing: Future[dict[str, Any]] | None = None
 
     def fit_observations(self) -> None:
         """Fixes the observations' scale by what a random agent sees, in environments of its own."""
@@ -140,23 +141,21 @@ class Trainer:
         """One turn of Algorithm 1. Returns its metrics, or where the bonus model learns on beside the next rollout, those of
         the turn before (None in the first)."""
         config, team, began = self.config, self.team, time.perf_counter()
-        row: Future[dict[str, Any]] | None = None
         half = config.rollout_steps // 2
         pace = math.ceil(config.bonus_epochs * config.num_envs / config.minibatch_envs / max(half, 1))
 
         def on_step(t: int) -> None:
-            nonlocal row
             self.progress.step(self.steps + (t + 1) * config.num_envs)
             if self._turn is None:
                 return
             if t < half:  # the emulators are busy; all of it before the first step would keep them waiting for the host
                 for _ in islice(self._turn.rest, pace):
                     pass
-            else:
-                row = self._clerk.submit(self._ending())
+            elif self._clerk is not None:
+                self._writing = self._clerk.submit(self._ending())
 
         rollout = self.play(on_step)
-        before = None if row is None else row.result()
+        row = self._written()
         self.engine.join()
         bonus = self.intrinsic_rewards()  # [T, N]
         self.take_in()
@@ -186,7 +185,7 @@ class Trainer:
         turn.rest = self._rest_of(turn)
         turn.seconds = time.perf_counter() - began
         self._turn = turn
-        return before if self.engine.overlaps else self.finish()
+        return row if self.engine.overlaps else self.finish()
 
     def _rest_of(self, turn: _Turn) -> Iterator[None]:
         """What is left of a turn when the policy has learned: the bonus model learns, a minibatch at a time."""
@@ -209,15 +208,14 @@ class Trainer:
 
     def settle(self) -> None:
         """Does what is left of the last turn; what is called from now on waits for the bonus model."""
-        if self._turn is not None:
-            for _ in self._turn.rest:
-                pass
+        for _ in self._turn.rest if self._turn is not None else ():
+            pass
         self.engine.join()
 
     def finish(self) -> dict[str, Any] | None:
         """Ends the last turn; returns its metrics, unless they were returned before."""
         if self._turn is None:
-            return None
+            return self._written()
         began = time.perf_counter()
         self.settle()
         self.engine.wait()
@@ -225,11 +223,12 @@ class Trainer:
         return self._ending()()
 
     def _ending(self) -> Callable[[], dict[str, Any]]:
-        """Does what is left of the last turn; returns what makes its metrics, in any thread, and waits for the device."""
-        turn, self._turn = self._turn, None
+        """Does what is left of the last turn. Returns what makes its metrics: it waits for the device, in any thread."""
+        turn = self._turn
         assert turn is not None
         for _ in turn.rest:
             pass
+        self._turn = None
         return partial(self._metrics, turn)
 
     def _metrics(self, turn: _Turn) -> dict[str, Any]:
@@ -241,6 +240,12 @@ class Trainer:
         for name, value in row.items():
             if isinstance(value, float) and not math.isfinite(value):
                 raise TrainingError(f"{name} is {value} after update {row['updates']}; what was saved before is intact")
+        return row
+
+    def _written(self) -> dict[str, Any] | None:
+        """The metrics that the clerk was asked for, once."""
+        row = None if self._writing is None else self._writing.result()
+        self._writing = None
         return row
 
     def play(self, on_step: Callable[[int], None] = lambda t: None) -> Rollout:
@@ -353,6 +358,12 @@ class Trainer:
         return torch.optim.Adam(
             trained, lr=self.config.learning_rate, eps=self.config.adam_eps, fused=True, capturable=self.engine.fast
         )
+
+    def close(self) -> None:
+        """Lets go of the environments."""
+        if self._writing is not None:
+            wait([self._writing], timeout=1)  # a process must not end amid it
+        self.env.close()
 
     def check_weights(self) -> None:
         """A checkpoint must not hold what the last step has spoiled."""

@@ -129,6 +129,31 @@ class DrawsForNothing(Sound):
         return super().reward(obs, actions, next_obs)
 
 
+class LooksAtRandom(Sound):
+    breaks = "diagnostics_change_nothing"
+
+    def diagnostics(self, obs, actions, next_obs):
+        return {"one": self.rows(obs)[torch.randint(len(obs), ())].mean().detach()}
+
+
+class CountsItsLooks(CountsItsCalls):
+    breaks = "diagnostics_change_nothing"
+
+    def reward(self, obs, actions, next_obs):
+        return Sound.reward(self, obs, actions, next_obs)
+
+    def diagnostics(self, obs, actions, next_obs):
+        self.calls += 1
+        return {}
+
+
+class LooksAtRows(Sound):
+    breaks = "diagnostics_change_nothing"
+
+    def diagnostics(self, obs, actions, next_obs):
+        return {"rows": self.rows(obs).detach()}
+
+
 class ClimbsInsteadOfDescending(Sound):
     breaks = "loss_decreases"
 

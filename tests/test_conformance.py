@@ -95,7 +95,7 @@ def test_the_command_lists_the_checks_and_ends_with_1_on_a_failure(capsys):
     assert cli.main(["check", "tests.broken:PaysByPosition"]) == 1
     shown = capsys.readouterr().out
     assert "fail  order_does_not_matter                  rewards in order and out of it: they differ" in shown
-    assert "tests.broken:PaysByPosition: 1 of 17 checks failed" in shown
+    assert "tests.broken:PaysByPosition: 1 of 18 checks failed" in shown
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def outside(pytester, monkeypatch):
 
 def test_the_plugin_checks_a_class_of_another_project(outside):
     result = outside("--ssedb-bonus", "mine:Bright", "--ssedb-bonus", "mine:Cumulative", "-v")
-    result.assert_outcomes(passed=1 + 14 + 13, skipped=2 * 3, failed=1)
+    result.assert_outcomes(passed=1 + 15 + 14, skipped=2 * 3, failed=1)
     result.stdout.fnmatch_lines(
         [
             "test_mine.py::test_of_their_own PASSED*",
@@ -168,7 +168,7 @@ def test_the_plugin_checks_a_class_of_another_project(outside):
 
 def test_the_plugin_shows_where_a_bonus_crashes_and_obeys_k(outside):
     result = outside("--ssedb-bonus", "mine:Crashes", "-k", "reward_is_finite", "--tb=short")
-    result.assert_outcomes(failed=1, deselected=17)
+    result.assert_outcomes(failed=1, deselected=18)
     result.stdout.fnmatch_lines(["mine.py:*: in reward", "E   AttributeError: 'Crashes' object has no attribute *"])
     result.stdout.no_fnmatch_line("*_multicall*")
 
@@ -181,7 +181,7 @@ def test_the_plugin_looks_in_the_folder_it_is_called_in(outside, pytester):
         [*command, "--ssedb-bonus", "mine:Bright", "-k", "reward_is_finite"],
         cwd=pytester.path, env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert "1 passed, 17 deselected" in result.stdout, result.stderr
+    assert "1 passed, 18 deselected" in result.stdout, result.stderr
 
 
 def test_the_plugin_says_no_to_a_wrong_name_and_nothing_without_one(outside):

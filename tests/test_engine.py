@@ -1,5 +1,6 @@
 """How things run, as far as a CPU can show it; the rest is in test_gpu.py."""
 
+import threading
 from contextlib import nullcontext
 from functools import partial
 from types import SimpleNamespace
@@ -128,6 +129,24 @@ def test_exact_functions_return_what_they_compute():
     assert product(torch.eye(2), torch.ones(2)).tolist() == [1, 1]
 
 
+def test_threads_that_compute_in_other_precisions_take_turns():
+    flags = torch.backends.cuda.matmul
+    before, entered = flags.allow_tf32, threading.Event()
+
+    def other():
+        with engine._tf32(False):
+            entered.set()
+
+    with engine._tf32(True):
+        thread = threading.Thread(target=other)
+        thread.start()
+        assert not entered.wait(0.2)
+        assert flags.allow_tf32
+    assert entered.wait(10)
+    thread.join()
+    assert flags.allow_tf32 == before
+
+
 class Tape:
     """Stands in for a CUDA graph: keeps the call that is made while it records, and makes it again into the same place."""
 
@@ -178,11 +197,11 @@ def test_what_is_recorded_reads_lasting_tensors_in_their_place_and_copies_of_oth
         place = places[number % 2]
         place.fill_(number)
         factor = 1 + number % 3
-        results.append(call(place, torch.full((2,), 0.5), factor=factor))
-        assert results[-1].tolist() == [factor * (number + 0.5)] * 2
+        results.append(call(place, torch.full((2,), number / 4), factor=factor))
+        assert results[-1].tolist() == [factor * 1.25 * number] * 2
         assert len(tapes) <= max(0, number - 2)  # three calls are plain
     assert len(tapes) == 6  # for each place and each factor
-    assert [result[0].item() for result in results] == [(1 + n % 3) * (n + 0.5) for n in range(20)]  # they are copies
+    assert [result[0].item() for result in results] == [(1 + n % 3) * 1.25 * n for n in range(20)]  # they are copies
     assert all(any(tape.args[0] is place for place in places) for tape in tapes)
     call(torch.zeros(3), torch.zeros(3))
     assert len(tapes) == 6, "other shapes have plain calls of their own"

@@ -1,9 +1,12 @@
 """The running scales against plain loops."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
 
+import ssedb
 from ssedb.normalize import FrameNorm, Moments, ObsNorm, RewardNorm, _blocks, discounted_sums, to_blocks
 
 
@@ -111,3 +114,13 @@ def test_frames_are_scaled_by_all_that_was_taken_in_and_clipped():
         np.testing.assert_allclose(frames(torch.from_numpy(obs), before), expected, rtol=1e-3, atol=1e-3)
     assert np.abs(expected).max() == 5
     assert frames.count == 38
+
+
+@pytest.mark.parametrize("shape", [(2, 84, 84, 4), (4, 84, 84), (2, 1, 84, 84)])
+@pytest.mark.parametrize("name", sorted({*ssedb.list_bonuses()} - {"none"}))
+def test_observations_of_another_shape_are_named(name, shape):
+    bonus = ssedb.make_bonus(name, (4, 84, 84), 4)
+    obs = torch.zeros(shape, dtype=torch.uint8)
+    message = f"observations of shape {list(shape)}: this was made for [batch, 4, 84, 84]; give it such, or"
+    with pytest.raises(ssedb.ConfigError, match=re.escape(message)):
+        bonus.reward(obs, torch.zeros(2, dtype=torch.int64), obs)

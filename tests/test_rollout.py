@@ -1,5 +1,6 @@
 """Frames kept once, stacks by indexing: the same observations as a queue of frames would make."""
 
+import dataclasses
 import threading
 import time
 from collections import deque
@@ -174,6 +175,30 @@ def test_no_number_depends_on_which_part_answers_first():
     for name in ("frames", "starts", "actions", "rewards", "dones", "log_probs", "values", "episodes"):
         assert torch.equal(getattr(rollouts[0], name), getattr(rollouts[1], name)), name
     assert len(rollouts[0].actions.unique()) == 4
+
+
+class Same(Grid):
+    """Answers in the same place each time, as emulators do beside a GPU."""
+
+    def recv(self):
+        step = super().recv()
+        if not hasattr(self, "place"):
+            self.place = torch.empty_like(step.frames)
+        return dataclasses.replace(step, frames=self.place.copy_(step.frames))
+
+
+def test_the_last_frames_of_pools_stay_those_of_their_step():
+    parts = [cls(num_envs=2, seed=seed, episode=9 + seed) for seed in (1, 2) for cls in (Same, Grid)]
+    pools, twins = Pools(parts[::2]), Pools(parts[1::2])
+    pools.reset(), twins.reset()
+    ended = []
+    for _ in range(15):
+        actions = torch.randint(4, (4,))
+        step, twin = pools.step(actions), twins.step(actions)
+        if step.final_frames is not None:
+            ended.append((step.final_frames, twin.final_frames()))
+    assert len(ended) == 2
+    assert all(torch.equal(last(), expected) for last, expected in ended)
 
 
 def test_every_action_of_parts_is_drawn_with_a_number_of_its_own():

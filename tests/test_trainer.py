@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -188,6 +189,37 @@ def test_learning_while_the_next_rollout_is_played_changes_no_number(overlapping
     assert [row["updates"] for row in expected] == [1, 2, 3, 4]
     assert rows(overlapping(), Trainer.iterate) == expected
     assert rows(overlapping(), Trainer.advance) == expected
+
+
+def test_metrics_are_made_beside_play_and_what_goes_wrong_there_is_told(overlapping, monkeypatch):
+    trainer, threads = overlapping(), []
+
+    def diagnose(*args, **kwargs):
+        threads.append(threading.current_thread())
+        return {"rank": torch.tensor(3.0 if len(threads) < 2 else torch.nan)}
+
+    monkeypatch.setattr(trainer, "diagnose", diagnose)
+    assert trainer.advance() is None
+    assert trainer.advance()["rank"] == 3
+    assert threading.main_thread() not in threads
+    with pytest.raises(TrainingError, match="rank is nan after update 2; what was saved before is intact"):
+        trainer.advance()
+
+
+def test_metrics_outlive_a_rollout_that_was_interrupted(overlapping):
+    expected = overlapping(False).iterate()
+    trainer = overlapping()
+    trainer.advance()
+
+    def interrupt(steps):
+        if steps == trainer.config.rollout_size * 2:
+            raise KeyboardInterrupt
+
+    trainer.progress = SimpleNamespace(step=interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        trainer.advance()
+    assert without_time([trainer.finish()]) == without_time([expected])
+    assert trainer.finish() is None
 
 
 def test_a_checkpoint_holds_what_was_still_to_be_learned(overlapping):

@@ -111,5 +111,6 @@ class Bonus(nn.Module, ABC):
         return None
 
     def diagnostics(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> dict[str, Tensor]:
-        """Slower figures for the log, asked for once a rollout on one minibatch."""
+        """Slower figures for the log, asked for once a rollout on one minibatch. Perhaps in another thread, while the next
+        is played, so it changes nothing and draws nothing at random."""
         return {}

@@ -56,6 +56,7 @@ class Count(Bonus):
 
     def places(self, obs: Tensor, actions: Tensor, context: Context | None) -> Tensor:
         """Where in the table each choice is counted, int64 [B]."""
+        self.normalize.check(obs)
         if self.options.counted == "states":
             if context is None or context.states is None:
                 raise ConfigError("counted=states: this environment does not tell its true states; use frames")

@@ -39,13 +39,14 @@ class Observer:
         self.noise, self.strength, self.pixel, self.box = noise, strength, pixel, box
         self.generator = torch.Generator(self.device).manual_seed(seed)
         self.look = self._look
+        self.previous = torch.full((num_envs,), -1, device=self.device)
+        self.screen = lasting(torch.zeros(num_envs, *[SIDE // noises.TV_SHARE] * 2, dtype=torch.uint8, device=self.device))
+        self.clouds = lasting(torch.zeros(num_envs, noises.CLOUDS, 2, device=self.device))
         self.begin()
 
     def begin(self) -> None:
         """Forgets; new clouds gather, the TV shows another noise."""
-        self.previous = torch.full((self.num_envs,), -1, device=self.device)
-        blank = torch.zeros(self.num_envs, *[SIDE // noises.TV_SHARE] * 2, dtype=torch.uint8, device=self.device)
-        self.screen, self.clouds = lasting(blank), lasting(torch.zeros(self.num_envs, noises.CLOUDS, 2, device=self.device))
+        self.previous.fill_(-1)
         if self.noise == "noisy-tv":
             self.screen = noises.tune_tv(self.screen, self.previous < 0, self.generator)
         elif self.noise == "clouds":
@@ -106,7 +107,7 @@ class Observer:
         if not episodes_go_on:
             return
         for name in self.MEMORY:
-            setattr(self, name, state[name].to(self.device).clone())
+            getattr(self, name).copy_(state[name])
 
 
 class NoisyEnv(Env):

@@ -48,12 +48,15 @@ class Pools(Env):
 
     def recv(self) -> Step:
         steps = [part.recv() for part in self._parts]
+        frames = _deal([step.frames for step in steps])
 
         def last() -> Tensor:
-            return _deal([step.frames if step.final_frames is None else step.final_frames() for step in steps])
+            pools = [frames[i :: len(steps)] for i in range(len(steps))]  # those of the steps are good until the next
+            lasts = [step.final_frames for step in steps]
+            return _deal([pool if last is None else last() for pool, last in zip(pools, lasts, strict=True)])
 
         return Step(
-            _deal([step.frames for step in steps]),
+            frames,
             _deal([step.rewards for step in steps]),
             _deal([step.dones for step in steps]),
             last if any(step.final_frames for step in steps) else None,

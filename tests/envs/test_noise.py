@@ -238,3 +238,12 @@ def test_actions_may_be_an_array_or_a_list():
         env = ssedb.make_env("rooms-small", 3, noise="sticky", seed=1)
         env.reset()
         assert env.step(make([0, 1, 2])).frames.shape == (3, 84, 84)
+
+
+def test_what_an_observer_remembers_stays_in_its_place_until_it_changes():
+    observer = Observer(3, 4, "random-box", seed=1)
+    screen, clouds = observer.screen, observer.clouds
+    observer.begin()
+    observer.load_state_dict(observer.state_dict())
+    assert observer.screen is screen
+    assert observer.clouds is clouds
