@@ -222,11 +222,16 @@ def diagnostics_change_nothing(subject: Subject) -> None:
 def _changes(bonus: Bonus, what: str, call: Callable[[], object]) -> bool:
     """Fails if a call changes the state; returns whether it drew random numbers."""
     before = {name: value.clone() for name, value in bonus.state_dict().items()}
-    random = torch.get_rng_state()
+    random = _randomness(bonus.normalize.mean.device)
     call()
     if changed := [name for name, value in bonus.state_dict().items() if not torch.equal(value, before[name])]:
         raise Failure(f"{what} changed {', '.join(changed)}; what counts or remembers belongs in take_in")
-    return not torch.equal(torch.get_rng_state(), random)
+    return not torch.equal(_randomness(bonus.normalize.mean.device), random)
+
+
+def _randomness(device: torch.device) -> Tensor:
+    states = [torch.get_rng_state()]
+    return torch.cat([*states, torch.cuda.get_rng_state(device)] if device.type == "cuda" else states)
 
 
 def loss_decreases(subject: Subject) -> None:

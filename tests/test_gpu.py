@@ -93,6 +93,19 @@ def test_emulators_hand_over_the_same_there(raw):
     there.close()
 
 
+@pytest.mark.parametrize("noise", ["none", "random-box"])
+def test_what_a_step_hands_over_stays_as_it_is(noise):
+    env = ssedb.make_env("breakout", 2, noise=noise, fidelity="released", device="cuda", seed=3)
+    frames = [env.reset()]
+    kept = [frames[0].clone()]
+    for _ in range(5):
+        frames.append(env.step([1, 3]).frames)
+        kept.append(frames[-1].clone())
+    env.close()
+    assert all(torch.equal(a, b) for a, b in zip(frames, kept, strict=True))
+    assert not torch.equal(kept[1], kept[5])
+
+
 def test_maps_and_episodes_work_there(tmp_path):
     pytest.importorskip("scipy")
     from ssedb.analysis.episode import play_episode, read_episode
