@@ -348,7 +348,8 @@ def lasting(tensor: Tensor) -> Tensor:
     return tensor
 
 
-def _lasts(tensor: Tensor) -> bool:
+def lasts(tensor: Tensor) -> bool:
+    """Whether it is so marked; what comes next may then come to its place."""
     return getattr(tensor, "lasts", False)
 
 
@@ -371,7 +372,7 @@ class Replayer:
         calls: Counter[Any] = Counter()
 
         def call(*args: Tensor, **kwargs: Any) -> Any:
-            key = (*(id(arg) if _lasts(arg) else arg.shape for arg in args), *sorted(kwargs.items()))
+            key = (*(id(arg) if lasts(arg) else arg.shape for arg in args), *sorted(kwargs.items()))
             if (recording := recordings.get(key)) is None:
                 shapes = tuple(arg.shape for arg in args)
                 calls[shapes] += 1
@@ -402,11 +403,10 @@ class _Recording:
         generators: Sequence[torch.Generator],
         replayer: Replayer,
     ) -> None:
-        self.inputs = [arg if _lasts(arg) else arg.clone() for arg in args]
+        self.inputs = [arg if lasts(arg) else arg.clone() for arg in args]
         self.graph = torch.cuda.CUDAGraph()
         for generator in generators:
             self.graph.register_generator_state(generator)
-        torch.cuda.empty_cache()  # what the calls before took; from now on it is in the graphs' pool
         # Threads that wait for actions may go on meanwhile: that is no error.
         recording = torch.cuda.graph(self.graph, replayer.pool, replayer.stream, capture_error_mode="thread_local")
         with _one_at_a_time, recording:

@@ -78,8 +78,10 @@ class ObsNorm(nn.Module):
     def for_convs(self, obs: Tensor) -> Tensor:
         """The same for a `ConvTrunk`, in the layout and precision that its convolutions like best on the device: on a GPU in
         blocks (`to_blocks`)."""
+        if not obs.is_cuda:
+            return self(obs)
         self.check(obs)
-        return _blocks(obs, self.mean, self.std, math.inf) if obs.is_cuda else self(obs)
+        return _blocks(obs, self.mean, self.std, math.inf)
 
     def check(self, obs: Tensor) -> None:
         if obs.shape[1:] != self.mean.shape[1:]:

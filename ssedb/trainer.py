@@ -152,7 +152,9 @@ class Trainer:
                 for _ in islice(self._turn.rest, pace):
                     pass
             elif self._clerk is not None:
-                self._writing = self._clerk.submit(self._ending())
+                self._learn_on()
+                turn, self._turn = self._turn, None
+                self._writing = self._clerk.submit(partial(self._metrics, turn))
 
         rollout = self.play(on_step)
         row = self._written()
@@ -208,9 +210,12 @@ class Trainer:
 
     def settle(self) -> None:
         """Does what is left of the last turn; what is called from now on waits for the bonus model."""
+        self._learn_on()
+        self.engine.join()
+
+    def _learn_on(self) -> None:
         for _ in self._turn.rest if self._turn is not None else ():
             pass
-        self.engine.join()
 
     def finish(self) -> dict[str, Any] | None:
         """Ends the last turn; returns its metrics, unless they were returned before."""
@@ -219,19 +224,12 @@ class Trainer:
         began = time.perf_counter()
         self.settle()
         self.engine.wait()
-        self._turn.seconds += time.perf_counter() - began  # the next rollout did not cover it
-        return self._ending()()
-
-    def _ending(self) -> Callable[[], dict[str, Any]]:
-        """Does what is left of the last turn. Returns what makes its metrics: it waits for the device, in any thread."""
-        turn = self._turn
-        assert turn is not None
-        for _ in turn.rest:
-            pass
-        self._turn = None
-        return partial(self._metrics, turn)
+        turn, self._turn = self._turn, None
+        turn.seconds += time.perf_counter() - began  # the next rollout did not cover it
+        return self._metrics(turn)
 
     def _metrics(self, turn: _Turn) -> dict[str, Any]:
+        """Waits for the device, in any thread."""
         with self.engine.beside():
             turn.add(**self.diagnose(*turn.epochs[-1][-1], rollout=turn.rollout))
             means = turn.means(self.team)

@@ -80,7 +80,7 @@ class AtariEnv(Env):
 
     def step(self, actions: Tensor) -> Step:
         self.send(actions)
-        return self.recv().copy()
+        return self.recv().kept()
 
     def send(self, actions: Tensor, then: Callable[[], None] = lambda: None) -> None:
         self._bridge.lower(actions)

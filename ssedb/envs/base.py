@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ssedb.engine import Engine
+from ssedb.engine import Engine, lasts
 from ssedb.parallel import Team
 
 
@@ -25,8 +25,10 @@ class Step:
     final_frames: Callable[[], Tensor] | None = None
     """Makes what is like frames, but the last one where dones is set; None if nothing ended. Training does not ask."""
 
-    def copy(self) -> Step:
-        return dataclasses.replace(self, frames=self.frames.clone(), rewards=self.rewards.clone(), dones=self.dones.clone())
+    def kept(self) -> Step:
+        """The same for who keeps it: apart from what the next answer may overwrite."""
+        frames, rewards, dones = (x.clone() if lasts(x) else x for x in (self.frames, self.rewards, self.dones))
+        return dataclasses.replace(self, frames=frames, rewards=rewards, dones=dones)
 
 
 class Env(ABC):

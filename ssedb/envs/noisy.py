@@ -125,7 +125,7 @@ class NoisyEnv(Env):
 
     def step(self, actions: Tensor) -> Step:
         self.send(torch.as_tensor(actions, device=self.device))  # lists and arrays will do
-        return self.recv().copy()
+        return self.recv().kept()
 
     def send(self, actions: Tensor, then: Callable[[], None] = lambda: None) -> None:
         self._executed = self.observer.disturb(actions)
