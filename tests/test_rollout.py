@@ -11,6 +11,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ssedb.engine import lasting
+from ssedb.envs.base import Step
 from ssedb.envs.pools import Pools
 from ssedb.networks import ActorCritic
 from ssedb.rollout import Player, Rollout, random_agent_statistics
@@ -185,6 +187,14 @@ class Same(Grid):
         if not hasattr(self, "place"):
             self.place = torch.empty_like(step.frames)
         return dataclasses.replace(step, frames=self.place.copy_(step.frames))
+
+
+def test_a_step_that_is_kept_is_apart_from_what_the_next_overwrites():
+    frames, rewards = lasting(torch.zeros(2, 3, 3)), torch.zeros(2)
+    step = Step(frames, rewards, torch.zeros(2, dtype=torch.bool)).kept()
+    frames += 1
+    assert not step.frames.any()
+    assert step.rewards is rewards  # nobody writes there
 
 
 def test_the_last_frames_of_pools_stay_those_of_their_step():

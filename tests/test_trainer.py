@@ -206,6 +206,25 @@ def test_metrics_are_made_beside_play_and_what_goes_wrong_there_is_told(overlapp
         trainer.advance()
 
 
+def test_a_bonus_is_paid_when_the_model_has_learned(overlapping, monkeypatch):
+    trainer, order = overlapping(), []
+    trainer.advance()
+
+    def note(owner, name):
+        function = getattr(owner, name)
+
+        def call(*args, **kwargs):
+            order.append(name)
+            return function(*args, **kwargs)
+
+        monkeypatch.setattr(owner, name, call)
+
+    for owner, name in ((trainer, "learn_bonus"), (trainer.engine, "join"), (trainer, "pay")):
+        note(owner, name)
+    trainer.advance()
+    assert order.index("pay") > order.index("join") > max(i for i, name in enumerate(order) if name == "learn_bonus")
+
+
 def test_metrics_outlive_a_rollout_that_was_interrupted(overlapping):
     expected = overlapping(False).iterate()
     trainer = overlapping()
