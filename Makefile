@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
 
-.PHONY: setup demo sample-report test lint bench clean
+.PHONY: setup demo sample-report test mutants lint bench clean
 
 setup: $(VENV)/.dev
 
@@ -31,6 +31,10 @@ sample-report: setup
 
 test: setup
 	$(BIN)/python -m pytest -n auto --dist loadfile
+
+# Break the package on purpose, line by line, and see whether a test notices (tests/mutants.toml).
+mutants: setup
+	$(BIN)/python -m tests.mutate
 
 lint: setup
 	$(BIN)/ruff check .
