@@ -365,6 +365,12 @@ def test_strength_is_the_noise_that_frames_show(noise):
     assert 0 < 2 * spread[1] < spread[2]
 
 
+def test_another_seed_shows_other_frames():
+    first = [frames_of(env="rooms-small", noise="random-box", seed=seed)[3] for seed in (0, 1, 0)]
+    assert not torch.equal(first[0], first[1])
+    assert torch.equal(first[0], first[2])
+
+
 def test_pools_of_emulators_differ():
     """With one seed for all, the four pools would show the same noise on the same first frame."""
     first = frames_of(env="breakout", noise="random-box", noop_max=0)[3]
