@@ -18,6 +18,10 @@ def test_defaults_are_the_papers():
     assert (config.gamma, config.gae_lambda, config.learning_rate, config.adam_eps) == (0.99, 0.95, 1e-4, 1e-7)
     assert (config.policy_channels, config.policy_width, config.policy_layers) == ((32, 64, 64), 512, ("relu", "relu"))
     assert (config.extrinsic_coef, config.obs_norm_steps, config.max_episode_steps) == (0.0, 10_000, 4500)
+    assert (config.intrinsic_coef, config.normalize_bonus, config.noop_max, config.noise_strength) == (1.0, True, 30, 1.0)
+    assert (config.noise, config.bonus, config.steps, config.fidelity, config.preset) == (
+        "none", "db", 100_000_000, "paper", "paper",
+    )  # fmt: skip
     options = config.bonus_options
     assert (options["state_dim"], options["hidden_dim"], options["latent_dim"]) == (512, 256, 128)
     assert (options["tau"], options["alpha2"], options["bonus_root"]) == (0.999, 0.1, "sqrt")
@@ -119,6 +123,36 @@ def test_a_preset_is_all_of_these(preset):
     config = TrainConfig(preset=preset)
     settings = {**dataclasses.asdict(config), **config.bonus_options}
     assert {name: settings[name] for name in SIZES[preset]} == SIZES[preset]
+
+
+PICTURES = {"paper": (32, 64, 64), "small": (16, 32, 32), "rooms": (8, 16, 16)}
+OPTIONS = {
+    "icm": dict(feature_dim={"paper": 512, "small": 256, "rooms": 64}),
+    "rnd": dict(feature_dim={"paper": 512, "small": 256, "rooms": 64}),
+    "random-features": dict(feature_dim={"paper": 512, "small": 256, "rooms": 64}),
+    "disagreement": dict(feature_dim={"paper": 512, "small": 256, "rooms": 64}, models=10, loss_dropout=0.2),
+    "cb": dict(code_dim={"paper": 64, "small": 64, "rooms": 32}, beta=1e-3),
+    "re3": dict(feature_dim=64, neighbours=3, distance="kth"),
+    "db-ucb": dict(ridge=1.0),
+    "db-bebold": dict(ridge=1.0, regulation=0.5),
+    "db-ngu": dict(ridge=1.0, neighbours=10, lifelong_cap=5.0, memory=65536),
+    "db-count": dict(memory=4096, neighbours=10),
+    "db-marginal": {},
+}
+
+
+@pytest.mark.parametrize("preset", PICTURES)
+@pytest.mark.parametrize("bonus", OPTIONS)
+def test_options_of_a_bonus_are_all_of_these(bonus, preset):
+    expected = {k: v[preset] if isinstance(v, dict) else v for k, v in OPTIONS[bonus].items()}
+    expected["channels"] = PICTURES[preset]
+    found = resolve_options(bonus, {}, preset=preset)
+    own = {name: value for name, value in found.items() if name == "channels" or name not in resolve_options("db", {})}
+    assert own == expected
+
+
+def test_counts_are_of_coarse_frames_in_a_table_of_four_million():
+    assert resolve_options("count", {}) == dict(counted="frames", grid=12, levels=8, table_bits=22)
 
 
 def test_alphas_know_every_spelling():
