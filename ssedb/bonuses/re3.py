@@ -40,7 +40,10 @@ class RE3Options(FeatureOptions):
 
 
 class RE3(Bonus):
-    """Reward log(1 + d), d the distance to the k-th nearest neighbour in fixed random features (state entropy)."""
+    """Reward for the distance to the k-th nearest neighbour in fixed random features (state entropy).
+
+    log(1 + ||y - y_k||), y_k the k-th nearest of the other next states of the batch.
+    """
 
     Options = RE3Options
     fixed = ("encoder",)
