@@ -53,12 +53,14 @@ def _refuse_strangers(out: Path) -> None:
 
 def evaluate(args: list[str]) -> int:
     options = parse(flags.Eval, args, "eval")
-    from ssedb.evaluate import check, evaluate_run
+    from ssedb import evaluation
 
-    check(options.run, options.episodes, options.video, options.seed)
+    evaluation.check(options.run, options.episodes, options.video, options.seed)
     from ssedb.summary import print_evaluation
 
-    result = evaluate_run(options.run, options.episodes, video=options.video, seed=options.seed, device=options.device)
+    result = evaluation.evaluate(
+        options.run, options.episodes, video=options.video, seed=options.seed, device=options.device
+    )
     print_evaluation(result)
     return 0
 
