@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -77,15 +78,17 @@ class Workers:
             theirs.close()
             self._pipes.append(ours)
             self._processes.append(process)
+        # Also where nobody closes it, as when what was to be trained cannot be made after all.
+        self._end = weakref.finalize(self, _end_all, os.getpid(), self._pipes, self._processes)
 
     def reset(self, seeds: Sequence[int]) -> None:
         for pipe, share in zip(self._pipes, self._shares, strict=True):
-            self._tell(pipe, ("reset", seeds[share]))
+            _tell(pipe, ("reset", seeds[share]))
         self._answers()
 
     def send(self, actions: np.ndarray) -> None:
         for pipe, share in zip(self._pipes, self._shares, strict=True):
-            self._tell(pipe, ("step", actions[share]))
+            _tell(pipe, ("step", actions[share]))
 
     def recv(self) -> Answer:
         """Wait for what was sent; raise TrainingError if a process does not answer in time, or has died."""
@@ -99,21 +102,7 @@ class Workers:
 
     def close(self) -> None:
         """End the processes; one that is stuck is killed."""
-        for pipe in self._pipes:
-            self._tell(pipe, None)
-        limit = time.monotonic() + 2
-        for process in self._processes:
-            process.join(max(0.0, limit - time.monotonic()))
-            if process.is_alive():
-                process.kill()
-                process.join()
-        for pipe in self._pipes:
-            pipe.close()
-        self._pipes, self._processes = [], []
-
-    def _tell(self, pipe: Connection, order: Any) -> None:
-        with suppress(OSError):  # it has died: the answer says so
-            pipe.send(order)
+        self._end()
 
     def _answers(self) -> list[Any]:
         answers = []
@@ -130,6 +119,26 @@ class Workers:
             if isinstance(found, Blamed):
                 raise found
         return answers
+
+
+def _tell(pipe: Connection, order: Any) -> None:
+    with suppress(OSError):  # it has died: the answer says so
+        pipe.send(order)
+
+
+def _end_all(owner: int, pipes: list[Connection], processes: list[Any]) -> None:
+    if os.getpid() != owner:  # a forked copy is not whose they are
+        return
+    for pipe in pipes:
+        _tell(pipe, None)
+    limit = time.monotonic() + 2
+    for process in processes:
+        process.join(max(0.0, limit - time.monotonic()))
+        if process.is_alive():
+            process.kill()
+            process.join()
+    for pipe in pipes:
+        pipe.close()
 
 
 def _answer(pipe: Connection, seconds: float) -> Any:

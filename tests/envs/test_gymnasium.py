@@ -1,5 +1,6 @@
 """Other Gymnasium environments, through a small one of our own."""
 
+import gc
 import multiprocessing
 import os
 import subprocess
@@ -131,6 +132,14 @@ def test_auto_starts_processes_where_they_are_faster(strangers, monkeypatch):
         assert len(multiprocessing.active_children()) == expected, (name, num_envs)
         env.close()
         assert multiprocessing.active_children() == []
+
+
+def test_processes_end_with_an_environment_that_nobody_closes(strangers):
+    env = ssedb.make_env("strangeworlds:Walker-v0", 4, env_workers=2)
+    assert len(multiprocessing.active_children()) == 2
+    del env
+    gc.collect()
+    assert multiprocessing.active_children() == []
 
 
 @pytest.mark.parametrize(
