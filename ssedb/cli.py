@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import os
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,10 +15,10 @@ from typing import Any
 from ssedb import __version__, flags, parallel
 from ssedb.config import TrainConfig
 from ssedb.envs.names import GAMES, NOISES, atari_games, rooms_world
-from ssedb.errors import ConfigError, TrainingError
+from ssedb.errors import ConfigError, Note, TrainingError
 from ssedb.flags import parse, parse_train
 from ssedb.options import bonus_names
-from ssedb.runlog import RunFolder, lock_folder, require_checkpoint, require_writable, saved_config
+from ssedb.runlog import ERROR_LOG, RunFolder, lock_folder, require_checkpoint, require_writable, saved_config
 
 
 def train(args: list[str]) -> int:
@@ -45,19 +46,21 @@ def train(args: list[str]) -> int:
 def _refuse_strangers(out: Path) -> None:
     """A run must not be strewn among other files. (Where there is another run, its folder says so itself.)"""
     if out.is_dir() and not (out / "config.toml").exists():
-        others = sorted(path.name for path in out.iterdir() if not path.name.startswith("."))
+        others = sorted(path.name for path in out.iterdir() if not path.name.startswith(".") and path.name != ERROR_LOG)
         if others:
             raise ConfigError(f"{out} holds other files ({others[0]}); choose a new or an empty folder for --out")
 
 
 def evaluate(args: list[str]) -> int:
     options = parse(flags.Eval, args, "eval")
-    from ssedb.evaluate import check, evaluate_run
+    from ssedb import evaluation
 
-    check(options.run, options.episodes, options.video, options.seed)
+    evaluation.check(options.run, options.episodes, options.video, options.seed)
     from ssedb.summary import print_evaluation
 
-    result = evaluate_run(options.run, options.episodes, video=options.video, seed=options.seed, device=options.device)
+    result = evaluation.evaluate(
+        options.run, options.episodes, video=options.video, seed=options.seed, device=options.device
+    )
     print_evaluation(result)
     return 0
 
@@ -313,7 +316,7 @@ def show_list(args: list[str]) -> int:
         print(f"the suite ({len(GAMES)}):\n  " + " ".join(GAMES))
         print(f"every other Atari game ({len(rest)}):\n  " + " ".join(rest))
         print("a world whose true state is known:\n  rooms rooms-small rooms-large (another layout: rooms@7)")
-        print("and any Gymnasium id with image observations and discrete actions")
+        print("and any Gymnasium id with image observations and discrete actions; module:Id imports the module first")
     elif what == "noises":
         for name, meaning in NOISES.items():
             print(f"{name:<12} {meaning}")
@@ -346,7 +349,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.path.append(os.getcwd())
     args = list(sys.argv[1:] if argv is None else argv)
     try:
-        return dispatch(args)
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            return dispatch(args)
     except ConfigError as error:
         print(f"ssedb: {error}", file=sys.stderr)
         return 2
@@ -360,6 +365,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("ssedb: stopped; what was saved before is intact", file=sys.stderr)
         return 130
+
+
+def _show_warning(message: Any, category: type[Warning], filename: str, lineno: int, *rest: Any, **more: Any) -> None:
+    """Print a note as one line, any other warning as Python does."""
+    text = f"ssedb: {message}\n" if category is Note else warnings.formatwarning(message, category, filename, lineno)
+    sys.stderr.write(text)
 
 
 def dispatch(args: list[str]) -> int:

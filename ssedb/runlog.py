@@ -13,10 +13,13 @@ from typing import Any
 
 from ssedb import __version__, checkpoint, parallel
 from ssedb.config import TrainConfig
+from ssedb.envs.names import bare_id
 from ssedb.errors import ConfigError, FolderInUse
 
-MAY_CHANGE = ("steps", "device", "engine", "precision", "checkpoint_minutes", "wandb")
+MAY_CHANGE = ("steps", "device", "engine", "precision", "env_workers", "checkpoint_minutes", "wandb")
 """What a resumed run may do otherwise than it began."""
+ERROR_LOG = "error.log"
+"""In a run's folder: the traceback of an error in an environment or a bonus that stopped it."""
 
 
 class RunFolder:
@@ -38,6 +41,7 @@ class RunFolder:
         if any((path / name).exists() for name in ("config.toml", "metrics.jsonl", "checkpoints")):
             lock.close()
             raise ConfigError(f"{path} already holds a run; continue it with --resume {path}, or choose another --out")
+        (path / ERROR_LOG).unlink(missing_ok=True)  # of a run that ended before there was anything to keep
         return cls(path, config, lock)
 
     @classmethod
@@ -190,7 +194,7 @@ def misfit(path: Path, error: Exception) -> ConfigError:
 def check_checkpoint(path: Path, config: TrainConfig) -> dict[str, Any] | None:
     """What the newest checkpoint says of itself, if there is one; one of another environment than the run's is an error."""
     about = checkpoint.about_latest(path / "checkpoints")
-    if about is not None and about.get("env") != config.env:
+    if about is not None and bare_id(str(about.get("env"))) != bare_id(config.env):
         raise ConfigError(
             f"the checkpoint in {path} is of {about.get('env')} but its config.toml says {config.env}; "
             "put back the folder's own files, or start a new run"

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from ssedb.analysis.probe import Probe
 from ssedb.config import TrainConfig
-from ssedb.evaluate import Evaluation
+from ssedb.evaluation import Evaluation
 from ssedb.run import TrainResult
 
 if TYPE_CHECKING:

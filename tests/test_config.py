@@ -1,6 +1,7 @@
 """Names fill in what is not given; mistakes are one line with the value and the remedy."""
 
 import dataclasses
+import re
 import subprocess
 import sys
 
@@ -8,6 +9,7 @@ import pytest
 
 from ssedb.config import ConfigError, TrainConfig
 from ssedb.envs.names import NOISES
+from ssedb.flags import parse_train
 from ssedb.options import released_alphas, resolve_options
 
 
@@ -227,3 +229,30 @@ def test_nothing_here_waits_for_torch():
 def test_a_preset_knows_its_world():
     assert [TrainConfig(preset=name).env for name in ("paper", "small", "rooms")] == ["alien", "alien", "rooms-small"]
     assert TrainConfig(preset="rooms", env="breakout").env == "breakout"
+
+
+def test_arguments_of_the_environment_are_read_kept_and_checked(tmp_path):
+    words = ["size=8", "hard=True", "soft=false", "mode=fast", 'name="a b"', "goals=[1, 2]", "deep={x=0.5}"]
+    config, _ = parse_train(["--env", "CartPole-v1", "--env-kwargs", *words])
+    wanted = {"size": 8, "hard": True, "soft": False, "mode": "fast", "name": "a b", "goals": [1, 2], "deep": {"x": 0.5}}
+    assert config.env_kwargs == wanted
+    (tmp_path / "config.toml").write_text(config.to_toml())
+    assert TrainConfig.from_toml(tmp_path / "config.toml") == config
+    assert TrainConfig(env="CartPole-v1", env_kwargs={"goals": (1, 2)}).env_kwargs == {"goals": [1, 2]}
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"env_kwargs": {"render": print}}, "env_kwargs.render=<built-in function print>: must be text, a finite number"),
+        ({"env_kwargs": {"a b": 1}}, "env_kwargs='a b': a name in it must be made of letters, digits and _"),
+        ({"env_kwargs": 3}, "env_kwargs=3: must be a table"),
+        ({"env_kwargs": {"max_episode_steps": 3}}, "max_episode_steps=3 is a setting of its own"),
+        ({"env_workers": -1}, "env_workers=-1: must be 0 or more"),
+        ({"env_workers": "many"}, "env_workers='many': use auto or a number"),
+        ({"env_workers": 1.5}, "env_workers=1.5: must be a whole number"),
+    ],
+)
+def test_what_an_environment_cannot_be_made_with_is_said(settings, message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        TrainConfig(env="CartPole-v1", **settings)

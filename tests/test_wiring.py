@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -255,6 +256,28 @@ def test_iterations_are_those_of_plain_loops(tmp_path, monkeypatch, normalize):
         run.iterate()
 
 
+class Dial(gymnasium.Env):
+    """One gray, lighter at every step by as much as it is told."""
+
+    observation_space = gymnasium.spaces.Box(0, 255, (84, 84), np.uint8)
+    action_space = gymnasium.spaces.Discrete(3)
+
+    def __init__(self, by: int = 3) -> None:
+        self.by = by
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.gray = int(self.np_random.integers(100))
+        return np.full((84, 84), self.gray, np.uint8), {}
+
+    def step(self, action):
+        self.gray += self.by
+        return np.full((84, 84), self.gray, np.uint8), 0.0, self.gray > 200, False, {}
+
+
+gymnasium.register("Dial-v0", entry_point=f"{__name__}:Dial")
+
+
 def outcome(toy: bool = True, **settings):
     """All that comes out of two iterations: metrics, weights, frames."""
     config = tiny_config(**{"out": "unused", **UNUSUAL, "obs_norm_steps": 64, **settings})
@@ -271,11 +294,13 @@ def outcome(toy: bool = True, **settings):
 
 TOY: dict = {}
 ROOMS = dict(toy=False, env="rooms-small", bonus="rnd", bonus_options={"feature_dim": 8}, ppo_epochs=1, bonus_epochs=1)
+DIAL = {**ROOMS, "env": f"{__name__}:Dial-v0"}
 ATARI = {**ROOMS, "env": "breakout", "num_envs": 2, "extrinsic_coef": 0.0}
 
 # Every setting with a world in which it shows, and another value for it.
 MATTERS = {
     "env": (ROOMS, "rooms-small@1"),
+    "env_kwargs": (DIAL, {"by": 7}),
     "noise": (ROOMS, "random-box"),
     "noise_strength": ({**ROOMS, "noise": "random-box"}, 0.5),
     "box_noise": ({**ROOMS, "noise": "random-box"}, "wrap"),
@@ -309,6 +334,7 @@ MATTERS = {
     "policy_layers": (TOY, ("linear", "relu")),
 }
 DOES_NOT = {
+    "env_workers": 2,
     "steps": 7,
     "out": "elsewhere",
     "engine": "eager",
@@ -345,7 +371,8 @@ def test_a_setting_changes_what_comes_out(usual, name):
 
 @pytest.mark.parametrize("name", DOES_NOT)
 def test_a_setting_of_the_run_changes_nothing_that_comes_out(usual, name):
-    same = outcome(**{name: DOES_NOT[name]}) == usual(TOY)
+    base = DIAL if name == "env_workers" else TOY
+    same = outcome(**{**base, name: DOES_NOT[name]}) == usual(base)
     assert same, f"{name}={DOES_NOT[name]} makes a difference"
 
 
