@@ -32,7 +32,7 @@ PLAN, FAILURE, ORIGIN = "plan.json", "failure.json", "origin.json"
 """What a sweep leaves: in its folder the runs it is to make, in a run's folder how it failed and which code made it."""
 
 NOT_OF_THE_RUN = ("out", *(name for name in MAY_CHANGE if name != "steps"))
-"""Settings that change nothing of what a run computes (but for the last digits, on another device)."""
+"""Settings that change no result (but for the last digits, on another device); all others make another run."""
 NOT_A_METHOD = {"env", "noise", "bonus", "seed", "steps", *NOT_OF_THE_RUN}
 """Settings that do not make another method."""
 

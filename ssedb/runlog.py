@@ -15,8 +15,8 @@ from ssedb import __version__, checkpoint, parallel
 from ssedb.config import TrainConfig
 from ssedb.errors import ConfigError, FolderInUse
 
-MAY_CHANGE = ("steps", "device", "engine", "precision", "checkpoint_minutes", "wandb")
-"""What a resumed run may do otherwise than it began."""
+MAY_CHANGE = ("steps", "device", "engine", "checkpoint_minutes", "wandb")
+"""Settings that a resumed run may change: those that make no other run of it."""
 
 
 class RunFolder:

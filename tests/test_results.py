@@ -1,11 +1,14 @@
 """Run folders as tables: every run is accounted for, whole or not."""
 
+import dataclasses
 import json
 import math
+import re
 
 import pytest
 
 from ssedb import results
+from ssedb.config import TrainConfig
 from ssedb.errors import ConfigError
 from tests.toy import tiny_config
 
@@ -109,6 +112,34 @@ def test_the_same_run_in_two_sweeps_counts_once(tmp_path):
     assert "the same run as" in runs[2].reason
     assert results.condition_table(runs, "states_share")[0]["mean"] == pytest.approx(0.15)
     assert {row["runs"] for row in results.efficiency_table(runs, "states_share")} == {2}
+
+
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(TrainConfig)])
+def test_a_duplicate_differs_in_nothing_that_changes_a_result(tmp_path, name):
+    config = make_run(tmp_path / "a") / "config.toml"
+    make_run(tmp_path / "b")
+    text = config.read_text()
+    table = f"\n[{name}]\n"
+    other = (
+        text.replace(table, f"{table}other = 5\n") if table in text else re.sub(rf"(?m)^{name} = .*$", f"{name} = 5", text)
+    )
+    assert other != text
+    config.write_text(other)
+    status = [run.status for run in results.load_runs(tmp_path)]
+    same = name in ("out", "steps", "device", "engine", "checkpoint_minutes", "wandb")
+    assert sorted(status) == (["duplicate", "finished"] if same else ["finished", "finished"])
+
+
+def test_runs_of_other_precisions_are_other_methods(tmp_path):
+    for precision, states in (("bf16", 0.2), ("fp32", 0.4)):
+        make_run(tmp_path / precision, precision=precision, states=states)
+    runs = results.load_runs(tmp_path)
+    assert [(run.method, run.status) for run in runs] == [
+        ("db precision=bf16", "finished"),
+        ("db precision=fp32", "finished"),
+    ]
+    rows = {row["method"]: row["mean"] for row in results.condition_table(runs, "states_share")}
+    assert rows == {"db precision=bf16": pytest.approx(0.2), "db precision=fp32": pytest.approx(0.4)}
 
 
 def test_a_seed_that_ended_earlier_is_not_another_seed(tmp_path):

@@ -13,8 +13,19 @@ from ssedb.runlog import RunFolder
 from ssedb.sweep import execute as module
 from ssedb.sweep.execute import execute
 from ssedb.sweep.grid import read_grid
-from ssedb.sweep.plan import is_finished
+from ssedb.sweep.plan import is_finished, strangers
 from tests.sweep.grids import numbers, write_grid
+
+
+def test_a_finished_run_of_another_name_is_left_alone(tmp_path):
+    path, root = write_grid(tmp_path), tmp_path / "runs"
+    first = read_grid(path, root, {"device": "cpu"}).runs[0]
+    assert execute(first, False, "cpu", silent)
+    old = first.folder.rename(root / "rooms-small-none-db-s0-01234567")
+    again = read_grid(path, root, {"device": "cpu"})
+    assert again.runs[0].folder == old
+    assert is_finished(again.runs[0], probe=False)
+    assert strangers(again, root) == []
 
 
 @pytest.fixture
@@ -52,12 +63,12 @@ def test_a_folder_in_use_is_waited_for(run, monkeypatch):
     assert execute(run, False, "cpu", silent)
 
 
-def test_a_run_goes_on_in_the_precision_it_was_begun_with(run):
-    before = dataclasses.replace(run, config=dataclasses.replace(run.config, precision="tf32", engine="eager"))
+def test_a_run_goes_on_with_the_engine_it_was_begun_with(run):
+    before = dataclasses.replace(run, config=dataclasses.replace(run.config, engine="eager"))
     assert execute(before, False, "cpu", silent)
     (run.folder / "summary.json").unlink()  # as if it had not got to its end
     folder = module._open(run, "cpu")
-    assert (folder.config.precision, folder.config.engine) == ("tf32", "eager")
+    assert folder.config.engine == "eager"
     folder.close()
 
 
