@@ -49,17 +49,38 @@ def curves(upper, nce, chance=-5.0, length=40):
     return {key: np.full(length, value) for key, value in (("i_upper", upper), ("i_nce", nce), ("i_nce_chance", chance))}
 
 
-def test_the_alarm_needs_both_an_empty_z_and_a_blind_contrast():
-    assert bottleneck(curves(0.001, -5.02)).collapsed  # the pilot's collapse
-    assert not bottleneck(curves(0.001, -4.0)).collapsed
-    assert not bottleneck(curves(0.4, -5.0)).collapsed  # opening, slowly
-    assert not bottleneck(curves(20.0, -1.0)).collapsed
+def test_a_bottleneck_is_open_when_the_contrast_beats_blind_guessing():
+    assert bottleneck(curves(20.0, -1.0)).state == "open"
+    assert bottleneck(curves(0.001, -4.0)).state == "open"
     late = curves(0.001, -5.0)
     late["i_upper"][-4:] = 5.0
     late["i_nce"][-4:] = -2.0
-    assert not bottleneck(late).collapsed  # it has opened at its end
+    assert bottleneck(late).state == "open"  # at its end
     late["i_upper"][-1] = np.nan
     assert bottleneck(late).i_upper == 5.0
+
+
+def test_a_bottleneck_whose_nats_tell_nothing_is_not_opened_yet():
+    assert bottleneck(curves(20.0, -6.5)).state == "not opened yet"  # below blind guessing, as a young model is
+    assert bottleneck(curves(0.4, -5.0)).state == "not opened yet"
+    assert bottleneck(curves(0.4, -4.91)).state == "not opened yet"
+    assert bottleneck(curves(0.4, -4.89)).state == "open"
+
+
+def test_a_bottleneck_that_lets_nothing_through_is_shut():
+    assert bottleneck(curves(0.001, -5.02)).state == "shut"  # the pilot's collapse
+    assert bottleneck(curves(0.09, -4.91)).state == "shut"
+    fallen = curves(3.0, -5.02)
+    fallen["i_nce"][10:20] = -2.0
+    assert bottleneck(fallen).state == "shut"  # it was open before
+
+
+def test_without_the_contrast_i_upper_alone_decides():
+    assert bottleneck(curves(20.0, -6.5), contrast=False).state == "open"
+    assert bottleneck(curves(0.001, -4.0), contrast=False).state == "shut"
+
+
+def test_a_run_without_a_bottleneck_has_no_state():
     assert bottleneck({"score": np.ones(3)}) is None
     assert bottleneck(curves(np.nan, np.nan)) is None
 
@@ -97,8 +118,7 @@ def test_every_run_is_there_and_none_is_averaged_away(data):
     assert status["damaged"] == "damaged"
     assert status["planned"] == "missing"
     assert "<b>bonus_loss is nan</b>" in found[HOSTILE]["reason"]
-    assert found["shut"]["neck"]["collapsed"]
-    assert not found["random-box-db-0"]["neck"]["collapsed"]
+    assert found["shut"]["neck"]["state"] == "shut"
     assert found["random-box-rnd-0"]["neck"] is None
     assert found["shut"]["not_finite"] == ["value_loss"]
     assert found["stopped"]["curves"]["states_share"]["x"] == [128, 256]
@@ -106,6 +126,15 @@ def test_every_run_is_there_and_none_is_averaged_away(data):
     row = next(r for r in measure["conditions"] if (r["noise"], r["method"]) == ("random-box", "db"))
     assert (row["runs"], row["left_out"]) == (3, 1)
     assert [r["iqm"] for r in measure["ranking"]] == sorted((r["iqm"] for r in measure["ranking"]), reverse=True)
+
+
+def test_the_page_knows_the_state_of_every_bottleneck(bottlenecks):
+    root = bottlenecks(shut=(0.004, -0.01), young=(20.0, -1.5), grown=(20.0, 2.0), no_nce=(20.0, -1.5))
+    necks = {name: run["neck"] for name, run in by_name(collect(load_runs(root), "title", root)).items()}
+    assert {name: neck["state"] for name, neck in necks.items()} == {
+        "shut": "shut", "young": "not opened yet", "grown": "open", "no_nce": "open",
+    }  # fmt: skip
+    assert (necks["young"]["i_upper"], necks["young"]["over"]) == (20, -1.5)
 
 
 def test_lower_is_better_turns_the_ranking_round(runs):

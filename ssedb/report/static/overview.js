@@ -60,7 +60,7 @@ function overview(root) {
         ),
       ),
     );
-  const shut = data.runs.filter((r) => r.neck?.collapsed);
+  const shut = data.runs.filter((r) => r.neck?.state === "shut");
   if (shut.length)
     root.append(
       el(
