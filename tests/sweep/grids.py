@@ -83,3 +83,18 @@ def numbers(run: Path) -> list[dict]:
 
 def all_numbers(root: Path) -> dict[str, list[dict]]:
     return {run.parent.name: numbers(run.parent) for run in sorted(root.glob("*/config.toml"))}
+
+
+def failing_worker(pipe, number, device, threads):
+    """A worker whose runs fail: with an error that may not come again, with one that would, or with its process."""
+    while True:
+        try:
+            run, _ = pipe.recv()
+        except (EOFError, OSError):
+            return
+        run.folder.mkdir(parents=True, exist_ok=True)
+        with open(run.folder / "tries", "a") as file:
+            file.write("x")
+        if run.config.seed == 2:
+            os._exit(3)
+        pipe.send(("failed", "it broke", run.config.seed == 0))
