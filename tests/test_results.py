@@ -10,6 +10,7 @@ import pytest
 from ssedb import results
 from ssedb.config import TrainConfig
 from ssedb.errors import ConfigError
+from ssedb.references import MEASURED
 from tests.toy import tiny_config
 
 
@@ -91,6 +92,28 @@ def test_aggregates_and_improvement_go_the_right_way(sweep):
     assert pairs["db", "rnd"]["probability"] == 1  # less noise is better
 
 
+def test_aggregates_are_over_the_tasks_that_every_method_has(tmp_path):
+    for bonus, noises in (("db", ("none", "random-box")), ("rnd", ("none",))):
+        for noise in noises:
+            make_run(
+                tmp_path / f"{bonus}-{noise}",
+                bonus=bonus,
+                bonus_options={},
+                noise=noise,
+                states=0.9 if noise == "none" else 0.1,
+            )
+    rows = {row["method"]: row for row in results.aggregate_table(results.load_runs(tmp_path), "states_share")}
+    assert {method: (row["tasks"], row["tasks_left_out"]) for method, row in rows.items()} == {"db": (1, 1), "rnd": (1, 0)}
+    assert rows["db"]["mean"] == pytest.approx(0.9)
+
+
+def test_a_probe_of_an_untrained_bonus_is_not_the_runs(tmp_path):
+    make_run(tmp_path / "probed", probe={"bonus_noise_share": 0.25, "fresh": False}, seed=0)
+    make_run(tmp_path / "untrained", probe={"bonus_noise_share": 0.75, "fresh": True}, seed=1)
+    found = {run.path.name: run.value("bonus_noise_share") for run in results.load_runs(tmp_path)}
+    assert found == {"probed": 0.25, "untrained": None}
+
+
 def test_settings_that_differ_make_methods(tmp_path):
     options = dict(tiny_config(tmp_path).bonus_options)
     make_run(tmp_path / "a", bonus_options=options)
@@ -165,10 +188,14 @@ def test_a_name_stands_for_what_it_implies(tmp_path):
 
 
 def test_curves_and_normalised_scores(tmp_path):
-    run = results.load_runs(make_run(tmp_path / "run", env="breakout", score=16.1, states=1.0))[0]
+    random = MEASURED["breakout"].mean
+    half = (random + 30.5) / 2
+    run = results.load_runs(make_run(tmp_path / "run", env="breakout", score=half, states=1.0))[0]
     steps, values = run.curve("states_share")
     assert (steps.tolist(), values.tolist()) == ([64, 128, 192, 256], [0.25, 0.5, 0.75, 1])
     assert run.value("human_score") == pytest.approx(0.5)
+    assert run.value("human_score_literature") == pytest.approx((half - 1.7) / 28.8)
+    assert run.value("random_score") == pytest.approx(half / random - 1)
     assert run.curve("human_score")[1].tolist() == pytest.approx([0.5] * 4)
     assert run.value("area:states_share") == pytest.approx(0.625)
     assert run.value("nothing") is None

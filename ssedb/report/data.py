@@ -170,6 +170,7 @@ def _measure(runs: Sequence[Run], key: str) -> dict[str, Any]:
     return {
         "key": key,
         "label": label(key),
+        "about": results.about(key, measured),
         "better": MEASURES[key].better,
         "mixed": key in OWN_SCALE and len(measured) > 1,
         "ranking": [_plain(row) for row in ranking],

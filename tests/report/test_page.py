@@ -18,6 +18,7 @@ from ssedb.report.page import Page, safe_json
 from ssedb.report.thin import compact, thin_curve
 from ssedb.results import load_runs
 from tests.report.conftest import HOSTILE, HOSTILE_BONUS
+from tests.test_results import make_run
 from tests.toy import tiny_config
 
 
@@ -126,6 +127,14 @@ def test_every_run_is_there_and_none_is_averaged_away(data):
     row = next(r for r in measure["conditions"] if (r["noise"], r["method"]) == ("random-box", "db"))
     assert (row["runs"], row["left_out"]) == (3, 1)
     assert [r["iqm"] for r in measure["ranking"]] == sorted((r["iqm"] for r in measure["ranking"]), reverse=True)
+
+
+def test_the_page_names_the_zero_of_normalised_scores(tmp_path):
+    make_run(tmp_path / "run", env="breakout", score=3.0)
+    measures = {m["key"]: m for m in collect(load_runs(tmp_path), "title", tmp_path)["measures"]}
+    assert measures["human_score"]["about"].startswith("0 is a uniform random agent, measured over")
+    assert measures["human_score_literature"]["about"].startswith("0 is the literature's random agent for breakout;")
+    assert measures["score"]["about"] == ""
 
 
 def test_the_page_knows_the_state_of_every_bottleneck(bottlenecks):
