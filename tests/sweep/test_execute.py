@@ -11,6 +11,7 @@ from ssedb.errors import ConfigError, FolderInUse
 from ssedb.progress import silent
 from ssedb.runlog import RunFolder
 from ssedb.sweep import execute as module
+from ssedb.sweep import plan
 from ssedb.sweep.execute import execute
 from ssedb.sweep.grid import read_grid
 from ssedb.sweep.plan import is_finished, strangers
@@ -70,6 +71,17 @@ def test_a_run_goes_on_with_the_engine_it_was_begun_with(run):
     folder = module._open(run, "cpu")
     assert folder.config.engine == "eager"
     folder.close()
+
+
+def test_code_that_goes_on_with_a_run_is_added(run, monkeypatch):
+    run.folder.mkdir(parents=True)
+    noted = []
+    for code in ("first", "second", "second", "first"):
+        monkeypatch.setattr(plan, "code_version", lambda code=code: code)
+        plan.note_origin(run)
+        origin = json.loads((run.folder / "origin.json").read_text())
+        noted.append((origin["code"], origin["later"]))
+    assert noted == [("first", []), ("first", ["second"]), ("first", ["second"]), ("first", ["second"])]
 
 
 def test_a_folder_of_other_settings_is_not_touched(run):

@@ -71,6 +71,7 @@ def test_precision_is_an_axis(tmp_path):
 @pytest.mark.parametrize(
     ("name", "values"),
     [("engine", '["eager", "fast"]'), ("device", '["cpu"]'), ("checkpoint_minutes", "[0, 5]"), ("wandb", "[true, false]")],
+    ids=["engine", "device", "checkpoint_minutes", "wandb"],
 )
 def test_what_changes_no_result_is_no_axis(tmp_path, name, values):
     text = TOY.replace("checkpoint_minutes = 0\n", "") + f"{name} = {values}\n"
