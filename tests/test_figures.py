@@ -46,6 +46,14 @@ def test_a_copy_of_a_run_is_not_drawn(tmp_path):
     assert lines(panel)[0].get_ydata()[-1] == pytest.approx(20)
 
 
+def test_the_band_of_a_share_stays_a_share(tmp_path):
+    for seed, states in enumerate((0.01, 0.99)):
+        make_run(tmp_path / str(seed), seed=seed, states=states)
+    panel = figures.learning_curves(load_runs(tmp_path), "states_share").axes[0]
+    heights = panel.collections[0].get_paths()[0].vertices[:, 1]
+    assert (heights.min(), heights.max()) == (0, 1)
+
+
 def test_noise_against_none(runs):
     panel = figures.noise_curves(runs, "score", "pixel").axes[0]
     assert [line.get_linestyle() for line in lines(panel)] == ["-", "--", "-", "--"]
@@ -56,6 +64,8 @@ def test_by_condition_shows_every_run(runs):
     panel = figures.by_condition(runs, "score").axes[0]
     ticks = [line.get_xdata().tolist() if hasattr(line.get_xdata(), "tolist") else line.get_xdata() for line in panel.lines]
     assert [10.0, 12.0] in ticks
+    marks = [float(line.get_xdata()[0]) for line in panel.lines if line.get_marker() in figures.MARKERS]
+    assert sorted(marks) == [11, 11, 21, 21]  # the means
     assert [text.get_text() for text in panel.get_yticklabels()] == ["db", "rnd"]
 
 

@@ -107,6 +107,19 @@ def test_aggregates_are_over_the_tasks_that_every_method_has(tmp_path):
     assert rows["db"]["mean"] == pytest.approx(0.9)
 
 
+def test_methods_come_in_a_fixed_order_with_the_random_agent_last(tmp_path):
+    for bonus in ("rnd", "none", "db-count", "icm", "db"):
+        make_run(tmp_path / bonus, bonus=bonus, bonus_options={})
+    assert results.method_order(results.load_runs(tmp_path)) == ["db", "db-count", "icm", "rnd", "none"]
+
+
+def test_the_interval_of_a_share_stays_a_share(tmp_path):
+    for seed, states in enumerate((0.01, 0.99)):
+        make_run(tmp_path / str(seed), seed=seed, states=states)
+    row = results.condition_table(results.load_runs(tmp_path), "states_share")[0]
+    assert (row["low"], row["high"]) == (0, 1)
+
+
 def test_a_probe_of_an_untrained_bonus_is_not_the_runs(tmp_path):
     make_run(tmp_path / "probed", probe={"bonus_noise_share": 0.25, "fresh": False}, seed=0)
     make_run(tmp_path / "untrained", probe={"bonus_noise_share": 0.75, "fresh": True}, seed=1)

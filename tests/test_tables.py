@@ -73,6 +73,29 @@ def test_both_random_scores_stand_beside_the_human_one(tmp_path):
     assert theirs.notes[0].startswith("Reference scores: 0 is the literature's random agent for breakout, qbert;")
 
 
+def test_what_makes_runs_hard_to_compare_is_said(tmp_path):
+    make_run(tmp_path / "db-none", seed=0)
+    make_run(tmp_path / "db-box", seed=0, noise="random-box")
+    other = make_run(tmp_path / "rnd-none", bonus="rnd", bonus_options={}, seed=0)
+    plain = {table.title: table.notes for table in tables.make_tables(load_runs(tmp_path))}
+    assert len(plain["Runs"]) == 1
+    together = plain["All tasks together: share of states seen"]
+    assert together == [
+        "Over the 1 tasks (an environment under a noise) that every method has.",
+        "Left out, because not every method has them: 1 of db.",
+    ]
+    (other / "summary.json").write_text(
+        (other / "summary.json").read_text().replace('"steps": 256, "finished"', '"steps": 320, "finished"')
+    )
+    for name, code in (("db-none", "0.1 source a"), ("rnd-none", "0.2 source b")):
+        (tmp_path / name / "origin.json").write_text(json.dumps({"code": code, "later": []}))
+    notes = tables.make_tables(load_runs(tmp_path))[0].notes
+    assert notes[1:] == [
+        "Finished runs differ in length; they are compared as they ended.",
+        "The runs were made by 2 versions of the code: 0.1 source a; 0.2 source b.",
+    ]
+
+
 def test_without_normalised_scores_there_are_no_references(sweep):
     assert "Reference scores" not in {table.title for table in tables.make_tables(load_runs(sweep))}
 

@@ -1,6 +1,7 @@
 """The data behind the page, the page as files, and the command that makes it."""
 
 import json
+import math
 import re
 import shlex
 
@@ -12,7 +13,7 @@ from ssedb.config import TrainConfig
 from ssedb.errors import ConfigError
 from ssedb.report.collapse import bottleneck
 from ssedb.report.command import train_command
-from ssedb.report.data import collect
+from ssedb.report.data import collect, not_finite
 from ssedb.report.explorer import COLUMNS, kept_steps, sheet
 from ssedb.report.page import Page, safe_json
 from ssedb.report.thin import compact, thin_curve
@@ -66,6 +67,9 @@ def test_a_bottleneck_whose_nats_tell_nothing_is_not_opened_yet():
     assert bottleneck(curves(0.4, -5.0)).state == "not opened yet"
     assert bottleneck(curves(0.4, -4.91)).state == "not opened yet"
     assert bottleneck(curves(0.4, -4.89)).state == "open"
+    lucky = curves(20.0, -6.5)
+    lucky["i_nce"][10] = -2.0
+    assert bottleneck(lucky).state == "not opened yet"  # one minibatch is no opening
 
 
 def test_a_bottleneck_that_lets_nothing_through_is_shut():
@@ -127,6 +131,17 @@ def test_every_run_is_there_and_none_is_averaged_away(data):
     row = next(r for r in measure["conditions"] if (r["noise"], r["method"]) == ("random-box", "db"))
     assert (row["runs"], row["left_out"]) == (3, 1)
     assert [r["iqm"] for r in measure["ranking"]] == sorted((r["iqm"] for r in measure["ranking"]), reverse=True)
+
+
+def test_what_is_not_finite_is_named(tmp_path):
+    rows = [
+        {"steps": 1, "score": 1.0},
+        {"steps": 2, "value_loss": math.inf, "score": 2.0},
+        {"steps": 3, "entropy": math.nan},
+    ]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert not_finite(tmp_path) == ["value_loss", "entropy"]
+    assert not_finite(tmp_path / "nowhere") == []
 
 
 def test_the_page_names_the_zero_of_normalised_scores(tmp_path):

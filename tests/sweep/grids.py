@@ -98,3 +98,19 @@ def failing_worker(pipe, number, device, threads):
         if run.config.seed == 2:
             os._exit(3)
         pipe.send(("failed", "it broke", run.config.seed == 0))
+
+
+def patient_worker(pipe, number, device, threads):
+    """A worker whose runs end when they are asked to."""
+    asked = []
+    signal.signal(signal.SIGTERM, lambda *_: asked.append(True))
+    while True:
+        try:
+            pipe.recv()
+        except (EOFError, OSError):
+            return
+        pipe.send(("steps", 0))
+        while not asked and not pipe.poll(0.01):  # or the sweep is gone
+            pass
+        if asked:
+            pipe.send(("stopped",))

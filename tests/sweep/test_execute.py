@@ -7,7 +7,7 @@ import json
 import pytest
 
 from ssedb.analysis import probe
-from ssedb.errors import ConfigError, FolderInUse
+from ssedb.errors import ConfigError, FolderInUse, TrainingError
 from ssedb.progress import silent
 from ssedb.runlog import RunFolder
 from ssedb.sweep import execute as module
@@ -71,6 +71,20 @@ def test_a_run_goes_on_with_the_engine_it_was_begun_with(run):
     folder = module._open(run, "cpu")
     assert folder.config.engine == "eager"
     folder.close()
+
+
+def test_what_would_come_again_is_not_tried_again():
+    for error in (TrainingError("bonus_loss is nan"), ConfigError("steps=0")):
+        assert not module.comes_not_always(error)
+    for error in (RuntimeError("CUDA error"), OSError("disk full"), MemoryError()):
+        assert module.comes_not_always(error)
+
+
+def test_the_probe_of_an_untrained_bonus_is_not_the_runs(tmp_path):
+    assert not plan.is_probed(tmp_path)
+    for fresh in (True, False):
+        (tmp_path / "probe.json").write_text(json.dumps({"fresh": fresh}))
+        assert plan.is_probed(tmp_path) == (not fresh)
 
 
 def test_code_that_goes_on_with_a_run_is_added(run, monkeypatch):

@@ -16,7 +16,7 @@ from ssedb.sweep.grid import read_grid
 from ssedb.sweep.plan import code_version, is_finished, made_by_other_code, strangers
 from ssedb.sweep.pool import Pool
 from ssedb.sweep.worker import Memory, free_memory
-from tests.sweep.grids import TOY, Silent, all_numbers, failing_worker, numbers, wait_for, write_grid
+from tests.sweep.grids import TOY, Silent, all_numbers, failing_worker, numbers, patient_worker, wait_for, write_grid
 
 
 def test_a_killed_worker_costs_no_run(swept):
@@ -154,6 +154,10 @@ def test_as_many_as_memory_and_cores_allow(tmp_path):
     fixed = Pool(runs, False, Silent(runs), "cpu", 3, 1)
     fixed._fit(Memory(host=1000, host_free=1))
     assert fixed._limit == 3  # --jobs is obeyed
+    gpu._attempts[runs[0].id] = 1
+    gpu._failed(runs[0], "CUDA out of memory", True)
+    assert gpu._limit == 7  # one less at a time
+    assert gpu.waiting[-1] == runs[0]
     assert free_memory() > 0
 
 
@@ -196,6 +200,34 @@ def test_a_run_is_tried_again_as_often_as_asked_and_no_more(tmp_path, monkeypatc
     asked = (1 + retries, 1 + retries)
     assert tries(tmp_path / "runs") == {0: asked, 1: (1, 1), 2: asked}  # seed 1 fails with what would come again
     assert "3 runs failed" in capsys.readouterr().out
+
+
+def test_a_sweep_stops_when_its_minutes_are_over(tmp_path, monkeypatch):
+    runs = read_grid(write_grid(tmp_path), tmp_path / "runs", {"device": "cpu"}).runs[:1]
+    now, said = [0.0], []
+
+    def clock():
+        now[0] += 100
+        assert now[0] != 1500, "it goes on past its minutes"
+        return now[0]
+
+    class Stopping(Silent):
+        def stepped(self, run_id, steps):
+            super().stepped(run_id, steps)
+            monkeypatch.setattr(pool.time, "monotonic", clock)  # the worker is there
+
+        def note(self, text):
+            said.append((text, now[0]))
+
+    monkeypatch.setattr(pool, "work", patient_worker)
+    monkeypatch.setattr(pool.time, "monotonic", lambda: 0.0)
+    outcome = pool.run_pool(runs, probe=False, display=Stopping(runs), device="cpu", jobs=1, minutes=10)
+    monkeypatch.undo()
+    assert outcome.stopped
+    assert (outcome.finished, outcome.failed) == ([], {})
+    (text, at), *_ = said
+    assert text == "10 minutes are over; every run saves and stops"
+    assert 600 < at <= 800
 
 
 @pytest.mark.parametrize("retries", [0, 2])
