@@ -17,7 +17,15 @@ from ssedb.envs.names import GAMES, NOISES, atari_games, rooms_world
 from ssedb.errors import ConfigError, TrainingError
 from ssedb.flags import parse, parse_train
 from ssedb.options import bonus_names
-from ssedb.runlog import RunFolder, lock_folder, require_checkpoint, require_writable, saved_config
+from ssedb.runlog import (
+    RunFolder,
+    locked,
+    refuse_strangers,
+    require_checkpoint,
+    require_writable,
+    saved_config,
+    what_is_saved,
+)
 
 
 def train(args: list[str]) -> int:
@@ -28,26 +36,24 @@ def train(args: list[str]) -> int:
     config, resume = parse_train(args)
 
     if resume is None:
-        _refuse_strangers(config.out)
+        refuse_strangers(config.out, own="config.toml")
         run = RunFolder.create(config)
     else:
         run = RunFolder.reopen(resume, **{f.name: getattr(config, f.name) for f in dataclasses.fields(config)})
 
-    from ssedb import progress
-    from ssedb.run import train_in
-    from ssedb.summary import print_run
+    try:
+        with contextlib.closing(run):  # importing torch takes seconds, in which it may be stopped
+            from ssedb import progress
+            from ssedb.run import train_in
+            from ssedb.summary import print_run
 
-    result = train_in(run, progress.console())
+            result = train_in(run, progress.console())
+    except TrainingError as error:
+        raise TrainingError(f"{error}; {what_is_saved(run.path)}") from None
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(what_is_saved(run.path)) from None
     print_run(result, run.config)
     return 0 if result.finished else 130
-
-
-def _refuse_strangers(out: Path) -> None:
-    """A run must not be strewn among other files. (Where there is another run, its folder says so itself.)"""
-    if out.is_dir() and not (out / "config.toml").exists():
-        others = sorted(path.name for path in out.iterdir() if not path.name.startswith("."))
-        if others:
-            raise ConfigError(f"{out} holds other files ({others[0]}); choose a new or an empty folder for --out")
 
 
 def evaluate(args: list[str]) -> int:
@@ -213,6 +219,7 @@ def demo(args: list[str]) -> int:
 
 def sweep(args: list[str]) -> int:
     options = parse(flags.Sweep, args, "sweep")
+    from ssedb.results import PLAN
     from ssedb.sweep.grid import parse_override, read_grid
 
     limits = {"jobs": 1, "retries": 0, "minutes": 0, "cpus": 0, "gpus": 0}
@@ -236,6 +243,7 @@ def sweep(args: list[str]) -> int:
     if grid.probe and find_spec("matplotlib") is None:
         raise ConfigError("the grid asks for the probe and matplotlib is not installed; run `pip install ssedb[report]`")
     root = grid.runs[0].folder.parent
+    refuse_strangers(root, own=PLAN)
     if options.dry_run:
         from ssedb.sweep.estimate import print_estimate
 
@@ -245,7 +253,7 @@ def sweep(args: list[str]) -> int:
         _check_devices({(run.config.device, run.config.engine) for run in grid.runs})
     from ssedb.sweep.run import run_sweep
 
-    with contextlib.closing(lock_folder(root, create=True)):  # two would wait for each other's runs
+    with locked(root):  # two would wait for each other's runs
         outcome = run_sweep(
             grid,
             root,
@@ -357,8 +365,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if parallel.rank() == 0 or isinstance(error, OSError):  # what stops the training stops all processes
             print(f"ssedb: {error}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        print("ssedb: stopped; what was saved before is intact", file=sys.stderr)
+    except KeyboardInterrupt as stop:
+        print("; ".join(["ssedb: stopped", *map(str, stop.args)]), file=sys.stderr)
         return 130
 
 

@@ -70,7 +70,7 @@ def test_a_full_disk_leaves_the_old_ones(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(checkpoint.os, "fsync", full)
-    with pytest.raises(TrainingError, match="No space left on device; earlier checkpoints are intact"):
+    with pytest.raises(TrainingError, match="No space left on device; once that is mended, resume"):
         save(tmp_path, 20)
     assert [p.name for p in tmp_path.iterdir()] == ["step-000000000010.ckpt"]
     assert checkpoint.load_latest(tmp_path)[0]["steps"] == 10

@@ -22,7 +22,7 @@ from ssedb.envs.rooms import RoomsEnv
 from ssedb.errors import ConfigError
 from ssedb.evaluate import load_policy
 from ssedb.rollout import STACK, Rollout
-from ssedb.runlog import require_checkpoint, saved_config
+from ssedb.runlog import require_checkpoint, resume_command, saved_config
 from ssedb.trainer import env_of
 
 CHUNK = 256
@@ -175,7 +175,7 @@ class _Window(Env):
 def _load(run: Path, place: torch.device) -> tuple[dict[str, Any], dict[str, Any]]:
     saved = checkpoint.load_latest(run / "checkpoints", place)
     if saved is None:
-        raise ConfigError(f"{run} has no checkpoint yet; let it train on with `ssedb train --resume {run}`")
+        raise ConfigError(f"{run} has no checkpoint yet; let it train on with `{resume_command(run)}`")
     state, about, complaints = saved
     for complaint in complaints:
         print(f"{complaint}; using the one before it", file=sys.stderr)
