@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -26,6 +27,7 @@ from ssedb.runlog import (
     saved_config,
     what_is_saved,
 )
+from ssedb.terminal import print_pairs, wrapped
 
 
 def train(args: list[str]) -> int:
@@ -95,8 +97,7 @@ def analyze(args: list[str]) -> int:
     }
     if not args or args[0] in ("-h", "--help"):
         print("usage: ssedb analyze ANALYSIS RUN [flags]\n")
-        for name, (_, meaning) in analyses.items():
-            print(f"  {name:<8} {meaning}")
+        print_pairs({name: meaning for name, (_, meaning) in analyses.items()}, indent="  ")
         return 0
     if args[0] not in analyses:
         raise ConfigError(f"unknown analysis {args[0]!r}; use {' or '.join(analyses)}")
@@ -209,8 +210,8 @@ def demo(args: list[str]) -> int:
         raise ConfigError(
             f"env={config.env}: the demo needs a world whose truth is known; use rooms-small, rooms or rooms-large"
         )
-    if options.seeds < 1:
-        raise ConfigError(f"seeds={options.seeds}: must be 1 or more")
+    if not 1 <= options.seeds <= 1000:
+        raise ConfigError(f"seeds={options.seeds}: must lie between 1 and 1000")
     from ssedb.demo import run_demo
 
     run_demo(config, options.seeds)
@@ -235,6 +236,8 @@ def sweep(args: list[str]) -> int:
                 )
     if options.ray is not None and find_spec("ray") is None:
         raise ConfigError("Ray is not installed; run `pip install ssedb[ray]`, or leave --ray out")
+    if args.count("--set") > 1:
+        raise ConfigError("--set is given twice; write all after one, such as --set steps=100000 seed=[0,1]")
     overrides = dict(map(parse_override, options.set))
     if options.device != "auto":
         overrides["device"] = options.device
@@ -318,13 +321,12 @@ def show_list(args: list[str]) -> int:
     what = parse(flags.List, args, "list").what
     if what == "envs":
         rest = [game for game in atari_games() if game not in GAMES]
-        print(f"the suite ({len(GAMES)}):\n  " + " ".join(GAMES))
-        print(f"every other Atari game ({len(rest)}):\n  " + " ".join(rest))
+        print(f"the suite ({len(GAMES)}):\n{wrapped(' '.join(GAMES), '  ', '  ')}")
+        print(f"every other Atari game ({len(rest)}):\n{wrapped(' '.join(rest), '  ', '  ')}")
         print("a world whose true state is known:\n  rooms rooms-small rooms-large (another layout: rooms@7)")
-        print("and any Gymnasium id with image observations and discrete actions")
+        print(wrapped("and any Gymnasium id with image observations and discrete actions"))
     elif what == "noises":
-        for name, meaning in NOISES.items():
-            print(f"{name:<12} {meaning}")
+        print_pairs(NOISES)
     else:
         from ssedb.summary import print_bonuses
 
@@ -352,11 +354,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     if os.getcwd() not in sys.path:  # `--bonus my.module:Class` finds a module of the project it is run in
         sys.path.append(os.getcwd())
+    if argv is None:
+        _speak_utf8()
     args = list(sys.argv[1:] if argv is None else argv)
     try:
         return dispatch(args)
     except ConfigError as error:
         print(f"ssedb: {error}", file=sys.stderr)
+        return 2
+    except PermissionError as error:
+        print(f"ssedb: {error.filename}: no permission; choose a path that you may use", file=sys.stderr)
         return 2
     except BrokenPipeError:  # the reader of a pipe has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -370,11 +377,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
+def _speak_utf8() -> None:
+    """Begin again in UTF-8 where the locale knows ASCII only: paths would be no text, and a box could not be drawn."""
+    if sys.getfilesystemencoding() == "ascii" and not sys.flags.utf8_mode:
+        os.environ["PYTHONUTF8"] = "1"  # for the processes of a sweep
+        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # another encoding may lack a letter; that must not end a run
+
+
 def dispatch(args: list[str]) -> int:
+    for word in args:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            raise ConfigError(f"{word!r} is no {sys.getfilesystemencoding()} text; give the path another name") from None
     if not args or args[0] in ("-h", "--help"):
         print("usage: ssedb COMMAND [flags]\n\nExploration with no reward that noise does not fool.\n")
-        for name, (_, meaning) in COMMANDS.items():
-            print(f"  {name:<8} {meaning}")
+        print_pairs({name: meaning for name, (_, meaning) in COMMANDS.items()}, indent="  ")
         print("\n`ssedb COMMAND --help` explains every flag.")
         return 0
     if args[0] == "--version":
