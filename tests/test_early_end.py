@@ -7,9 +7,10 @@ import sys
 
 import pytest
 
-from ssedb import cli
+from ssedb import checkpoint, cli
 from ssedb.runlog import read_metrics
 from ssedb.trainer import Trainer
+from tests.sweep.grids import wait_for
 from tests.test_cli import ssedb
 
 TRAP = """
@@ -104,3 +105,16 @@ def test_a_run_that_is_stopped_before_torch_is_loaded_leaves_its_folder_free(pro
     assert cli.main(["train", *FLAGS, "--out", "run"]) == 130
     assert capsys.readouterr().err == "ssedb: stopped; nothing was saved; the same command begins anew\n"
     assert not (project / "run").exists()
+
+
+def test_sigterm_ends_a_run_with_a_checkpoint(project):
+    command = [sys.executable, "-m", "ssedb", "train", *FLAGS, "--steps", "1e9", "--out", "run"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    metrics = project / "run" / "metrics.jsonl"
+    wait_for(lambda: metrics.exists() and metrics.stat().st_size)
+    process.send_signal(signal.SIGTERM)
+    out, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "stopping after this update, with a checkpoint" in said
+    assert "stopped early; go on with: ssedb train --resume run\n" in out
+    assert checkpoint.about_latest(project / "run" / "checkpoints")["steps"] == read_metrics("run")[-1]["steps"]

@@ -127,8 +127,7 @@ def test_paths_need_not_be_ascii_in_any_locale(tmp_path):
     grid = TOY.replace('name = "toy"', "name = 'my [läufe]'").replace("steps = 96", "steps = 32")
     write_grid(tmp_path, grid).rename(tmp_path / "größe.toml")
     for args, said in (
-        (["sweep", "größe.toml", *ONE], "my [läufe]: 1 runs, 0 finished, 1 to do (32 steps), in runs/my [läufe]"),
-        (["sweep", "größe.toml", *ONE], "nothing to do; look at it with: ssedb stats 'runs/my [läufe]'"),
+        (["sweep", "größe.toml", *ONE], "tables       ssedb stats 'runs/my [läufe]'"),
         (["stats", "runs/my [läufe]", "--no-figures"], "written to runs/my [läufe]/stats: tables.md"),
         (["report", "runs", "--out", "bücher", "--episodes", "0"], "open in a browser  bücher/index.html"),
     ):
