@@ -148,6 +148,7 @@ def test_mistakes_end_with_2_and_one_line_within_two_seconds(args, message):
         ("eval x --episodes 1e23", "--episodes: '1e23' is too large"),
         ("demo --seeds 1e9", "seeds=1000000000: must lie between 1 and 1000"),
     ],
+    ids=lambda text: text.replace(" ", "_"),
 )
 def test_misspelt_flags_and_numbers_without_end_are_answered_in_one_line(args, message, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

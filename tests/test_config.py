@@ -82,6 +82,7 @@ def test_alphas_know_every_spelling():
         ({"policy_channels": (-1, 8, 8)}, "must be above 0"),
         ({"box_noise": "foo"}, "box_noise='foo': use one of fill, wrap"),
         ({"rollout_steps": 1.5}, "rollout_steps=1.5: must be a whole number"),
+        ({"ppo_epochs": True}, "ppo_epochs=True: must be a whole number"),
         ({"seed": 2**32}, "seed=4294967296: must be below 4294967296"),
         ({"learning_rate": float("nan")}, "learning_rate=nan: must be a finite number"),
         ({"env": 3}, "env=3: must be text"),
