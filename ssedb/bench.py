@@ -16,11 +16,10 @@ from typing import Any
 import numpy as np
 import torch
 from ale_py.vector_env import AtariVectorEnv
-from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from ssedb import engine
+from ssedb import engine, terminal
 from ssedb.config import TrainConfig
 from ssedb.envs.atari import AtariEnv
 from ssedb.envs.base import Env
@@ -40,7 +39,7 @@ RIVALS = ("icm", "disagreement", "cb", "re3", "rnd")
 
 def run_bench(config: TrainConfig, updates: int) -> dict[str, float]:
     """Times everything and prints a table; returns agent steps per second by part."""
-    console = Console(highlight=False)
+    console = terminal.console()
     rates: dict[str, float] = {}
     on_cpu = engine.pick_device(config.device).type == "cpu"
     if on_cpu:
@@ -86,14 +85,14 @@ def run_bench(config: TrainConfig, updates: int) -> dict[str, float]:
             table.add_row(plain, f"{rates[plain]:,.0f}", f"ours is {rates['update'] / rates[plain]:.2f}x as fast")
     else:
         table.add_row("GPU memory", _memory(), "allocated, and held by torch, at its highest")
-    console.print(table)
+    terminal.print_table(console, table)
     trainer.env.close()
     return {**rates, "ideal": ideal}
 
 
 def run_all(config: TrainConfig, updates: int) -> dict[str, dict[str, float]]:
     """On a GPU: training against the emulators alone with each noise and each rival, updates alone, and Rooms."""
-    console = Console(highlight=False)
+    console = terminal.console()
     results: dict[str, dict[str, float]] = {}
     lines: list[tuple[str, SideBySide]] = []
 
@@ -144,7 +143,7 @@ def run_all(config: TrainConfig, updates: int) -> dict[str, dict[str, float]]:
     for name, got in lines:
         table.add_row(name, *got.columns())
     table.add_row("updates alone, PPO x3 and DB x3", "-", "-", f"{updates_alone:,.0f}", "-", "-")
-    console.print(table)
+    terminal.print_table(console, table)
     return results
 
 

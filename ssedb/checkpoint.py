@@ -12,13 +12,15 @@ import io
 import json
 import os
 import pickle
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ssedb.errors import ConfigError, TrainingError
 
 MAGIC = b"ssedb-checkpoint 1\n"
 KEEP = 2
+T = TypeVar("T")
 
 
 def save(folder: Path, state: dict[str, Any], about: dict[str, Any]) -> Path:
@@ -43,9 +45,7 @@ def save(folder: Path, state: dict[str, Any], about: dict[str, Any]) -> Path:
     except OSError as error:
         with contextlib.suppress(OSError):
             part.unlink()
-        raise TrainingError(
-            f"cannot write {path}: {error.strerror}; earlier checkpoints are intact, resume from them"
-        ) from None
+        raise TrainingError(f"cannot write {path}: {error.strerror}; once that is mended, resume the run") from None
     for old in _checkpoints(folder)[:-KEEP]:
         old.unlink(missing_ok=True)
     return path
@@ -53,18 +53,22 @@ def save(folder: Path, state: dict[str, Any], about: dict[str, Any]) -> Path:
 
 def about_latest(folder: Path) -> dict[str, Any] | None:
     """What the newest readable header says (steps, env, ...), without loading anything; None where there is none."""
-    for path in reversed(_checkpoints(folder)):
-        with contextlib.suppress(OSError, ValueError), open(path, "rb") as file:
-            return _header(file)
-    return None
+    found = _newest(folder, _read_header)
+    return None if found is None else found[0]
 
 
 def load_latest(folder: Path, device: Any = "cpu") -> tuple[dict[str, Any], dict[str, Any], list[str]] | None:
     """(state, about, complaints) of the newest whole checkpoint; damaged ones are passed over and named."""
+    found = _newest(folder, lambda path: _load(path, device))
+    return None if found is None else (*found[0], found[1])
+
+
+def _newest(folder: Path, read: Callable[[Path], T]) -> tuple[T, list[str]] | None:
+    """Read the newest checkpoint that can be read; return it and complaints about newer ones. All damaged is an error."""
     complaints: list[str] = []
     for path in reversed(_checkpoints(folder)):
         try:
-            return *_load(path, device), complaints
+            return read(path), complaints
         except (OSError, ValueError, RuntimeError, pickle.UnpicklingError) as error:
             complaints.append(f"{path.name} is damaged ({error})")
     if complaints:
@@ -81,6 +85,11 @@ def _load(path: Path, device: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     if hashlib.sha256(payload).hexdigest() != header.pop("sha256", None):
         raise ValueError("its checksum does not match")
     return torch.load(io.BytesIO(payload), map_location=device, weights_only=True), header
+
+
+def _read_header(path: Path) -> dict[str, Any]:
+    with open(path, "rb") as file:
+        return _header(file)
 
 
 def _header(file: Any) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import io
 import os
 import sys
 import warnings
@@ -18,7 +19,16 @@ from ssedb.envs.names import GAMES, NOISES, atari_games, rooms_world
 from ssedb.errors import ConfigError, Note, TrainingError
 from ssedb.flags import parse, parse_train
 from ssedb.options import bonus_names
-from ssedb.runlog import ERROR_LOG, RunFolder, lock_folder, require_checkpoint, require_writable, saved_config
+from ssedb.runlog import (
+    RunFolder,
+    locked,
+    refuse_strangers,
+    require_checkpoint,
+    require_writable,
+    saved_config,
+    what_is_saved,
+)
+from ssedb.terminal import print_pairs, wrapped
 
 
 def train(args: list[str]) -> int:
@@ -29,26 +39,24 @@ def train(args: list[str]) -> int:
     config, resume = parse_train(args)
 
     if resume is None:
-        _refuse_strangers(config.out)
+        refuse_strangers(config.out, own="config.toml")
         run = RunFolder.create(config)
     else:
         run = RunFolder.reopen(resume, **{f.name: getattr(config, f.name) for f in dataclasses.fields(config)})
 
-    from ssedb import progress
-    from ssedb.run import train_in
-    from ssedb.summary import print_run
+    try:
+        with contextlib.closing(run):  # importing torch takes seconds, in which it may be stopped
+            from ssedb import progress
+            from ssedb.run import train_in
+            from ssedb.summary import print_run
 
-    result = train_in(run, progress.console())
+            result = train_in(run, progress.console())
+    except TrainingError as error:
+        raise TrainingError(f"{error}; {what_is_saved(run.path)}") from None
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(what_is_saved(run.path)) from None
     print_run(result, run.config)
     return 0 if result.finished else 130
-
-
-def _refuse_strangers(out: Path) -> None:
-    """A run must not be strewn among other files. (Where there is another run, its folder says so itself.)"""
-    if out.is_dir() and not (out / "config.toml").exists():
-        others = sorted(path.name for path in out.iterdir() if not path.name.startswith(".") and path.name != ERROR_LOG)
-        if others:
-            raise ConfigError(f"{out} holds other files ({others[0]}); choose a new or an empty folder for --out")
 
 
 def evaluate(args: list[str]) -> int:
@@ -92,8 +100,7 @@ def analyze(args: list[str]) -> int:
     }
     if not args or args[0] in ("-h", "--help"):
         print("usage: ssedb analyze ANALYSIS RUN [flags]\n")
-        for name, (_, meaning) in analyses.items():
-            print(f"  {name:<8} {meaning}")
+        print_pairs({name: meaning for name, (_, meaning) in analyses.items()}, indent="  ")
         return 0
     if args[0] not in analyses:
         raise ConfigError(f"unknown analysis {args[0]!r}; use {' or '.join(analyses)}")
@@ -206,8 +213,8 @@ def demo(args: list[str]) -> int:
         raise ConfigError(
             f"env={config.env}: the demo needs a world whose truth is known; use rooms-small, rooms or rooms-large"
         )
-    if options.seeds < 1:
-        raise ConfigError(f"seeds={options.seeds}: must be 1 or more")
+    if not 1 <= options.seeds <= 1000:
+        raise ConfigError(f"seeds={options.seeds}: must lie between 1 and 1000")
     from ssedb.demo import run_demo
 
     run_demo(config, options.seeds)
@@ -216,6 +223,7 @@ def demo(args: list[str]) -> int:
 
 def sweep(args: list[str]) -> int:
     options = parse(flags.Sweep, args, "sweep")
+    from ssedb.results import PLAN
     from ssedb.sweep.grid import parse_override, read_grid
 
     limits = {"jobs": 1, "retries": 0, "minutes": 0, "cpus": 0, "gpus": 0}
@@ -231,6 +239,8 @@ def sweep(args: list[str]) -> int:
                 )
     if options.ray is not None and find_spec("ray") is None:
         raise ConfigError("Ray is not installed; run `pip install ssedb[ray]`, or leave --ray out")
+    if args.count("--set") > 1:
+        raise ConfigError("--set is given twice; write all after one, such as --set steps=100000 seed=[0,1]")
     overrides = dict(map(parse_override, options.set))
     if options.device != "auto":
         overrides["device"] = options.device
@@ -239,6 +249,7 @@ def sweep(args: list[str]) -> int:
     if grid.probe and find_spec("matplotlib") is None:
         raise ConfigError("the grid asks for the probe and matplotlib is not installed; run `pip install ssedb[report]`")
     root = grid.runs[0].folder.parent
+    refuse_strangers(root, own=PLAN)
     if options.dry_run:
         from ssedb.sweep.estimate import print_estimate
 
@@ -248,7 +259,7 @@ def sweep(args: list[str]) -> int:
         _check_devices({(run.config.device, run.config.engine) for run in grid.runs})
     from ssedb.sweep.run import run_sweep
 
-    with contextlib.closing(lock_folder(root, create=True)):  # two would wait for each other's runs
+    with locked(root):  # two would wait for each other's runs
         outcome = run_sweep(
             grid,
             root,
@@ -313,13 +324,12 @@ def show_list(args: list[str]) -> int:
     what = parse(flags.List, args, "list").what
     if what == "envs":
         rest = [game for game in atari_games() if game not in GAMES]
-        print(f"the suite ({len(GAMES)}):\n  " + " ".join(GAMES))
-        print(f"every other Atari game ({len(rest)}):\n  " + " ".join(rest))
+        print(f"the suite ({len(GAMES)}):\n{wrapped(' '.join(GAMES), '  ', '  ')}")
+        print(f"every other Atari game ({len(rest)}):\n{wrapped(' '.join(rest), '  ', '  ')}")
         print("a world whose true state is known:\n  rooms rooms-small rooms-large (another layout: rooms@7)")
-        print("and any Gymnasium id with image observations and discrete actions; module:Id imports the module first")
+        print(wrapped("and any Gymnasium id with image observations and discrete actions; module:Id imports its module"))
     elif what == "noises":
-        for name, meaning in NOISES.items():
-            print(f"{name:<12} {meaning}")
+        print_pairs(NOISES)
     else:
         from ssedb.summary import print_bonuses
 
@@ -347,6 +357,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     if os.getcwd() not in sys.path:  # `--bonus my.module:Class` finds a module of the project it is run in
         sys.path.append(os.getcwd())
+    if argv is None:
+        _speak_utf8()
     args = list(sys.argv[1:] if argv is None else argv)
     try:
         with warnings.catch_warnings():
@@ -355,6 +367,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         print(f"ssedb: {error}", file=sys.stderr)
         return 2
+    except PermissionError as error:
+        print(f"ssedb: {error.filename}: no permission; choose a path that you may use", file=sys.stderr)
+        return 2
     except BrokenPipeError:  # the reader of a pipe has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -362,8 +377,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if parallel.rank() == 0 or isinstance(error, OSError):  # what stops the training stops all processes
             print(f"ssedb: {error}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        print("ssedb: stopped; what was saved before is intact", file=sys.stderr)
+    except KeyboardInterrupt as stop:
+        print("; ".join(["ssedb: stopped", *map(str, stop.args)]), file=sys.stderr)
         return 130
 
 
@@ -373,11 +388,25 @@ def _show_warning(message: Any, category: type[Warning], filename: str, lineno: 
     sys.stderr.write(text)
 
 
+def _speak_utf8() -> None:
+    """Begin again in UTF-8 where the locale knows ASCII only: paths would be no text, and a box could not be drawn."""
+    if sys.getfilesystemencoding() == "ascii" and not sys.flags.utf8_mode:
+        os.environ["PYTHONUTF8"] = "1"  # for the processes of a sweep
+        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # another encoding may lack a letter; that must not end a run
+
+
 def dispatch(args: list[str]) -> int:
+    for word in args:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            raise ConfigError(f"{word!r} is no {sys.getfilesystemencoding()} text; give the path another name") from None
     if not args or args[0] in ("-h", "--help"):
         print("usage: ssedb COMMAND [flags]\n\nExploration with no reward that noise does not fool.\n")
-        for name, (_, meaning) in COMMANDS.items():
-            print(f"  {name:<8} {meaning}")
+        print_pairs({name: meaning for name, (_, meaning) in COMMANDS.items()}, indent="  ")
         print("\n`ssedb COMMAND --help` explains every flag.")
         return 0
     if args[0] == "--version":

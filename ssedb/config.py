@@ -206,6 +206,8 @@ class TrainConfig:
         ):
             value = getattr(self, name)
             require(value >= 0, name, value, "must be 0 or more")
+        for name in ("num_envs", "rollout_steps", "max_episode_steps", "noop_max"):  # emulators count in 32 bits
+            require(getattr(self, name) <= 10**8, name, getattr(self, name), f"must be at most {10**8:,}")
         require(self.seed < 2**32, "seed", self.seed, f"must be below {2**32}")  # torch would take it for a smaller one
         for name in ("gamma", "gae_lambda"):
             value = getattr(self, name)

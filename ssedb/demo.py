@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from ssedb import terminal
 from ssedb.analysis import measures
 from ssedb.analysis.maps import mean_by_cell
 from ssedb.analysis.probe import Transitions, count_correlation, draw_transitions, rewards_and_features
@@ -103,9 +104,9 @@ def run_demo(config: TrainConfig, seeds: int) -> list[Result]:
         config.out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"cannot write to {config.out}: {error.strerror}; choose a folder you may write to") from None
-    console = Console(highlight=False)
+    console = terminal.console()
     console.print(
-        f"Three agents explore [b]{config.env}[/b] with no reward, under [b]{config.noise}[/b] noise: DB, RND (curiosity by "
+        f"Three agents explore {config.env} with no reward, under {config.noise} noise: DB, RND (curiosity by "
         f"prediction error) and one that acts at random; {config.steps:,} steps each, {seeds} seeds."
     )
     began = time.monotonic()
@@ -132,7 +133,7 @@ def _run_all(config: TrainConfig, runs: list[tuple[str, int]]) -> list[Result]:
     with (
         context.Manager() as manager,
         ProcessPoolExecutor(workers, context) as pool,
-        Progress(*columns, console=Console(stderr=True), disable=not live) as bars,
+        Progress(*columns, console=terminal.console(stderr=True), disable=not live) as bars,
     ):
         messages = manager.Queue()
         tasks = {run: bars.add_task(f"{run[0]:<7} seed {run[1]}", total=config.steps, start=False) for run in runs}
@@ -178,10 +179,10 @@ def print_table(console: Console, results: list[Result]) -> None:
             means[name][method] = sum(values) / len(values)
             cells.append(f"{means[name][method]:.2f} ({min(values):.2f} to {max(values):.2f})")
         table.add_row(method, *cells)
-    console.print(table)
+    terminal.print_table(console, table)
     for name, (label, better) in COLUMNS.items():
         best = (min if better == "lowest" else max)(means[name], key=lambda method: means[name][method])
-        console.print(f"{label}: {better} for [b]{best}[/b]")
+        console.print(f"{label}: {better} for {best}")
     console.print(
         "Noise in the bonus: the share of its variance that comes from redrawing the noise over the same true transitions; "
         "0 is blind to noise, 1 sees nothing else. Correlation with counts: whether rarer choices are paid more."

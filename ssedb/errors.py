@@ -10,7 +10,7 @@ class FolderInUse(ConfigError):
 
 
 class TrainingError(RuntimeError):
-    """Training cannot go on; what was saved before is intact. The command line exits with 1."""
+    """Training cannot go on. The command line says what is saved, and exits with 1."""
 
 
 def one_line(error: BaseException) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import difflib
 import io
 import itertools
+import math
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import redirect_stderr, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
@@ -19,6 +21,7 @@ from ssedb.config import TrainConfig
 from ssedb.errors import ConfigError
 from ssedb.options import OPTIONS, Preset, canonical_bonus, options_class
 from ssedb.runlog import saved_config
+from ssedb.validate import MOST
 
 T = TypeVar("T")
 
@@ -270,7 +273,12 @@ def _refuse_options_of_others(args: list[str], bonus: str, options: type[Any]) -
 
 
 def _names(cls: type[Any]) -> set[str]:
-    return {f.name for f in dataclasses.fields(cls)}
+    """The settings of a dataclass; those of a dataclass in it, Annotated as `parse_train` has it, are its own."""
+    names: set[str] = set()
+    for field in dataclasses.fields(cls):
+        inner = next(iter(get_args(field.type)), None)
+        names |= _names(inner) if isinstance(inner, type) and dataclasses.is_dataclass(inner) else {field.name}
+    return names
 
 
 _types = tyro.constructors.ConstructorRegistry()
@@ -283,12 +291,15 @@ def _whole_number(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructor
         return None
 
     def read(words: list[str]) -> int:
-        with suppress(ValueError):
-            return int(words[0])
-        with suppress(ValueError):
-            if (number := float(words[0])).is_integer():
-                return int(number)
-        raise ValueError(f"{words[0]!r} is no whole number")
+        try:
+            number = float(words[0])
+        except ValueError:
+            number = math.nan
+        if not number.is_integer():
+            raise ValueError(f"{words[0]!r} is no whole number")
+        if abs(number) > MOST:
+            raise ValueError(f"{words[0]!r} is too large; use at most {MOST:,}")
+        return int(number)
 
     return tyro.constructors.PrimitiveConstructorSpec(1, "INT", read, lambda x: type(x) is int, lambda number: [str(number)])
 
@@ -318,8 +329,9 @@ def key_value(text: str) -> tuple[str, Any]:
         return key, value
 
 
-def parse(spec: Callable[..., T], args: Sequence[str], command: str) -> T:
+def parse(spec: type[T], args: Sequence[str], command: str) -> T:
     """Flags to a dataclass; a wrong flag is a ConfigError of one line rather than tyro's box."""
+    _refuse_unknown_flags(_names(spec), args, command)
     said = io.StringIO()
     try:
         with redirect_stderr(said):
@@ -330,9 +342,20 @@ def parse(spec: Callable[..., T], args: Sequence[str], command: str) -> T:
         raise ConfigError(f"{_first_section(said.getvalue())}; `ssedb {command} --help` explains the flags") from None
 
 
+def _refuse_unknown_flags(names: set[str], args: Sequence[str], command: str) -> None:
+    """Raise ConfigError for a flag that a command does not have, with those that it may be meant for."""
+    known = [name.replace("_", "-") for name in sorted({"help", *names})]
+    for flag in (word.partition("=")[0] for word in args if word.startswith("--") and word != "--"):
+        prefix = "--no-" if flag.startswith("--no-") else "--"
+        name = flag.removeprefix(prefix).replace("_", "-")
+        if not {name, flag[2:].replace("_", "-")} & set(known) and not name.startswith("tyro-"):
+            near = " or ".join(prefix + other for other in difflib.get_close_matches(name, known, 2, 0.65))
+            meant = f"did you mean {near}? " if near else ""
+            raise ConfigError(f"there is no flag {flag}; {meant}`ssedb {command} --help` explains the flags")
+
+
 def _first_section(box: str) -> str:
-    """The complaint in tyro's box, and the flags it suggests, without the help texts."""
-    lines = [line.strip("│ ") for line in box.splitlines() if line.startswith("│")]
-    complaint = " ".join(itertools.takewhile(lambda line: not line.startswith("─"), lines))
-    near = [line.split()[0] for line in lines if line.startswith("--")]
-    return complaint.rstrip(".") + (f"; did you mean {' or '.join(near[:3])}?" if "Perhaps you meant:" in lines else "")
+    """The complaint in tyro's box, without its title and the help texts. Where UTF-8 is missing the box has no sides."""
+    lines = [line.strip("│ ") for line in box.splitlines()[1:]]
+    sections = itertools.groupby(lines, key=lambda line: set(line) <= set("─-╰╯"))
+    return next((" ".join(section).rstrip(".") for ruled, section in sections if not ruled), "")

@@ -196,6 +196,4 @@ def _talking() -> Iterator[None]:
         yield
     except RuntimeError as error:
         reason = str(error).split("] ", 1)[-1].split(". ")[0].splitlines()[0]  # without the place in the C++ code
-        raise TrainingError(
-            f"process {rank()} of {size()} has lost the others ({reason}); what was saved before is intact"
-        ) from None
+        raise TrainingError(f"process {rank()} of {size()} has lost the others ({reason})") from None

@@ -6,6 +6,7 @@ import sys
 import time
 from typing import Any
 
+from ssedb import terminal
 from ssedb.config import TrainConfig
 
 PLAIN_LINE_EVERY = 10.0  # seconds
@@ -47,9 +48,9 @@ def console() -> Progress:
     return _Bar() if sys.stderr.isatty() else _Lines()
 
 
-def _figures(row: dict[str, Any]) -> str:
+def _figures(row: dict[str, Any]) -> list[str]:
     score = "-" if row["score"] is None else f"{row['score']:.1f}"
-    return f"score {score}  bonus {row['bonus_raw']:.3g}"
+    return [f"score {score}", f"bonus {row['bonus_raw']:.3g}"]
 
 
 class _Counted(Progress):
@@ -68,6 +69,9 @@ class _Counted(Progress):
         hours, minutes, seconds = seconds // 3600, seconds // 60 % 60, seconds % 60
         return f"{hours}:{minutes:02}:{seconds:02}"
 
+    def pace(self, steps: int) -> list[str]:
+        return [f"left {self.left(steps)}", f"{self.rate(steps):,.0f}/s"]
+
 
 class _Lines(_Counted):
     """A line at most every ten seconds, and one at the end."""
@@ -85,21 +89,22 @@ class _Lines(_Counted):
         if now - self._last < PLAIN_LINE_EVERY and steps < self.goal:
             return
         self._last = now
-        self.note(f"{steps:,}/{self.goal:,} steps  {self.rate(steps):,.0f}/s  left {self.left(steps)}  {_figures(row)}")
+        self.note("  ".join([f"{steps:,}/{self.goal:,} steps", *self.pace(steps), *_figures(row)]))
 
 
 class _Bar(_Counted):
     """A bar that moves within an update too: at paper size on a CPU one takes a minute."""
 
     def __init__(self) -> None:
-        from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn
 
-        text = "{task.description}"
-        columns = (TextColumn(text), BarColumn(), TextColumn("{task.percentage:>3.0f}%"), TextColumn("{task.fields[info]}"))
-        self._live = Progress(*columns, console=Console(stderr=True))
+        texts = ("{task.description:<14}", "{task.percentage:>3.0f}%", "{task.fields[info]}")
+        doing, share, info = (TextColumn(text, markup=False) for text in texts)
+        shown = terminal.console(stderr=True)
+        self._bar = terminal.bar_width(shown.width)
+        self._live = Progress(doing, BarColumn(self._bar), share, info, console=shown)
         self._task = self._live.add_task("starting", total=None, info="")
-        self._row = ""
+        self._row: list[str] = []
         self._steps = 0
 
     def __enter__(self) -> Progress:
@@ -110,10 +115,9 @@ class _Bar(_Counted):
         self._live.stop()
 
     def note(self, text: str) -> None:
-        self._live.console.print(text, highlight=False)
+        self._live.console.print(text)
 
-    def phase(self, text: str) -> None:
-        self._live.update(self._task, description=text)
+    phase = note
 
     def start(self, steps: int, config: TrainConfig) -> None:
         super().start(steps, config)
@@ -133,5 +137,6 @@ class _Bar(_Counted):
 
     def _show(self, doing: str) -> None:
         done = min(self._steps, self.goal)
-        info = f"{self._steps:,} steps  {self.rate(self._steps):,.0f}/s  left {self.left(self._steps)}  {self._row}"
-        self._live.update(self._task, description=f"{doing:<14}", completed=done, info=info)
+        room = self._live.console.width - self._bar - len(f"{'':<14}  100% ")
+        info = terminal.fit([f"{self._steps:,} steps", *self.pace(self._steps), *self._row], room)
+        self._live.update(self._task, description=doing, completed=done, info=info)

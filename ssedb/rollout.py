@@ -52,9 +52,10 @@ class Rollout:
         return (STACK, *self.frames.shape[2:])
 
     def begin(self, frames: Tensor) -> None:
-        """Observation 0 is the first of an episode everywhere."""
-        self.frames[STACK - 1] = frames
-        self.starts[0] = STACK - 1
+        """Observation 0 is the first of an episode everywhere; until steps are played it is the last one, too."""
+        for t in (0, self.steps):
+            self.frames[t + STACK - 1] = frames
+            self.starts[t] = t + STACK - 1
 
     def go_on_from(self, before: Rollout) -> None:
         """The last observation of a stretch (another one or this) becomes observation 0."""

@@ -65,6 +65,8 @@ def train_in(run: RunFolder, progress: Progress = silent) -> TrainResult:
                 progress.note(f"nothing left to do at step {trainer.steps:,}; --steps makes the run longer")
             progress.start(trainer.steps, config)
             run.start_logging(resumed)
+            if trainer.updates == 0:  # whatever happens in the first update, the run can be resumed
+                run.save_checkpoint(trainer.state_dict(), {"steps": 0, "updates": 0})
             maps = MapLog(run.path, trainer)
             maps.record()
             stopping = later.enter_context(stop_on_signals(progress))  # before this there is nothing to save

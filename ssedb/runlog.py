@@ -7,7 +7,10 @@ import fcntl
 import hashlib
 import json
 import os
+import shlex
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +43,7 @@ class RunFolder:
         lock = lock_folder(path, create=True)
         if any((path / name).exists() for name in ("config.toml", "metrics.jsonl", "checkpoints")):
             lock.close()
-            raise ConfigError(f"{path} already holds a run; continue it with --resume {path}, or choose another --out")
+            raise ConfigError(f"{path} already holds a run; go on with `{resume_command(path)}`, or choose another --out")
         (path / ERROR_LOG).unlink(missing_ok=True)  # of a run that ended before there was anything to keep
         return cls(path, config, lock)
 
@@ -123,15 +126,14 @@ class RunFolder:
         self._write("summary.json", json.dumps(summary, indent=2) + "\n")
 
     def close(self) -> None:
+        if self._lock.closed:
+            return
         for log in (self._metrics, self._writer):
             if log is not None:
                 log.close()
         if self._wandb is not None:
             self._wandb.finish()
-        if os.listdir(self.path) == [".lock"]:  # it ended before there was anything to keep
-            (self.path / ".lock").unlink()
-            self.path.rmdir()
-        self._lock.close()
+        unlock_folder(self.path, self._lock)
 
     def _line(self, row: dict[str, Any]) -> None:
         self._metrics.write(json.dumps({"time": round(time.time(), 3), **row}) + "\n")
@@ -175,7 +177,33 @@ def saved_config(path: Path) -> TrainConfig:
 def require_checkpoint(path: Path, config: TrainConfig) -> None:
     """The run must have saved something, and its own."""
     if not check_checkpoint(path, config):
-        raise ConfigError(f"{path} has no checkpoint yet; let it train on with `ssedb train --resume {path}`")
+        raise ConfigError(f"{path} has no checkpoint yet; let it train on with `{resume_command(path)}`")
+
+
+def resume_command(path: Path) -> str:
+    """Return the command that goes on with a run, ready for a shell."""
+    return f"ssedb train --resume {shlex.quote(str(path))}"
+
+
+def what_is_saved(path: Path) -> str:
+    """Say what a run that ended too early has left behind, and how to go on."""
+    if not (path / "config.toml").exists():
+        return "nothing was saved; the same command begins anew"
+    about = checkpoint.about_latest(path / "checkpoints")
+    if about is None:
+        return f"nothing was saved; `{resume_command(path)}` begins it anew"
+    return f"saved at step {about['steps']:,}; go on with: {resume_command(path)}"
+
+
+def refuse_strangers(out: Path, own: str) -> None:
+    """Raise ConfigError if a folder holds files that are not ours: results must not be strewn among them.
+
+    `own` is the file by which a run or a sweep knows its own folder.
+    """
+    if out.is_dir() and not (out / own).exists():
+        others = sorted(path.name for path in out.iterdir() if not path.name.startswith(".") and path.name != ERROR_LOG)
+        if others:
+            raise ConfigError(f"{out} holds other files ({others[0]}); choose a new or an empty folder for --out")
 
 
 def require_writable(path: Path) -> None:
@@ -236,6 +264,24 @@ def lock_folder(path: Path, create: bool) -> Any:
     file.write(str(os.getpid()))
     file.flush()
     return file
+
+
+def unlock_folder(path: Path, lock: Any) -> None:
+    """Let go of a folder; one that holds nothing but the lock is taken away."""
+    if path.is_dir() and os.listdir(path) == [".lock"]:
+        (path / ".lock").unlink()
+        path.rmdir()
+    lock.close()
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a folder, made if need be, for as long as the block takes."""
+    lock = lock_folder(path, create=True)
+    try:
+        yield
+    finally:
+        unlock_folder(path, lock)
 
 
 def _check_wandb(config: TrainConfig) -> None:

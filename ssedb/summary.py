@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ssedb import terminal
 from ssedb.analysis.probe import Probe
 from ssedb.config import TrainConfig
 from ssedb.evaluation import Evaluation
 from ssedb.run import TrainResult
+from ssedb.runlog import resume_command
 
 if TYPE_CHECKING:
     from ssedb.analysis.tsne import Map
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 def print_run(result: TrainResult, config: TrainConfig) -> None:
     """What a run did, and where it is."""
-    last, console = result.summary["last"], Console(highlight=False)
+    last, console = result.summary["last"], terminal.console()
     table = Table(title=f"{config.bonus} on {config.env}, noise {config.noise}", show_header=False, title_justify="left")
     table.add_row("agent steps", f"{result.steps:,} (asked for {config.steps:,}, in rollouts of {config.rollout_size:,})")
     if last:
@@ -43,27 +45,26 @@ def print_run(result: TrainResult, config: TrainConfig) -> None:
     for name, label in names.items():
         if name in last:
             table.add_row(label, f"{last[name]:.3f}")
-    console.print(table)
+    terminal.print_table(console, table)
     console.print(f"run folder   {result.out}", soft_wrap=True)
-    console.print(
-        f"metrics      {result.out / 'metrics.jsonl'}, or: tensorboard --logdir {result.out / 'tb'}", soft_wrap=True
-    )
+    console.print(f"metrics      {result.out / 'metrics.jsonl'}", soft_wrap=True)
+    console.print(f"curves       tensorboard --logdir {shlex.quote(str(result.out / 'tb'))}", soft_wrap=True)
     if last:
-        console.print(f"watch it     ssedb eval {result.out} --episodes 5 --video", soft_wrap=True)
+        console.print(f"watch it     ssedb eval {shlex.quote(str(result.out))} --episodes 5 --video", soft_wrap=True)
     if not result.finished:
-        console.print(f"stopped early; go on with: ssedb train --resume {result.out}", soft_wrap=True)
+        console.print(f"stopped early; go on with: {resume_command(result.out)}", soft_wrap=True)
 
 
 def print_evaluation(result: Evaluation) -> None:
     """Scores of the episodes played."""
-    console = Console(highlight=False)
+    console = terminal.console()
     scores = np.array(result.scores)
-    console.print(
+    text = (
         f"{result.env}, noise {result.noise}, agent of step {result.steps:,}: score {scores.mean():.2f} "
         f"(std {scores.std():.2f}, from {scores.min():.0f} to {scores.max():.0f}) over {len(scores)} episodes "
-        f"of {np.mean(result.lengths):.0f} steps on average",
-        soft_wrap=True,
+        f"of {np.mean(result.lengths):.0f} steps on average"
     )
+    print(terminal.wrapped(text))
     if result.video is not None:
         console.print(f"video  {result.video}", soft_wrap=True)
 
@@ -83,8 +84,8 @@ def print_probe(result: Probe, bonus: str, picture: Path) -> None:
     ]
     for name, value, reads in rows:
         table.add_row(name, "-" if value is None else f"{value:.3f}", reads)
-    console = Console(highlight=False)
-    console.print(table)
+    console = terminal.console()
+    terminal.print_table(console, table)
     console.print(f"picture  {picture}\nnumbers  {picture.with_suffix('.json')}", soft_wrap=True)
 
 
@@ -92,13 +93,15 @@ def print_checks(bonus: str, device: str) -> bool:
     """Every check as it is done, then what each noise does to the bonus; returns whether nothing failed."""
     from ssedb.conformance import CHECKS, Subject, run_check, sensitivity
 
-    console = Console(highlight=False)
+    console = terminal.console()
     subject, failed = Subject(bonus, device), 0
     for check in CHECKS:
         result = run_check(check, subject)
         failed += result.outcome == "fail"
         colour = {"pass": "green", "fail": "bold red", "skip": "dim"}[result.outcome]
-        console.print(Text.assemble((result.outcome, colour), f"  {result.name:<38} ", result.why), soft_wrap=True)
+        line = Text(terminal.wrapped(result.why, f"{result.outcome}  {result.name:<38} ", indent=" " * 6))
+        line.stylize(colour, 0, len(result.outcome))
+        console.print(line, soft_wrap=True)
     if not failed:
         console.print("\nshare of noise in the bonus, hardly trained (0 is blind to it, 1 sees nothing else):")
         for noise, share in sensitivity(subject).items():
@@ -116,8 +119,8 @@ def print_spikes(found: dict[str, Any]) -> None:
     for number, spike in numbered:
         clear = "clear" if spike["clear"] else "may be noise"
         table.add_row(str(number), str(spike["step"]), f"{spike['bonus']:.4g}", f"{spike['height']:.1f}", clear)
-    console, folder = Console(highlight=False), Path(found["run"]) / "spikes"
-    console.print(table)
+    console, folder = terminal.console(), Path(found["run"]) / "spikes"
+    terminal.print_table(console, table)
     if not numbered:
         console.print("nothing rises above the noise of the curve")
     console.print(f"curve    {folder / 'curve.png'}\nframes   {folder / 'frames.png'}", soft_wrap=True)
@@ -129,8 +132,8 @@ def print_maps(maps: list[Map], folder: Path) -> None:
     table = Table("representation", "distance of consecutive steps / of random pairs")
     for chart in maps:
         table.add_row(chart.title, "-" if chart.ratio is None else f"{chart.ratio:.3f}")
-    console = Console(highlight=False)
-    console.print(table)
+    console = terminal.console()
+    terminal.print_table(console, table)
     console.print("1: time leaves no trace in it; near 0: the episode is a smooth path")
     console.print(f"picture  {folder / 'tsne.png'}\nto explore, in a browser  {folder / 'tsne.html'}", soft_wrap=True)
 
@@ -153,9 +156,10 @@ def print_bonuses(names: list[str]) -> None:
         about = (bonus_class(name).__doc__ or "").strip().splitlines()[0].removesuffix(".")
         size = f"{sum(p.numel() for p in parameters):,}"
         table.add_row(name, size, f"{trained:,}", PAPER_PARAMETERS.get(name, "-"), about)
-    console = Console(highlight=False)
-    console.print(table)
-    console.print(
+    console = terminal.console()
+    terminal.print_table(console, table)
+    note = (
         "parameters at paper size with 4 actions; trained: those that the bonus's own loss moves; "
         "paper: what it lists (ICM 2.21M + 2.65M; CB nothing beyond the actor-critic)"
     )
+    print(terminal.wrapped(note))

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table as RichTable
 
-from ssedb import __version__, results
+from ssedb import __version__, results, terminal
 from ssedb.errors import ConfigError
 from ssedb.references import LITERATURE, MEASURED, random_score
 from ssedb.results import MEASURES, NORMALISED, PROBED, Run, label, method_order
@@ -40,19 +39,16 @@ class Table:
         return "\n".join([*lines, "", *(f"{note}\n" for note in self.notes)])
 
     def show(self, console: Console) -> None:
-        console.print(f"\n[b]{escape(self.title)}[/b]", soft_wrap=True)
-        widest = [max(len(cell) for cell in column) + 3 for column in zip(self.columns, *self.rows, strict=True)]
-        if sum(widest) > 2 * console.width:
-            console.print(f"{len(self.columns)} columns are too wide for this terminal; they are in tables.md")
-            return
+        console.print()
+        console.print(self.title, style="bold")
         table = RichTable()
         for i, column in enumerate(self.columns):
-            table.add_column(escape(column), justify="right" if i else "left", overflow="fold")
+            table.add_column(column, justify="right" if i else "left")
         for row in self.rows:
-            table.add_row(*map(escape, row))
-        console.print(table)
+            table.add_row(*row)
+        terminal.print_table(console, table)
         for note in self.notes:
-            console.print(note, soft_wrap=True, markup=False)
+            print(terminal.wrapped(note))
 
 
 def choose_measures(runs: Sequence[Run], asked: Sequence[str] = ()) -> tuple[list[str], str]:
@@ -230,9 +226,9 @@ def write_stats(folders: Sequence[Path], out: Path, asked: Sequence[str] = (), f
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"cannot write to {out}: {error.strerror}; choose another --out") from None
-    console = Console(highlight=False)
+    console = terminal.console()
     if not console.is_terminal:
-        console = Console(highlight=False, width=160)
+        console = terminal.console(width=160)
     for table in tables:
         table.show(console)
     names = ", ".join(map(str, folders))
@@ -251,7 +247,7 @@ def write_stats(folders: Sequence[Path], out: Path, asked: Sequence[str] = (), f
 
         shown, main = choose_measures(runs, asked)
         made += [f"figures/{path.name}" for path in write_figures(runs, out / "figures", shown, main)]
-    console.print(f"written to {out}: {', '.join(made)}", soft_wrap=True, markup=False)
+    console.print(f"written to {out}: {', '.join(made)}", soft_wrap=True)
     for line in missed:
-        console.print(line, soft_wrap=True, markup=False)
+        print(terminal.wrapped(line))
     return missed

@@ -57,10 +57,7 @@ def patiently(get: Callable[[float], T]) -> T:
     for _ in range(10):
         with suppress(TimeoutError, Empty):
             return get(PATIENCE / 10)
-    raise TrainingError(
-        f"the environments have not answered for {PATIENCE:g} s; "
-        "what was saved before is intact, and `ssedb train --resume` goes on from it"
-    )
+    raise TrainingError(f"the environments have not answered for {PATIENCE:g} s")
 
 
 class Courier:

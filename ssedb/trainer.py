@@ -228,7 +228,7 @@ class Trainer:
         row = {**turn.about, "sps": sps, **turn.scores, **means}
         for name, value in row.items():
             if isinstance(value, float) and not math.isfinite(value):
-                raise TrainingError(f"{name} is {value} after update {row['updates']}; what was saved before is intact")
+                raise TrainingError(f"{name} is {value} after update {row['updates']}")
         return row
 
     def _written(self) -> dict[str, Any] | None:
@@ -369,7 +369,7 @@ class Trainer:
         for name, module in (("policy", self.policy), ("bonus", self.bonus)):
             norms = [parameter.norm() for parameter in module.parameters()]
             if norms and not torch.stack(norms).isfinite().all():
-                raise TrainingError(f"the weights of the {name} are not finite after update {self.updates}; not saved")
+                raise TrainingError(f"the weights of the {name} are not finite after update {self.updates}")
 
     def state_dict(self) -> dict[str, Any]:
         """The state of the run, the same however many processes it runs on; they must ask for it together."""

@@ -9,6 +9,9 @@ from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type
 
 from ssedb.errors import ConfigError
 
+MOST = 10**11
+"""No whole number may exceed it: more steps than any run makes, and what torch and the emulators can still count."""
+
 
 def check_types(config: Any) -> None:
     """Every field must hold what its annotation says: a listed word, a whole number, a finite number, a tuple of such.
@@ -35,6 +38,7 @@ def _check_type(name: str, value: Any, hint: Any) -> None:
         require(isinstance(value, bool), name, repr(value), "must be true or false")
     elif hint is int:
         require(isinstance(value, int) and not isinstance(value, bool), name, repr(value), "must be a whole number")
+        require(value <= MOST, name, value, f"must be at most {MOST:,}")
     elif hint is float:
         number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
         require(number, name, repr(value), "must be a finite number")

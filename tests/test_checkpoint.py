@@ -31,13 +31,13 @@ def test_nothing_there(tmp_path):
     assert checkpoint.about_latest(tmp_path / "missing") is None
 
 
-@pytest.mark.parametrize("damage", ["flip early", "flip late", "truncate", "empty", "garbage"])
+@pytest.mark.parametrize("damage", ["flip-early", "flip-late", "truncate", "empty", "garbage"])
 def test_damage_is_noticed_and_the_one_before_is_used(tmp_path, damage):
     save(tmp_path, 10)
     path = save(tmp_path, 20)
     data = bytearray(path.read_bytes())
     if damage.startswith("flip"):
-        data[len(data) // 3 if damage == "flip early" else -5] ^= 1
+        data[len(data) // 3 if damage == "flip-early" else -5] ^= 1
     path.write_bytes({"truncate": data[:-100], "empty": b"", "garbage": b"\x00" * 500}.get(damage, bytes(data)))
     state, _, complaints = checkpoint.load_latest(tmp_path)
     assert state["steps"] == 10
@@ -70,7 +70,7 @@ def test_a_full_disk_leaves_the_old_ones(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(checkpoint.os, "fsync", full)
-    with pytest.raises(TrainingError, match="No space left on device; earlier checkpoints are intact"):
+    with pytest.raises(TrainingError, match="No space left on device; once that is mended, resume"):
         save(tmp_path, 20)
     assert [p.name for p in tmp_path.iterdir()] == ["step-000000000010.ckpt"]
     assert checkpoint.load_latest(tmp_path)[0]["steps"] == 10

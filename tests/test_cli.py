@@ -1,5 +1,6 @@
 """The command as a user runs it: exit codes, one-line errors, no traceback, nothing lost."""
 
+import ctypes
 import os
 import pty
 import re
@@ -7,12 +8,15 @@ import resource
 import shutil
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from ssedb import cli
+from ssedb.config import TrainConfig
 from ssedb.errors import ConfigError
 from ssedb.runlog import read_metrics
+from tests.sweep.grids import write_grid
 
 SIZES = {"num-envs": 4, "minibatch-envs": 2, "rollout-steps": 16, "obs-norm-steps": 32}
 TINY = ["--preset", "small", "--device", "cpu", *(word for k, v in SIZES.items() for word in (f"--{k}", str(v)))]
@@ -56,7 +60,7 @@ def test_resume_and_eval(trained):
     assert (nothing.returncode, "nothing left to do at step 192" in nothing.stderr) == (0, True)
     played = ssedb("eval", str(out), "--episodes", "1", "--device", "cpu")
     assert played.returncode == 0, played.stderr
-    assert re.search(r"agent of step 192: score -?[\d.]+ .* over 1 episodes", played.stdout)
+    assert re.search(r"agent of step 192: score -?[\d.]+ .* over 1 episodes", " ".join(played.stdout.split()))
 
 
 @pytest.mark.parametrize(
@@ -70,14 +74,17 @@ def test_resume_and_eval(trained):
         (["train", "--alpha1", "-1"], "alpha1=-1.0: must be 0 or more"),
         (["train", "--steps", "many"], "Error parsing --steps: 'many' is no whole number"),
         (["train", "--steps", "1e-6"], "Error parsing --steps: '1e-6' is no whole number"),
-        (["train", "--nosie", "pixel"], "Unrecognized options: --nosie, pixel; did you mean --"),
+        (
+            ["train", "--nosie", "pixel"],
+            "there is no flag --nosie; did you mean --noise? `ssedb train --help`",
+        ),
         (["train", "--bonus-root", "cube"], "'cube'"),
         (["train", "--preset"], "--preset"),
         (["train", "--policy-channels", "-1", "8", "8"], "policy_channels=(-1, 8, 8): must be above 0"),
         (["train", "--learning-rate", "inf"], "learning_rate=inf: must be a finite number"),
         (["train", "--device", "tpu"], "device='tpu': use auto, cpu, cuda or cuda:N"),
         (["demo", "--env", "alien"], "env=alien: the demo needs a world whose truth is known"),
-        (["demo", "--seeds", "0"], "seeds=0: must be 1 or more"),
+        (["demo", "--seeds", "0"], "seeds=0: must lie between 1 and 1000"),
         (["analyze", "fly"], "unknown analysis 'fly'; use probe or spikes or tsne"),
         (["train", "--out", "/dev/null/run"], "cannot write to /dev/null/run: Not a directory; choose a folder"),
         (["train", "--resume", "/nonexistent"], "/nonexistent holds no run (no config.toml)"),
@@ -90,6 +97,7 @@ def test_resume_and_eval(trained):
         (["sweep", "x.toml", "--jobs", "0"], "jobs=0: must be 1 or more"),
         (["sweep", "x.toml", "--set", "steps"], "set='steps': write KEY=VALUE"),
         (["sweep", "x.toml", "--ray", "local", "--jobs", "2"], "jobs=2: Ray has its own scheduler"),
+        (["sweep", "x.toml", "--set", "a=1", "--set", "b=2"], "--set is given twice; write all after one"),
         (["sweep", "x.toml", "--cpus", "-1"], "cpus=-1.0: must be 0 or more"),
         (["sweep"], "PATH"),
         (["stats", "/nonexistent"], "there is no folder /nonexistent; name one that holds runs"),
@@ -109,6 +117,78 @@ def test_mistakes_end_with_2_and_one_line_within_two_seconds(args, message):
     assert len(result.stderr.strip().splitlines()) == 1
     assert result.stdout == ""
     assert took < 2
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ("train --entropy-coeff 0.1", "there is no flag --entropy-coeff; did you mean --entropy-coef?"),
+        ("train --noise_strenght=3", "there is no flag --noise_strenght; did you mean --noise-strength?"),
+        ("train --no-normalise-bonus", "there is no flag --no-normalise-bonus; did you mean --no-normalize-bonus?"),
+        ("train --bonus rnd --featurs 3", "there is no flag --featurs; "),
+        ("eval x --episode 3", "did you mean --episodes?"),
+        ("bench --update 3", "did you mean --updates?"),
+        ("demo --sead 3", "did you mean --seeds?"),
+        ("sweep x --dryrun", "did you mean --dry-run?"),
+        ("stats x --no-figure", "did you mean --no-figures?"),
+        ("report x --singlefile", "did you mean --single-file?"),
+        ("check db --devise cpu", "did you mean --device?"),
+        ("theory --part regret", "did you mean --parts?"),
+        ("analyze probe x --draw 4", "did you mean --draws?"),
+        ("analyze spikes x --sed 4", "did you mean --seed?"),
+        ("analyze tsne x --compere y", "did you mean --compare?"),
+        ("list envs --foo", "there is no flag --foo; `ssedb list --help` explains the flags"),
+        ("train --steps 1e23", "--steps: '1e23' is too large; use at most 100,000,000,000"),
+        ("train --obs-norm-steps 100000000001", "--obs-norm-steps: '100000000001' is too large"),
+        ("train --num-envs 1e9 --minibatch-envs 1", "num_envs=1000000000: must be at most 100,000,000"),
+        ("train --rollout-steps 1e9", "rollout_steps=1000000000: must be at most 100,000,000"),
+        ("train --max-episode-steps 1e9", "max_episode_steps=1000000000: must be at most 100,000,000"),
+        ("train --noop-max 1e9", "noop_max=1000000000: must be at most 100,000,000"),
+        ("train --seed 1e10", "seed=10000000000: must be below 4294967296"),
+        ("eval x --episodes 1e23", "--episodes: '1e23' is too large"),
+        ("demo --seeds 1e9", "seeds=1000000000: must lie between 1 and 1000"),
+    ],
+    ids=lambda text: text.replace(" ", "_"),
+)
+def test_misspelt_flags_and_numbers_without_end_are_answered_in_one_line(args, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(args.split()) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert said.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_setting_from_a_file_is_no_larger_than_a_flag(tmp_path):
+    with pytest.raises(ConfigError, match="steps=100000000001: must be at most 100,000,000,000"):
+        TrainConfig(steps=10**11 + 1)
+    assert TrainConfig(steps=1e11).steps == 10**11
+
+
+def test_a_folder_that_may_not_be_looked_into_is_named_in_one_line(tmp_path):
+    closed = tmp_path / "closed"
+    closed.mkdir()
+    (tmp_path / "open").mkdir()
+    closed.chmod(0)
+    for args in (
+        ["train", "--out", "closed/run"],
+        ["train", "--resume", "closed/run"],
+        ["eval", "closed/run"],
+        ["stats", "closed/run"],
+        ["report", "open", "--out", "closed/report", "--episodes", "0"],
+    ):
+        result = ssedb(*args, cwd=tmp_path, preexec_fn=obey_permissions)
+        assert result.returncode == 2
+        assert re.fullmatch(r"ssedb: closed/\S+: no permission; choose a path that you may use\n", result.stderr)
+    closed.chmod(0o700)
+
+
+def obey_permissions() -> None:
+    """Give up what lets root read and write everything."""
+    if os.geteuid() == 0:
+        libc = ctypes.CDLL(None, use_errno=True)
+        for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+            assert libc.prctl(24, capability, 0, 0, 0) == 0, os.strerror(ctypes.get_errno())  # PR_CAPBSET_DROP
 
 
 def test_a_run_is_neither_overwritten_nor_turned_into_another(trained):
@@ -233,3 +313,41 @@ def test_a_run_is_not_strewn_among_other_files(tmp_path):
     result = ssedb("train", "--out", str(tmp_path), *TINY)
     assert (result.returncode, "holds other files (notes.txt); choose a new" in result.stderr) == (2, True)
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_a_sweep_is_not_strewn_among_other_files(tmp_path, capsys):
+    grid, out = write_grid(tmp_path), tmp_path / "home"
+    (out / "letters").mkdir(parents=True)
+    for flags in ([], ["--dry-run"]):
+        assert cli.main(["sweep", str(grid), "--out", str(out), *flags]) == 2
+        said = capsys.readouterr().err
+        assert said == f"ssedb: {out} holds other files (letters); choose a new or an empty folder for --out\n"
+    assert [path.name for path in out.iterdir()] == ["letters"]
+
+
+def test_a_sweep_that_finds_no_cluster_leaves_nothing(tmp_path, capsys, monkeypatch):
+    def init(**settings):
+        raise ConnectionError("nobody answers")
+
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(is_initialized=lambda: False, init=init, __spec__=True))
+    out = tmp_path / "runs"
+    assert cli.main(["sweep", str(write_grid(tmp_path)), "--out", str(out), "--ray", "foo"]) == 2
+    assert "no Ray at 'foo': nobody answers; start one with `ray start --head`" in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_every_command_says_the_same_of_checkpoints_that_are_empty(trained, tmp_path, capsys):
+    out, _ = trained
+    copy = tmp_path / "copy"
+    shutil.copytree(out, copy)
+    files = sorted((copy / "checkpoints").iterdir())
+    files[-1].write_bytes(b"")
+    assert cli.main(["eval", str(copy), "--episodes", "1"]) == 0  # the one before it
+    assert f"{files[-1].name} is damaged (not a checkpoint of ssedb); using the one before it" in capsys.readouterr().err
+    for file in files:
+        file.write_bytes(b"")
+    for command in (["eval", str(copy)], ["train", "--resume", str(copy)], ["analyze", "probe", str(copy)]):
+        assert cli.main(command) == 2
+        said = capsys.readouterr().err
+        assert said.startswith(f"ssedb: no checkpoint in {copy / 'checkpoints'} can be read: ")
+        assert said.endswith("start a new run\n")

@@ -256,3 +256,8 @@ def test_arguments_of_the_environment_are_read_kept_and_checked(tmp_path):
 def test_what_an_environment_cannot_be_made_with_is_said(settings, message):
     with pytest.raises(ConfigError, match=re.escape(message)):
         TrainConfig(env="CartPole-v1", **settings)
+
+
+def test_true_is_no_whole_number():
+    with pytest.raises(ConfigError, match="ppo_epochs=True: must be a whole number"):
+        TrainConfig(ppo_epochs=True)

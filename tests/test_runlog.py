@@ -42,7 +42,7 @@ def test_a_folder_that_holds_a_run_is_left_alone(tmp_path):
     config = tiny_config(tmp_path / "run")
     created(config)
     before = (tmp_path / "run" / "config.toml").read_text()
-    with pytest.raises(ConfigError, match="already holds a run; continue it with --resume"):
+    with pytest.raises(ConfigError, match="already holds a run; go on with `ssedb train --resume"):
         RunFolder.create(tiny_config(tmp_path / "run", seed=5))
     assert (tmp_path / "run" / "config.toml").read_text() == before
 

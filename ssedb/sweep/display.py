@@ -6,6 +6,7 @@ import sys
 import time
 from typing import Any
 
+from ssedb import terminal
 from ssedb.progress import PLAIN_LINE_EVERY
 from ssedb.sweep.grid import Planned
 
@@ -22,11 +23,12 @@ class Display:
         self._began, self._said = time.monotonic(), time.monotonic()
         self._live: Any = None
         if sys.stderr.isatty():
-            from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn
 
-            columns = (BarColumn(), TextColumn("{task.percentage:>3.0f}%"), TextColumn("{task.description}"))
-            self._live = Progress(*columns, console=Console(stderr=True))
+            shown = terminal.console(stderr=True)
+            self._bar = terminal.bar_width(shown.width)
+            share, counts = (TextColumn(text, markup=False) for text in ("{task.percentage:>3.0f}%", "{task.description}"))
+            self._live = Progress(BarColumn(self._bar), share, counts, console=shown)
             self._task = self._live.add_task("starting", total=max(sum(self._goal.values()), 1))
 
     def __enter__(self) -> Display:
@@ -42,7 +44,7 @@ class Display:
     def note(self, text: str) -> None:
         """A line that stays."""
         if self._live is not None:
-            self._live.console.print(text, highlight=False, markup=False, soft_wrap=True)
+            self._live.console.print(text, soft_wrap=True)
         else:
             print(text, file=sys.stderr, flush=True)
 
@@ -64,17 +66,19 @@ class Display:
             self.failed += 1
             self._goal[run.id] = self._steps.get(run.id, 0)  # its other steps will not be made
 
-    def line(self) -> str:
+    def line(self, width: int = terminal.ENDLESS) -> str:
+        """Return the counts, those that matter most first, as many as fit into a width."""
         done, goal = sum(self._steps.values()), sum(self._goal.values())
         rate = (done - sum(self._first.values())) / max(time.monotonic() - self._began, 1e-9)
-        left = self._total - self.finished - self.failed - len(self._running)
-        counts = f"finished {self.finished}  running {len(self._running)}  failed {self.failed}  left {left}"
-        return f"{counts}  {rate:,.0f} steps/s  time left {clock((goal - done) / rate) if rate > 0 else '-'}"
+        left = clock((goal - done) / rate) if rate > 0 else "-"
+        counts = [f"running {len(self._running)}", f"failed {self.failed}", f"{rate:,.0f} steps/s"]
+        return terminal.fit([f"finished {self.finished}/{self._total}", f"time left {left}", *counts], width)
 
     def update(self, force: bool = False) -> None:
         if self._live is not None:
             total, done = max(sum(self._goal.values()), 1), sum(self._steps.values())
-            self._live.update(self._task, total=total, completed=done, description=self.line())
+            line = self.line(self._live.console.width - self._bar - len(" 100% "))
+            self._live.update(self._task, total=total, completed=done, description=line)
         elif force or time.monotonic() - self._said >= PLAIN_LINE_EVERY:
             self._said = time.monotonic()
             print(self.line(), file=sys.stderr, flush=True)

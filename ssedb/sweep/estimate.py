@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.table import Table
 
+from ssedb import terminal
 from ssedb.checkpoint import KEEP
 from ssedb.config import TrainConfig
 from ssedb.sweep.display import clock
@@ -87,7 +87,7 @@ def print_estimate(grid: Grid, root: Path, jobs: int | None) -> None:
     import torch
 
     missing = [run for run in grid.runs if not is_finished(run, grid.probe)]
-    console = Console(highlight=False, markup=False)
+    console = terminal.console()
     at_a_time = min(jobs or cores(), max(len(missing), 1))
     torch.set_num_threads(max(1, cores() // at_a_time))
     kinds: dict[tuple[str, str], list[Planned]] = {}
@@ -106,9 +106,9 @@ def print_estimate(grid: Grid, root: Path, jobs: int | None) -> None:
             family, bonus, str(len(runs)), f"{steps:,}", f"{1 / cost.step:,.0f}", f"{seconds / 3600:,.2f}", _size(space)
         )
     if missing:
-        console.print(table)
+        terminal.print_table(console, table)
     finished = len(grid.runs) - len(missing)
-    console.print(f"{grid.name}: {len(grid.runs)} runs in {root}, {finished} finished, {len(missing)} to do")
+    console.print(f"{grid.name}: {len(grid.runs)} runs in {root}, {finished} finished, {len(missing)} to do", soft_wrap=True)
     if not missing:
         return
     longest = max(run.config.steps for run in missing)

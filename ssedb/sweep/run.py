@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from contextlib import ExitStack
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
+from ssedb import terminal
 from ssedb.sweep.display import Display
 from ssedb.sweep.grid import Grid, Planned
 from ssedb.sweep.plan import is_finished, made_by_other_code, strangers, write_plan
@@ -20,7 +21,7 @@ def run_sweep(
     ray: str | None = None, cpus: float = 1, gpus: float | None = None,
 ) -> Outcome:  # fmt: skip
     """Does what is missing of a grid, and leaves what is there as it is."""
-    console = Console(highlight=False, markup=False)
+    console = terminal.console()
     missing = [run for run in grid.runs if not is_finished(run, grid.probe)]
     with ExitStack() as later:
         if ray is not None and missing:
@@ -30,7 +31,7 @@ def run_sweep(
         write_plan(grid, root)
         _say_what_is_there(console, grid, root, missing)
         if not missing:
-            console.print(f"nothing to do; look at it with: ssedb stats {root}", soft_wrap=True)
+            console.print(f"nothing to do; look at it with: {_stats_command(root)}", soft_wrap=True)
             return Outcome()
         display = later.enter_context(Display(missing, len(grid.runs) - len(missing)))
         if ray is None:
@@ -65,9 +66,13 @@ def _say_how_it_ended(console: Console, grid: Grid, root: Path, outcome: Outcome
     if outcome.failed:
         table = Table("run", "error", title=f"{len(outcome.failed)} runs failed", title_justify="left")
         for name, error in outcome.failed.items():
-            table.add_row(Text(name), Text(error))
-        console.print(table)
+            table.add_row(name, error)
+        terminal.print_table(console, table)
     left = len(grid.runs) - sum(is_finished(run, grid.probe) for run in grid.runs)
     state = f"all {len(grid.runs)} runs are finished" if not left else f"{left} of {len(grid.runs)} runs are not finished"
     console.print(state + ("; the same command goes on with them" if left else ""))
-    console.print(f"tables       ssedb stats {root}", soft_wrap=True)
+    console.print(f"tables       {_stats_command(root)}", soft_wrap=True)
+
+
+def _stats_command(root: Path) -> str:
+    return f"ssedb stats {shlex.quote(str(root))}"

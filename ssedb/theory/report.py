@@ -13,7 +13,9 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
+from ssedb import terminal
 from ssedb.progress import PLAIN_LINE_EVERY
 from ssedb.theory.claims import Claim, Part, Tell, infonce, theorem1, theorem2
 from ssedb.theory.figures import FIGURES
@@ -39,7 +41,7 @@ def run_theory(parts: Sequence[str], out: Path, *, quick: bool = False, seed: in
         FIGURES[name](data, out / f"{name}.png")
     text = json.dumps({"quick": quick, "seed": seed, "parts": record}, indent=1)
     (out / "theory.json").write_text(text + "\n", encoding="utf-8")
-    console = Console(highlight=False)
+    console = terminal.console()
     print_claims(console, claims)
     console.print(f"figures      {', '.join(str(out / f'{name}.png') for name in parts)}", soft_wrap=True)
     console.print(f"numbers      {out / 'theory.json'}", soft_wrap=True)
@@ -55,7 +57,7 @@ def _measure(parts: Sequence[str], quick: bool, seed: int) -> dict[str, tuple[li
         TimeElapsedColumn(),
     )
     live, found = sys.stderr.isatty(), {}
-    with Progress(*columns, console=Console(stderr=True), disable=not live) as bars:
+    with Progress(*columns, console=terminal.console(stderr=True), disable=not live) as bars:
         for name in parts:
             bar, began, said = bars.add_task(name, total=1.0), time.monotonic(), [0.0]
 
@@ -75,5 +77,5 @@ def print_claims(console: Console, claims: dict[str, list[Claim]]) -> None:
     for part in claims.values():
         for claim in part:
             colour = {"holds": "green", "fails": "red", "unclear": "yellow"}[claim.verdict]
-            table.add_row(claim.claim, claim.setting, claim.measured, f"[{colour}]{claim.verdict}[/]")
-    console.print(table)
+            table.add_row(claim.claim, claim.setting, claim.measured, Text(claim.verdict, colour))
+    terminal.print_table(console, table)

@@ -27,15 +27,17 @@ def test_counts_and_time_left(tmp_path, monkeypatch, capsys):
         shown.stepped(runs[3].id, 32)  # begun again
         now[0] = 12.0
         left = (6 * 96 - 64 - 64) / 8
-        assert shown.line() == f"finished 2  running 3  failed 0  left 3  8 steps/s  time left 0:00:{int(left):02}"
+        assert shown.line() == f"finished 2/8  time left 0:00:{int(left):02}  running 3  failed 0  8 steps/s"
+        assert shown.line(width=40) == f"finished 2/8  time left 0:00:{int(left):02}"
         shown.ended(runs[2], "finished")
         shown.ended(runs[3], "failed")
         shown.ended(runs[4], "again")
-        assert shown.line().startswith("finished 3  running 0  failed 1  left 4  ")
+        assert shown.line().startswith("finished 3/8  ")
+        assert "  running 0  failed 1  " in shown.line()
         shown.note("[red] stays as it is")
     said = capsys.readouterr().err
     assert "[red] stays as it is" in said
-    assert said.splitlines()[-1].startswith("finished 3  running 0  failed 1")
+    assert said.splitlines()[-1].startswith("finished 3/8  ")
 
 
 def test_steps_that_a_failed_run_will_not_make_cost_no_time(tmp_path, monkeypatch):

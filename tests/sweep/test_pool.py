@@ -166,10 +166,10 @@ def test_runs_of_a_killed_driver_save_before_they_end(tmp_path):
     out = tmp_path / "runs"
     driver = sweep(write_grid(tmp_path, text), out, jobs=1)
     wait_for(lambda: any(path.stat().st_size for path in out.glob("*/metrics.jsonl")))
-    assert not list(out.glob("*/checkpoints/*.ckpt"))
+    assert {path.name for path in out.glob("*/checkpoints/*.ckpt")} == {"step-000000000000.ckpt"}
     driver.kill()
     driver.communicate()
-    wait_for(lambda: list(out.glob("*/checkpoints/*.ckpt")))
+    wait_for(lambda: len(list(out.glob("*/checkpoints/*.ckpt"))) == 2)
 
 
 def tries(folder):

@@ -1,0 +1,94 @@
+"""How text reaches a terminal: as it is, with its words whole. A pipe or a file gets a line for a line."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+ENDLESS = 10**6
+
+
+def console(**settings: Any) -> Console:
+    """Return a console that takes text literally: paths may hold square brackets (markup) and colons (emoji)."""
+    from rich.console import Console
+
+    return Console(highlight=False, markup=False, emoji=False, **settings)
+
+
+def wrapped(text: str, begin: str = "", indent: str = "") -> str:
+    """Wrap a paragraph between words at the terminal's width; later lines begin with `indent`."""
+    known = sys.stdout.isatty() or "COLUMNS" in os.environ
+    width = shutil.get_terminal_size().columns if known else ENDLESS
+    return textwrap.fill(
+        text, width, initial_indent=begin, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def print_pairs(pairs: Mapping[str, str], indent: str = "") -> None:
+    """Print names and what they mean, one a line, as two columns."""
+    column = max(map(len, pairs))
+    for name, meaning in pairs.items():
+        print(wrapped(meaning, f"{indent}{name:<{column}}  ", " " * (len(indent) + column + 2)))
+
+
+def print_table(console: Console, table: Table) -> None:
+    """Print a table, or a paragraph for each of its rows where the terminal is too narrow for the words in it."""
+    from rich.padding import Padding
+    from rich.table import Table
+
+    if _fit_columns(console, table):
+        console.print(table)
+        return
+    if table.title:
+        console.print(table.title)
+    headings = [column.header for column in table.columns]
+    for cells in zip(*(column.cells for column in table.columns), strict=True):
+        rows = Table.grid(padding=(0, 2, 0, 0))
+        for heading, cell in zip(headings[1:], cells[1:], strict=True):
+            rows.add_row(heading, cell)
+        console.print(cells[0])
+        console.print(Padding(rows, (0, 0, 0, 2)))
+
+
+def _fit_columns(console: Console, table: Table) -> bool:
+    """Set the columns' widths so that no word is cut; return False if there is no room for that."""
+    from rich.measure import Measurement
+
+    texts = [[str(column.header), *map(str, column.cells)] for column in table.columns]
+    widths = [max(map(len, cells)) for cells in texts]
+    least = [max(len(word) for cell in cells for word in ["", *cell.split()]) for cells in texts]
+    whole = Measurement.get(console, console.options.update(max_width=ENDLESS), table).maximum
+    excess = whole - console.width
+    while excess > 0:
+        spare = [width - word for width, word in zip(widths, least, strict=True)]
+        if not any(spare):
+            return False
+        widest = max((width, i) for i, width in enumerate(widths) if spare[i])[1]
+        widths[widest] -= 1
+        excess -= 1
+    for column, width in zip(table.columns, widths, strict=True):
+        column.width = width
+    return True
+
+
+def bar_width(width: int) -> int:
+    """Return how many of a terminal's columns a progress bar takes."""
+    return min(40, max(10, width // 8))
+
+
+def fit(parts: Iterable[str], width: int) -> str:
+    """Join the first part and as many of the next ones as fit into a width."""
+    first, *rest = parts
+    for part in rest:
+        if len(first) + 2 + len(part) > width:
+            break
+        first += f"  {part}"
+    return first
