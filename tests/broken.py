@@ -214,6 +214,24 @@ class PaysByPosition(Sound):
         return super().reward(obs, actions, next_obs).cumsum(0)
 
 
+class PaysABitByPosition(Sound):
+    """By less than a hundredth: rounding is far finer."""
+
+    breaks = "order_does_not_matter"
+
+    def reward(self, obs, actions, next_obs):
+        return super().reward(obs, actions, next_obs) * (1 + 0.005 * torch.arange(len(obs)) / len(obs))
+
+
+class PaysABitByPositionNearNothing(Sound):
+    """Rewards of about 1e-4, a few of them 1e-4 too high."""
+
+    breaks = "order_does_not_matter"
+
+    def reward(self, obs, actions, next_obs):
+        return 1e-4 * (super().reward(obs, actions, next_obs).tanh() + (torch.arange(len(obs)) < 3))
+
+
 class StandardisesByTheBatch(Sound):
     breaks = "single_transition"
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import chi2
 
 from ssedb.engine import lasting
 from ssedb.envs.base import Step
@@ -102,6 +103,22 @@ def test_random_agent_statistics_are_a_mean_picture_and_the_mean_of_stds():
     torch.testing.assert_close(mean.double(), samples.mean(0), rtol=1e-5, atol=1e-5)
     expected = samples.std(0, correction=0).mean()
     assert std.item() == np.float32(expected.item())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_agent_takes_every_action_equally_often_in_every_environment(seed):
+    class Recorder(Grid):
+        def act(self, actions):
+            taken.append(actions)
+            return super().act(actions)
+
+    taken = []
+    random_agent_statistics(Recorder(num_envs=4, seed=seed), 4 * 1000, seed)
+    actions = torch.stack(taken)  # [1000, 4]
+    counts = torch.stack([(actions == action).sum(0) for action in range(4)]).double()  # [actions, envs]
+    # Beyond the bound of a chi-square with 4 times 3 degrees of freedom chance goes once in a million.
+    assert ((counts - 250).square() / 250).sum() < chi2.isf(1e-6, 12)
+    assert (actions[:, 0] != actions[:, 1]).any()
 
 
 def test_episodes_are_numbered_across_their_ends_and_across_rollouts():

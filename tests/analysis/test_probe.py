@@ -138,6 +138,6 @@ def test_both_halves_of_the_walks_come_from_the_same_states(small):
 
 
 def test_a_game_that_ends_at_once_cannot_be_probed(tmp_path):
-    config = tiny_config(tmp_path, noise="random-box", max_episode_steps=3)
+    config = tiny_config(tmp_path, noise="random-box", max_episode_steps=3, noop_max=0)
     with pytest.raises(ssedb.ConfigError, match="breakout: episodes end too soon to be probed"):
         play_transitions(config, 10, 2, 0, torch.device("cpu"))

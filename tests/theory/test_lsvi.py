@@ -112,7 +112,7 @@ def test_fast_path_is_algorithm_2(mdp):
     for i, setting in enumerate(settings):
         slow = algorithm_2(mdp, 1, setting, episodes, np.random.default_rng(5), lam)
         assert np.allclose(fast[i, 1], slow, atol=1e-7)
-    assert np.ptp(fast) > 0.05  # it is not all the same policy
+    assert np.ptp(fast) > 1e-3  # it is not all the same policy
 
 
 def test_bonuses_obey_the_theorems():
