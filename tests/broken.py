@@ -170,6 +170,14 @@ class ForgetsToLearn(Sound):
         return loss.detach(), figures
 
 
+class StandsStill(Sound):
+    breaks = "loss_decreases"
+
+    def loss(self, obs, actions, next_obs, mask=None):
+        loss, figures = super().loss(obs, actions, next_obs, mask)
+        return loss.detach() + 0 * loss, figures
+
+
 class TrainsItsTarget(Sound):
     breaks = "fixed_parts_stay"
 

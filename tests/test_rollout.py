@@ -228,6 +228,18 @@ def test_the_last_frames_of_pools_stay_those_of_their_step():
     assert all(torch.equal(last(), expected) for last, expected in ended)
 
 
+def test_last_frames_of_pools_are_those_of_their_environments():
+    pools, alone = (Pools([Grid(num_envs=2, seed=seed, episode=4 + seed) for seed in (1, 2)]) for _ in range(2))
+    pools.reset(), alone.reset()
+    for t in range(1, 7):
+        step, steps = pools.step(torch.full((4,), 1)), [part.step(torch.full((2,), 1)) for part in alone.parts]
+        assert (step.final_frames is None) == (t not in (5, 6))
+        for i, own in enumerate(steps):
+            if own.final_frames is not None:
+                assert torch.equal(step.final_frames()[i::2], own.final_frames())
+                assert not torch.equal(own.final_frames(), own.frames)
+
+
 def test_every_action_of_parts_is_drawn_with_a_number_of_its_own():
     policy = ActorCritic((4, 36, 36), 4, (4, 4, 4), 8, ["relu"])
     policy.make_uniform()  # so that the smallest number alone decides

@@ -32,6 +32,7 @@ class Counter(gymnasium.Env):
 
 for name, kwargs in {"Rgb": {}, "Gray": {"channels": 0}, "One": {"channels": 1}, "Float": {"dtype": np.float32}}.items():
     gymnasium.register(f"Counter{name}-v0", Counter, kwargs=kwargs)
+gymnasium.register("CounterShort-v0", Counter, max_episode_steps=4)
 
 
 @pytest.mark.parametrize("name", ["CounterRgb-v0", "CounterGray-v0", "CounterOne-v0"])
@@ -45,6 +46,15 @@ def test_any_image_environment_works(name):
         assert step.dones.all() == (t == 6)
         assert (step.frames == (10 * t if t < 6 else 0)).all()
     assert (step.final_frames() == 60).all()
+    env.close()
+
+
+@pytest.mark.parametrize(("limit", "length"), [(3, 3), (100, 4)])
+def test_an_episode_ends_at_the_shorter_limit(limit, length):
+    env = ssedb.make_env("CounterShort-v0", 2, max_episode_steps=limit)
+    env.reset()
+    dones = [env.step(torch.zeros(2, dtype=torch.int64)).dones.all().item() for _ in range(length)]
+    assert dones == [False] * (length - 1) + [True]
     env.close()
 
 

@@ -90,12 +90,14 @@ def test_wrap_around_has_the_released_statistics_on_black():
     np.testing.assert_allclose(np.quantile(values, quantiles), np.quantile(draws, quantiles), atol=3)
 
 
-def test_wrap_adds_to_what_is_there():
+@pytest.mark.parametrize("seed", range(3))
+def test_wrap_adds_to_what_is_there(seed):
     frames = torch.full((50, *RAW), 250, dtype=torch.uint8)
-    noisy, mask = random_boxes(frames, 0.05, generator(), "wrap", want_mask=True)
-    values = noisy[mask]
-    assert ((values < 20) | (values > 230)).all()  # around 250, beyond 255 from the bottom
-    assert (values < 20).any()
+    noisy, mask = random_boxes(frames, 0.05, generator(seed), "wrap", want_mask=True)
+    values, std = noisy[mask], 0.05 * BOX_STD
+    assert ((values < 24) | (values > 220)).all()  # around 250, beyond 255 from the bottom; eight standard deviations
+    wrapped = ndtr(-6 / std)
+    assert abs((values < 24).double().mean().item() - wrapped) < 5 * np.sqrt(wrapped / len(values))
 
 
 @pytest.mark.parametrize("seed", range(4))
