@@ -103,7 +103,7 @@ def algorithm_2(mdp, copy, setting, episodes, rng, lam):
     return np.array(found)
 
 
-@pytest.mark.parametrize("mdp", worlds(2, length=3), ids=lambda mdp: mdp.name)
+@pytest.mark.parametrize("mdp", worlds(2, length=3), ids=lambda mdp: mdp.name.replace(" ", "-"))
 def test_fast_path_is_algorithm_2(mdp):
     capped = Setting("ucb", 9.0)  # often above the horizon
     settings = [Setting("ucb", 1.0), Setting("db", 2.0), Setting("count", 0.5), capped]
