@@ -151,7 +151,7 @@ class TrainConfig:
     max_episode_steps: int = 4500
     """Agent steps after which an episode is cut."""
     noop_max: int = 30
-    """At most so many no-ops before an Atari episode begins."""
+    """At most so many no-ops (emulated frames) before an Atari episode begins: uniform, 0 among them."""
     sticky: Literal["step", "frame"] = BY_NAME
     """Sticky noise repeats an action for a whole agent step, or decides at every emulated frame (and drops the no-ops)."""
     pixel_noise: Literal["add", "zeros"] = BY_NAME

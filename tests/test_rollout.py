@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import chi2
 
 from ssedb.engine import lasting
 from ssedb.envs.base import Step
@@ -131,6 +132,22 @@ def test_first_episodes_are_staggered(collect):
     assert env.staggered == 1
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_random_agent_takes_every_action_equally_often_in_every_environment(seed):
+    class Recorder(Grid):
+        def act(self, actions):
+            taken.append(actions)
+            return super().act(actions)
+
+    taken = []
+    random_agent_statistics(Recorder(num_envs=4, seed=seed), 4 * 1000, seed)
+    actions = torch.stack(taken)  # [1000, 4]
+    counts = torch.stack([(actions == action).sum(0) for action in range(4)]).double()  # [actions, envs]
+    # Beyond the bound of a chi-square with 4 times 3 degrees of freedom chance goes once in a million.
+    assert ((counts - 250).square() / 250).sum() < chi2.isf(1e-6, 12)
+    assert (actions[:, 0] != actions[:, 1]).any()
+
+
 def test_episodes_are_numbered_across_their_ends_and_across_rollouts():
     env, rollout = Grid(num_envs=3, episode=4), Rollout(6, 3, (36, 36))
     env.reset()
@@ -236,6 +253,18 @@ def test_the_last_frames_of_pools_stay_those_of_their_step():
             ended.append((step.final_frames, twin.final_frames()))
     assert len(ended) == 2
     assert all(torch.equal(last(), expected) for last, expected in ended)
+
+
+def test_last_frames_of_pools_are_those_of_their_environments():
+    pools, alone = (Pools([Grid(num_envs=2, seed=seed, episode=4 + seed) for seed in (1, 2)]) for _ in range(2))
+    pools.reset(), alone.reset()
+    for t in range(1, 7):
+        step, steps = pools.step(torch.full((4,), 1)), [part.step(torch.full((2,), 1)) for part in alone.parts]
+        assert (step.final_frames is None) == (t not in (5, 6))
+        for i, own in enumerate(steps):
+            if own.final_frames is not None:
+                assert torch.equal(step.final_frames()[i::2], own.final_frames())
+                assert not torch.equal(own.final_frames(), own.frames)
 
 
 def test_every_action_of_parts_is_drawn_with_a_number_of_its_own():

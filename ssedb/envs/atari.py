@@ -21,7 +21,7 @@ RAW_SIZE = (210, 160)
 
 
 class AtariEnv(Env):
-    """N copies of a game as the paper plays it: skip 4 with the maximum of the last 2 frames, up to 30 no-ops,
+    """N copies of a game as the paper plays it: skip 4 with the maximum of the last 2 frames, 0 to 30 no-ops,
     4500 steps at most, the score unclipped, no fire at reset, a life lost is not an end.
 
     The emulator makes gray 84x84 frames, or with `raw` hands over its RGB picture of 210x160.
@@ -53,7 +53,7 @@ class AtariEnv(Env):
                 grayscale=not raw,
                 frameskip=FRAME_SKIP,
                 maxpool=True,
-                noop_max=noop_max,
+                noop_max=noop_max + 1,  # the emulator draws a number below this
                 max_num_frames_per_episode=max_steps * FRAME_SKIP,
                 repeat_action_probability=frame_sticky,
                 reward_clipping=False,

@@ -60,7 +60,9 @@ def random_boxes(
     old = cells(frames)[place]  # [N, 12, box_h, box_w, ...]
     noise = part(torch.randn, old.shape, generator=generator, device=frames.device)
     if reading == "fill":
-        new = (old + min(strength, 1.0) * (127.5 + BOX_STD * noise - old)).clamp_(0, 255)
+        fill = 127.5 + BOX_STD * noise
+        # A blend with weight 1 would round: a few pixels in a million would tell what lies below.
+        new = (fill if strength >= 1 else old + strength * (fill - old)).clamp_(0, 255)
     else:
         new = (old + (strength * BOX_STD * noise).trunc_()).remainder_(256)
     used = used.view(n, BOXES[1], *[1] * (old.ndim - 2))
@@ -80,13 +82,16 @@ def pixel_noise(
     reading: Literal["add", "zeros"] = "add",
     want_mask: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """`add` puts N(0, 80) on every pixel; `zeros` replaces the pixels that are exactly 0 by max(N(0, 80), 0)."""
+    """Draw N(0, 80) for every pixel: `add` it, or with `zeros` put max(N, 0) modulo 256 where the pixel is exactly 0.
+
+    The release casts to uint8, which wraps: 257 becomes 1.
+    """
     noise = part(torch.randn, frames.shape, generator=generator, device=frames.device).mul_(strength * PIXEL_STD)
     if reading == "add":
         mask = torch.ones_like(frames, dtype=torch.bool) if want_mask else None
         return noise.add_(frames).clamp_(0, 255).to(torch.uint8), mask
     zero = frames == 0
-    return torch.where(zero, noise.clamp_(0, 255).to(torch.uint8), frames), zero if want_mask else None
+    return torch.where(zero, noise.clamp_(min=0).remainder_(256).to(torch.uint8), frames), zero if want_mask else None
 
 
 def sticky_actions(actions: Tensor, previous: Tensor, strength: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:

@@ -35,10 +35,10 @@ def test_noise_share_of_pure_noise_is_one_and_of_a_constant_zero():
 def test_rank_correlation_by_hand():
     assert measures.rank_correlation(torch.tensor([1.0, 2, 3]), torch.tensor([10.0, 100, 1000])) == pytest.approx(1)
     assert measures.rank_correlation(torch.tensor([1.0, 2, 3]), torch.tensor([3.0, 2, 1])) == pytest.approx(-1)
-    # Ties share their mean rank: (1.5, 1.5, 3) against (1, 2, 3).
-    a, b = np.array([1.5, 1.5, 3]), np.array([1.0, 2, 3])
-    expected = np.corrcoef(a, b)[0, 1]
-    assert measures.rank_correlation(torch.tensor([5.0, 5, 9]), torch.tensor([1.0, 2, 3])) == pytest.approx(expected)
+    # Ties share their mean rank: (1.5, 1.5, 3, 4) against (4, 1, 2, 3). Three levels, or any rank of the ties would do.
+    expected = np.corrcoef([1.5, 1.5, 3, 4], [4, 1, 2, 3])[0, 1]
+    found = measures.rank_correlation(torch.tensor([5.0, 5, 9, 11]), torch.tensor([4.0, 1, 2, 3]))
+    assert found == pytest.approx(expected)
     assert measures.rank_correlation(torch.ones(5), torch.arange(5.0)) == 0
 
 

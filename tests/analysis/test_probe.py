@@ -137,7 +137,8 @@ def test_both_halves_of_the_walks_come_from_the_same_states(small):
     assert abs(near[0] - near[1]) < 0.15
 
 
-def test_a_game_that_ends_at_once_cannot_be_probed(tmp_path):
+def test_a_game_that_ends_at_once_cannot_be_probed(tmp_path, monkeypatch):
+    monkeypatch.setattr("ssedb.analysis.probe.PLAYED_APART", 1)  # or thousands of episodes would begin
     config = tiny_config(tmp_path, noise="random-box", max_episode_steps=3)
     with pytest.raises(ssedb.ConfigError, match="breakout: episodes end too soon to be probed"):
         play_transitions(config, 10, 2, 0, torch.device("cpu"))

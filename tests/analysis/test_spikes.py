@@ -21,19 +21,23 @@ def clear(curve, **settings):
     return [spike.step for spike in find_spikes(curve, **settings) if spike.clear]
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_planted_spikes_are_found_under_noise_and_drift(seed):
+def test_planted_spikes_are_found_under_noise_and_drift():
     planted = [40, 170, 300, 420, 610, 750, 900]
-    time = np.arange(1000)
-    curve = noisy_curve(seed) + 20 * np.sin(time / 400)
-    curve[planted] += 15
-    assert clear(curve) == planted
-    assert clear(7 * curve - 100) == planted  # the scale of the bonus does not matter
+    others = 0
+    for seed in range(20):
+        curve = noisy_curve(seed) + 20 * np.sin(np.arange(1000) / 400)
+        curve[planted] += 15
+        found = clear(curve)
+        assert set(planted) <= set(found)
+        assert clear(7 * curve - 100) == found  # the scale of the bonus does not matter
+        others += len(found) - len(planted)
+    assert others <= 6  # 0.02 in a curve, as measured; more than 6 in 20 is a chance of one in ten million
 
 
 def test_noise_alone_has_no_clear_spikes_but_by_chance():
     found = [len(clear(noisy_curve(seed, 2000))) for seed in range(100)]
-    assert sum(found) <= 5  # one curve in a hundred by design, a few more because the spread is an estimate
+    # One curve in a hundred by design, two because the spread is an estimate; more than 12 is one chance in a million.
+    assert sum(found) <= 12
     for seed in range(3):  # a wilder noise is measured by its own spread
         assert len(clear(100 * noisy_curve(seed))) <= 1
 

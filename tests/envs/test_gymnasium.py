@@ -42,6 +42,7 @@ class Counter(gymnasium.Env):
 
 for name, kwargs in {"Rgb": {}, "Gray": {"channels": 0}, "One": {"channels": 1}, "Float": {"dtype": np.float32}}.items():
     gymnasium.register(f"Counter{name}-v0", Counter, kwargs=kwargs)
+gymnasium.register("CounterShort-v0", Counter, max_episode_steps=4)
 
 
 @pytest.fixture
@@ -229,6 +230,15 @@ def test_a_run_named_by_a_bare_id_is_usable_under_its_module(strangers, tmp_path
         assert ssedb.evaluate(out, 1).lengths == [6]
     finally:
         del gymnasium.registry["CounterAlone-v0"]
+
+
+@pytest.mark.parametrize(("limit", "length"), [(3, 3), (100, 4)])
+def test_an_episode_ends_at_the_shorter_limit(limit, length):
+    env = ssedb.make_env("CounterShort-v0", 2, max_episode_steps=limit)
+    env.reset()
+    dones = [env.step(torch.zeros(2, dtype=torch.int64)).dones.all().item() for _ in range(length)]
+    assert dones == [False] * (length - 1) + [True]
+    env.close()
 
 
 def test_noise_and_training_work_there_too(tmp_path):

@@ -115,6 +115,19 @@ def test_dynamics_and_pictures_are_those_of_the_slow_world(seed, layout_seed, si
         assert np.array_equal(frames[i], one.frame())
 
 
+def test_every_action_in_every_state_does_what_it_does_in_the_slow_world():
+    world = World("small")
+    ids = torch.arange(world.num_states)[world.reachable()]
+    state, slow = world.state_of(ids), SlowWorld(world.layout)
+    for action in range(world.num_actions):
+        after, rewards = world.move(state, torch.full_like(ids, action))
+        for i in range(len(ids)):
+            slow.place, keys, gone, slow.time = decode(world, state, i)
+            slow.key_is, slow.treasure_gone = [("floor", "held", "used")[k] for k in keys], bool(gone)
+            assert slow.step(action) == rewards[i]
+            assert slow.true_state() == decode(world, after, i)
+
+
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("layout_seed", range(4))
 def test_every_world_can_be_solved_but_only_through_its_locks(size, layout_seed):
@@ -139,6 +152,7 @@ def test_counts_against_brute_force():
     env = RoomsEnv(5, "small", max_steps=30)
     generator = torch.Generator().manual_seed(0)
     env.reset()
+    env.stagger()  # so that some episodes end while others go on
     now = env.world.state_ids(env.state).tolist()
     visits, choices, first = Counter(now), Counter(), dict.fromkeys(now, 0)
     for t in range(1, 120):
