@@ -7,6 +7,7 @@ import dataclasses
 import io
 import os
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 from ssedb import __version__, flags, parallel
 from ssedb.config import TrainConfig
 from ssedb.envs.names import GAMES, NOISES, atari_games, rooms_world
-from ssedb.errors import ConfigError, TrainingError
+from ssedb.errors import ConfigError, Note, TrainingError
 from ssedb.flags import parse, parse_train
 from ssedb.options import bonus_names
 from ssedb.runlog import (
@@ -60,12 +61,14 @@ def train(args: list[str]) -> int:
 
 def evaluate(args: list[str]) -> int:
     options = parse(flags.Eval, args, "eval")
-    from ssedb.evaluate import check, evaluate_run
+    from ssedb import evaluation
 
-    check(options.run, options.episodes, options.video, options.seed)
+    evaluation.check(options.run, options.episodes, options.video, options.seed)
     from ssedb.summary import print_evaluation
 
-    result = evaluate_run(options.run, options.episodes, video=options.video, seed=options.seed, device=options.device)
+    result = evaluation.evaluate(
+        options.run, options.episodes, video=options.video, seed=options.seed, device=options.device
+    )
     print_evaluation(result)
     return 0
 
@@ -324,7 +327,9 @@ def show_list(args: list[str]) -> int:
         print(f"the suite ({len(GAMES)}):\n{wrapped(' '.join(GAMES), '  ', '  ')}")
         print(f"every other Atari game ({len(rest)}):\n{wrapped(' '.join(rest), '  ', '  ')}")
         print("a world whose true state is known:\n  rooms rooms-small rooms-large (another layout: rooms@7)")
-        print(wrapped("and any Gymnasium id with image observations and discrete actions"))
+        print(
+            wrapped("and any Gymnasium id with image observations and discrete actions; module:Id imports the module first")
+        )
     elif what == "noises":
         print_pairs(NOISES)
     else:
@@ -358,7 +363,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         _speak_utf8()
     args = list(sys.argv[1:] if argv is None else argv)
     try:
-        return dispatch(args)
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            return dispatch(args)
     except ConfigError as error:
         print(f"ssedb: {error}", file=sys.stderr)
         return 2
@@ -385,6 +392,12 @@ def _speak_utf8() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # another encoding may lack a letter; that must not end a run
+
+
+def _show_warning(message: Any, category: type[Warning], filename: str, lineno: int, *rest: Any, **more: Any) -> None:
+    """Print a note as one line, any other warning as Python does."""
+    text = f"ssedb: {message}\n" if category is Note else warnings.formatwarning(message, category, filename, lineno)
+    sys.stderr.write(text)
 
 
 def dispatch(args: list[str]) -> int:

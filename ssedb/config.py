@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import tomllib
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,10 +13,10 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from ssedb.envs.names import NOISES, canonical_env
-from ssedb.errors import ConfigError
+from ssedb.envs.names import NOISES, canonical_env, check_env_kwargs, dropped_sticky_actions
+from ssedb.errors import ConfigError, Note
 from ssedb.options import BY_NAME, Fidelity, Preset, canonical_bonus, resolve_options
-from ssedb.validate import check_types, require
+from ssedb.validate import check_types, plain_table, require
 
 FIDELITIES: dict[str, dict[str, Any]] = {
     "paper": dict(
@@ -79,7 +80,9 @@ class TrainConfig:
     """Train an agent that explores with no reward."""
 
     env: str = BY_NAME
-    """An Atari game in any spelling, rooms (-small, -large), or a Gymnasium id with images and discrete actions."""
+    """An Atari game, rooms (-small, -large), or a Gymnasium id, where need be as module:Id (docs/environments.md)."""
+    env_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments for gymnasium.make, as KEY=VALUE: size=8 'mode="hard"'; not for Atari games and rooms."""
     noise: str = "none"
     """What disturbs the agent; `ssedb list noises` shows the choices."""
     noise_strength: float = 1.0
@@ -107,6 +110,8 @@ class TrainConfig:
 
     num_envs: int = BY_NAME
     """Environments stepped side by side."""
+    env_workers: int | Literal["auto"] = "auto"
+    """Processes that step Gymnasium environments; 0 steps them in the learner's own, auto measures what is faster."""
     rollout_steps: int = BY_NAME
     """Steps of each environment between two updates."""
     minibatch_envs: int = BY_NAME
@@ -167,6 +172,11 @@ class TrainConfig:
                 object.__setattr__(self, name, value)
         check_types(self)
         require(isinstance(self.bonus_options, Mapping), "bonus_options", self.bonus_options, "must be a table")
+        require(self.env_workers == "auto" or self.env_workers >= 0, "env_workers", self.env_workers, "must be 0 or more")
+        object.__setattr__(self, "env_kwargs", plain_table("env_kwargs", self.env_kwargs))
+        check_env_kwargs(self.env, self.env_kwargs)
+        if note := dropped_sticky_actions(self.env, self.noise):
+            warnings.warn(note, Note, stacklevel=3)
         object.__setattr__(self, "env", canonical_env(self.env))
         object.__setattr__(self, "out", Path(self.out))
         object.__setattr__(self, "bonus", canonical_bonus(self.bonus))
@@ -218,9 +228,10 @@ class TrainConfig:
 
     def to_toml(self) -> str:
         tables = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        options = tables.pop("bonus_options")
+        last = {name: tables.pop(name) for name in ("env_kwargs", "bonus_options")}
         lines = [f"{name} = {_toml(value)}" for name, value in tables.items()]
-        lines += ["", "[bonus_options]"] + [f"{name} = {_toml(value)}" for name, value in options.items()]
+        for title, table in last.items():
+            lines += ["", f"[{title}]"] + [f"{name} = {_toml(value)}" for name, value in table.items()]
         return "\n".join(lines) + "\n"
 
     @classmethod
@@ -248,5 +259,7 @@ def _toml(value: object) -> str:
         return repr(value)
     if isinstance(value, (tuple, list)):
         return "[" + ", ".join(_toml(v) for v in value) + "]"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key} = {_toml(v)}" for key, v in value.items()) + "}"
     escaped = str(value).replace("\\", "\\\\").replace('"', '\\"')
     return '"' + "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in escaped) + '"'

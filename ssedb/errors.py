@@ -11,3 +11,13 @@ class FolderInUse(ConfigError):
 
 class TrainingError(RuntimeError):
     """Training cannot go on. The command line says what is saved, and exits with 1."""
+
+
+def one_line(error: BaseException) -> str:
+    """Return the kind of an error and what it says, as one line."""
+    said = " ".join(str(error).split())
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
+class Note(UserWarning):
+    """Something the user should know that stops nothing; the command line prints it as one line."""

@@ -8,11 +8,12 @@ import difflib
 import io
 import itertools
 import math
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import tyro
 
@@ -301,6 +302,31 @@ def _whole_number(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructor
         return int(number)
 
     return tyro.constructors.PrimitiveConstructorSpec(1, "INT", read, lambda x: type(x) is int, lambda number: [str(number)])
+
+
+@_types.primitive_rule
+def _table(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.PrimitiveConstructorSpec[Any] | None:
+    """A table is written as KEY=VALUE words."""
+    if get_origin(info.type) is not Mapping:
+        return None
+    return tyro.constructors.PrimitiveConstructorSpec(
+        "*",
+        "KEY=VALUE",
+        lambda words: dict(map(key_value, words)),
+        lambda value: isinstance(value, Mapping),
+        lambda table: [f"{key}={value!r}" for key, value in table.items()],
+    )
+
+
+def key_value(text: str) -> tuple[str, Any]:
+    """Read `steps=1000` or `seed=[0,1]`, the value as TOML has it; a bare word is text, but True and False are not."""
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise ValueError(f"{text!r}: write KEY=VALUE, such as size=8 or goals=[0,1]")
+    try:
+        return key, tomllib.loads(f"x = {value.lower() if value in ('True', 'False') else value}")["x"]
+    except tomllib.TOMLDecodeError:
+        return key, value
 
 
 def parse(spec: type[T], args: Sequence[str], command: str) -> T:

@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ssedb import stats
-from ssedb.envs.names import NOISES
+from ssedb.envs.names import NOISES, env_label
 from ssedb.errors import ConfigError
 from ssedb.references import human_normalised, random_normalised
 from ssedb.runlog import MAY_CHANGE, read_metrics
@@ -33,7 +33,7 @@ PLAN, FAILURE, ORIGIN = "plan.json", "failure.json", "origin.json"
 
 NOT_OF_THE_RUN = ("out", *(name for name in MAY_CHANGE if name != "steps"))
 """Settings that change nothing of what a run computes (but for the last digits, on another device)."""
-NOT_A_METHOD = {"env", "noise", "bonus", "seed", "steps", *NOT_OF_THE_RUN}
+NOT_A_METHOD = {"env", "env_kwargs", "noise", "bonus", "seed", "steps", *NOT_OF_THE_RUN}
 """Settings that do not make another method."""
 
 
@@ -105,7 +105,7 @@ class Run:
 
     @property
     def env(self) -> str:
-        return str(self.config.get("env", "?"))
+        return env_label(str(self.config.get("env", "?")), self.config.get("env_kwargs", {}))
 
     @property
     def noise(self) -> str:

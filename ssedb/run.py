@@ -15,11 +15,12 @@ import torch
 
 from ssedb import checkpoint, engine, parallel
 from ssedb.analysis.maps import MapLog
+from ssedb.blame import blaming
 from ssedb.config import TrainConfig
 from ssedb.parallel import Team
 from ssedb.progress import Progress, silent
 from ssedb.runlog import OtherProcess, RunFolder, misfit
-from ssedb.trainer import Trainer
+from ssedb.trainer import Trainer, look_around
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ def train(config: TrainConfig, progress: Progress = silent) -> TrainResult:
 
 
 def resume(path: Path | str, progress: Progress = silent, **overrides: Any) -> TrainResult:
-    """Goes on with the run in `path`; overrides may be `steps` or `device`."""
+    """Go on with the run in `path`; overrides may be `steps`, `device` and others that do not make it another run."""
     return train_in(RunFolder.reopen(Path(path), **overrides), progress) if parallel.rank() == 0 else train_along()
 
 
@@ -51,7 +52,8 @@ def train_in(run: RunFolder, progress: Progress = silent) -> TrainResult:
     """Trains in an open run folder until its steps are done, or a signal asks to stop."""
     trainer = None
     try:
-        with parallel.join() as team, ExitStack() as later:
+        when = lambda: f"at step {0 if trainer is None else trainer.reached:,}"  # noqa: E731
+        with blaming(run.path, when), parallel.join() as team, ExitStack() as later:
             config = run.config = team.from_first(lambda: run.config)
             device = engine.pick_device(config.device)
             if team.size > 1 and device.type == "cuda":
@@ -106,8 +108,9 @@ def _set_up(run: RunFolder, progress: Progress, team: Team) -> tuple[Trainer, di
     config = run.config
     saved = team.from_first(lambda: checkpoint.load_latest(run.checkpoints))
     if saved is None:
+        seen = look_around(config, progress, team)
         trainer = Trainer(config, progress=progress, team=team)
-        trainer.fit_observations()
+        trainer.fit_observations(seen)
         if not run.has_metrics:
             return trainer, None
         progress.note("no checkpoint yet; the run begins again")

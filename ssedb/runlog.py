@@ -16,10 +16,13 @@ from typing import Any
 
 from ssedb import __version__, checkpoint, parallel
 from ssedb.config import TrainConfig
+from ssedb.envs.names import bare_id
 from ssedb.errors import ConfigError, FolderInUse
 
-MAY_CHANGE = ("steps", "device", "engine", "precision", "checkpoint_minutes", "wandb")
+MAY_CHANGE = ("steps", "device", "engine", "precision", "env_workers", "checkpoint_minutes", "wandb")
 """What a resumed run may do otherwise than it began."""
+ERROR_LOG = "error.log"
+"""In a run's folder: the traceback of an error in an environment or a bonus that stopped it."""
 
 
 class RunFolder:
@@ -41,6 +44,7 @@ class RunFolder:
         if any((path / name).exists() for name in ("config.toml", "metrics.jsonl", "checkpoints")):
             lock.close()
             raise ConfigError(f"{path} already holds a run; go on with `{resume_command(path)}`, or choose another --out")
+        (path / ERROR_LOG).unlink(missing_ok=True)  # of a run that ended before there was anything to keep
         return cls(path, config, lock)
 
     @classmethod
@@ -197,7 +201,7 @@ def refuse_strangers(out: Path, own: str) -> None:
     `own` is the file by which a run or a sweep knows its own folder.
     """
     if out.is_dir() and not (out / own).exists():
-        others = sorted(path.name for path in out.iterdir() if not path.name.startswith("."))
+        others = sorted(path.name for path in out.iterdir() if not path.name.startswith(".") and path.name != ERROR_LOG)
         if others:
             raise ConfigError(f"{out} holds other files ({others[0]}); choose a new or an empty folder for --out")
 
@@ -218,7 +222,7 @@ def misfit(path: Path, error: Exception) -> ConfigError:
 def check_checkpoint(path: Path, config: TrainConfig) -> dict[str, Any] | None:
     """What the newest checkpoint says of itself, if there is one; one of another environment than the run's is an error."""
     about = checkpoint.about_latest(path / "checkpoints")
-    if about is not None and about.get("env") != config.env:
+    if about is not None and bare_id(str(about.get("env"))) != bare_id(config.env):
         raise ConfigError(
             f"the checkpoint in {path} is of {about.get('env')} but its config.toml says {config.env}; "
             "put back the folder's own files, or start a new run"

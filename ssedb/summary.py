@@ -14,7 +14,7 @@ from rich.text import Text
 from ssedb import terminal
 from ssedb.analysis.probe import Probe
 from ssedb.config import TrainConfig
-from ssedb.evaluate import Evaluation
+from ssedb.evaluation import Evaluation
 from ssedb.run import TrainResult
 from ssedb.runlog import resume_command
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import time
+import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
@@ -17,6 +18,7 @@ import torch
 from torch import Tensor
 
 from ssedb import engine, parallel, ppo
+from ssedb.blame import Blamed
 from ssedb.bonuses import make_bonus
 from ssedb.bonuses.base import Bonus, Context
 from ssedb.config import TrainConfig
@@ -52,12 +54,7 @@ class Trainer:
     ) -> None:
         """In an environment of its own, of that stream of the run's randomness, unless it is given one."""
         self.config, self.progress, self.team = config, progress, team
-        self.device = engine.pick_device(config.device)
-        fast = engine.is_fast(config.engine, self.device) and team.size == 1
-        _require_room(config, config.num_envs // team.size, self.device)
-        if self.device.index is not None:
-            torch.cuda.set_device(self.device)  # streams and events are of the current one
-        engine.tune_allocator()
+        self.device, fast = _place(config, team)
         torch.manual_seed(config.seed)
         with team:
             self.env = env or training_env(config, config.num_envs // team.size, stream, self.device)
@@ -113,22 +110,15 @@ class Trainer:
         self.reward_norm = RewardNorm(config.num_envs, config.gamma, self.device)
         self.scores = Scores(config.num_envs)
         self.steps = self.updates = 0
+        self.reached = 0  # the step that the environments are at, within a rollout too
         self._splits = False  # not known yet
         self._turn: _Turn | None = None  # the one whose bonus model may be learning still
         self._clerk = Courier(self.device) if self.engine.overlaps else None  # writes a turn up while the next is played
         self._writing: Future[dict[str, Any]] | None = None
 
-    def fit_observations(self) -> None:
-        """Fixes the observations' scale by what a random agent sees, in environments of its own."""
-
-        def look_around() -> tuple[Tensor, Tensor]:
-            env = env_of(self.config, min(OBS_NORM_ENVS, self.config.num_envs), stream=1, device=self.device)
-            mean, std = random_agent_statistics(env, self.config.obs_norm_steps, self.config.seed)
-            env.close()
-            return mean.cpu(), std.cpu()
-
-        self.progress.phase(f"a random agent looks around for {self.config.obs_norm_steps:,} steps")
-        mean, std = self.team.from_first(look_around)
+    def fit_observations(self, seen: tuple[Tensor, Tensor] | None = None) -> None:
+        """Fix the observations' scale by the mean and std that a random agent has seen, or now looks around for."""
+        mean, std = seen or look_around(self.config, self.progress, self.team)
         for module in (self.policy, self.bonus):
             module.normalize.set(mean, std)
 
@@ -145,7 +135,8 @@ class Trainer:
         pace = math.ceil(config.bonus_epochs * config.num_envs / config.minibatch_envs / max(half, 1))
 
         def on_step(t: int) -> None:
-            self.progress.step(self.steps + (t + 1) * config.num_envs)
+            self.reached = self.steps + (t + 1) * config.num_envs
+            self.progress.step(self.reached)
             if self._turn is None:
                 return
             if t < half:  # the emulators are busy; all of it before the first step would keep them waiting for the host
@@ -266,7 +257,15 @@ class Trainer:
         return self.team.sum(rewards)
 
     def _pay(self, t: Tensor, envs: Tensor, rollout: Rollout) -> Tensor:
-        return self.bonus.reward(*self.experience(t, envs, rollout))
+        return self._of_shape("reward", self.bonus.reward(*self.experience(t, envs, rollout)), envs.shape)
+
+    def _of_shape(self, method: str, value: Any, shape: tuple[int, ...]) -> Tensor:
+        """Return what a method of the bonus gave; name the bonus if it has another shape."""
+        if isinstance(value, Tensor) and value.shape == shape:
+            return value
+        given = f"shape {list(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
+        said = f"{type(self.bonus).__name__}.{method} gave {given}, not a tensor of shape {list(shape)}"
+        raise Blamed(said, "".join(traceback.format_stack()))
 
     def _take_in(self) -> None:
         """What a bonus counts or remembers, it takes in once its rewards are paid."""
@@ -307,7 +306,8 @@ class Trainer:
 
     def _bonus_loss(self, t: Tensor, envs: Tensor, rollout: Rollout) -> tuple[Tensor, dict[str, Tensor]]:
         mask = ~rollout.dones[t, envs] if self.config.mask_boundaries else None
-        return self.bonus.loss(*self.transitions(t, envs, rollout), mask)
+        loss, figures = self.bonus.loss(*self.transitions(t, envs, rollout), mask)
+        return self._of_shape("loss", loss, ()), figures
 
     @torch.no_grad()
     def check_split(self, t: Tensor, envs: Tensor, rollout: Rollout) -> None:
@@ -394,6 +394,7 @@ class Trainer:
         if self.updates:
             raise RuntimeError(f"this trainer has made {self.updates} updates; load into a new one")
         self.steps, self.updates = state["steps"], state["updates"]
+        self.reached = self.steps
         for name in ("policy", "bonus", "policy_adam", "bonus_adam", "reward_norm", "scores"):
             getattr(self, name).load_state_dict(state[name])
         for adam in (self.policy_adam, self.bonus_adam):
@@ -410,6 +411,26 @@ class Trainer:
             self.scores.forget_unfinished()
         torch.set_rng_state(state["rng"].cpu())
         self.engine.load_state_dict(state.get("engine", {}))
+
+
+def look_around(config: TrainConfig, progress: Progress = silent, team: Team = ALONE) -> tuple[Tensor, Tensor]:
+    """Return the mean picture [4, H, W] and the std of what a random agent sees, in environments of its own.
+
+    A run does so before it makes those it trains in: to close one may take away what all of the process share.
+    """
+
+    device, _ = _place(config, team)
+
+    def look() -> tuple[Tensor, Tensor]:
+        env = env_of(config, min(OBS_NORM_ENVS, config.num_envs), stream=1, device=device)
+        progress.phase(f"a random agent looks around for {config.obs_norm_steps:,} steps")
+        try:
+            mean, std = random_agent_statistics(env, config.obs_norm_steps, config.seed)
+        finally:
+            env.close()
+        return mean.cpu(), std.cpu()
+
+    return team.from_first(look)
 
 
 class _Turn:
@@ -431,6 +452,17 @@ class _Turn:
         """The mean of every figure, over all processes; waits for the device once."""
         means = torch.stack([torch.stack(values).double().mean() for values in self.figures.values()])
         return dict(zip(self.figures, team.mean(means.cpu()).tolist(), strict=True))
+
+
+def _place(config: TrainConfig, team: Team) -> tuple[torch.device, bool]:
+    """Return the device to learn on, and whether it replays CUDA graphs; raise ConfigError where the run does not fit."""
+    device = engine.pick_device(config.device)
+    fast = engine.is_fast(config.engine, device) and team.size == 1
+    _require_room(config, config.num_envs // team.size, device)
+    if device.index is not None:
+        torch.cuda.set_device(device)  # streams and events are of the current one
+    engine.tune_allocator()
+    return device, fast
 
 
 def _require_room(config: TrainConfig, num_envs: int, device: torch.device) -> None:
@@ -457,6 +489,8 @@ def env_of(config: TrainConfig, num_envs: int, stream: int, device: torch.device
         sticky=config.sticky,
         pixel_noise=config.pixel_noise,
         box_noise=config.box_noise,
+        env_kwargs=config.env_kwargs,
+        env_workers=config.env_workers,
     )
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
+from collections.abc import Mapping
+from types import UnionType
+from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
 
 from ssedb.errors import ConfigError
 
@@ -26,6 +28,12 @@ def _check_type(name: str, value: Any, hint: Any) -> None:
     origin, inner = get_origin(hint), get_args(hint)
     if origin is Literal:
         require(value in inner, name, repr(value), f"use one of {', '.join(map(str, inner))}")
+    elif origin in (Union, UnionType):  # a number, or a word that stands for one
+        number, words = inner
+        if isinstance(value, str):
+            require(value in get_args(words), name, repr(value), f"use {' or '.join(get_args(words))} or a number")
+        else:
+            _check_type(name, value, number)
     elif hint is bool:
         require(isinstance(value, bool), name, repr(value), "must be true or false")
     elif hint is int:
@@ -43,6 +51,25 @@ def _check_type(name: str, value: Any, hint: Any) -> None:
         for element in value:
             _check_type(name, element, inner[0])
             require(not isinstance(element, int) or element > 0, name, repr(value), "must be above 0")
+
+
+def plain_table(name: str, value: Any) -> dict[str, Any]:
+    """Return a copy of a table that TOML can hold, tuples as lists; raise ConfigError for anything else."""
+
+    def plain(key: str, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return plain_table(key, value)
+        if isinstance(value, (list, tuple)):
+            return [plain(key, element) for element in value]
+        allowed = isinstance(value, (bool, int, str)) or (isinstance(value, float) and math.isfinite(value))
+        require(allowed, key, repr(value), "must be text, a finite number, true or false, a list or a table")
+        return value
+
+    require(isinstance(value, Mapping), name, repr(value), "must be a table")
+    for key in value:
+        right = isinstance(key, str) and key.isidentifier() and key.isascii()
+        require(right, name, repr(key), "a name in it must be made of letters, digits and _")
+    return {key: plain(f"{name}.{key}", element) for key, element in value.items()}
 
 
 def require(condition: bool, name: str, value: object, remedy: str) -> None:

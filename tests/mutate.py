@@ -17,15 +17,19 @@ import argparse
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 import tomllib
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
+import pytest
+import torch
 from rich.console import Console
 from rich.markup import escape
 
@@ -53,15 +57,6 @@ class Mutant:
         return text.replace(self.replace, self.by)
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """What became of a mutant: `killed`, `survived`, or `broken` where it could not even be tried."""
-
-    outcome: str
-    by: str
-    seconds: float
-
-
 def read_mutants(path: Path = LIST) -> list[Mutant]:
     """Read the list."""
     rows = tomllib.loads(path.read_text(encoding="utf-8"))["mutant"]
@@ -78,15 +73,56 @@ def copy_project(folder: Path) -> None:
             shutil.copy2(ROOT / name, folder / name)
 
 
-def run_tests(folder: Path, tests: tuple[str, ...]) -> tuple[int | None, str]:
-    """Run tests in a copy of the project; return pytest's exit code (None: timed out) and what it printed."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=short", "-p", "no:cacheprovider", *tests]
-    env = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
-    try:
-        done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=TIME_LIMIT)
-    except subprocess.TimeoutExpired:
-        return None, ""
-    return done.returncode, done.stdout + done.stderr
+class Trial:
+    """A run of tests in a copy of the project, in a forked process: torch is imported once for all of them."""
+
+    def __init__(self, tests: Sequence[str], mutant: Mutant | None = None) -> None:
+        self.mutant, self.began = mutant, time.monotonic()
+        self._place = tempfile.TemporaryDirectory(prefix="mutant-")
+        self.folder = Path(self._place.name) / "project"
+        self.log = Path(self._place.name) / "log"
+        copy_project(self.folder)
+        if mutant is not None:
+            (self.folder / mutant.file).write_text(mutant.source(), encoding="utf-8")
+        self.pid = os.fork()
+        if self.pid == 0:
+            self._run(tests)
+
+    def _run(self, tests: Sequence[str]) -> NoReturn:
+        """Become a fresh pytest in the copy."""
+        code = 3
+        try:
+            os.setsid()  # so that a time-out ends what the tests have started, too
+            os.chdir(self.folder)
+            log = os.open(self.log, os.O_WRONLY | os.O_CREAT)
+            os.dup2(log, 1)
+            os.dup2(log, 2)
+            # A wide terminal: pytest cuts the reason of a failure where the line ends.
+            os.environ.update(PYTHONPATH=str(self.folder), PYTHONDONTWRITEBYTECODE="1", COLUMNS="300")
+            sys.path[:] = [str(self.folder), *(path for path in sys.path if path not in ("", str(ROOT)))]
+            for name in [name for name in sys.modules if name.split(".")[0] in ("tests", "ssedb", "__main__")]:
+                del sys.modules[name]
+            torch.set_num_threads(1)
+            code = int(pytest.main(["-x", "-q", "--tb=short", "-p", "no:cacheprovider", "-p", "no:xdist", *tests]))
+        finally:
+            os._exit(code)
+
+    def done(self) -> bool:
+        """Whether it has ended; one that takes too long is ended."""
+        pid, status = os.waitpid(self.pid, os.WNOHANG)
+        self.seconds = time.monotonic() - self.began
+        self.code = os.waitstatus_to_exitcode(status) if pid else None
+        if pid == 0 and self.seconds > TIME_LIMIT:
+            os.killpg(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+            return True
+        return pid != 0
+
+    def close(self) -> tuple[int | None, str]:
+        """Return pytest's exit code (None: timed out) and what it printed; remove the copy."""
+        output = self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else ""
+        self._place.cleanup()
+        return self.code, output
 
 
 def judge(code: int | None, output: str) -> tuple[str, str]:
@@ -104,23 +140,19 @@ def judge(code: int | None, output: str) -> tuple[str, str]:
     return "killed", f"{failed[1]}  {reason}"[:160]
 
 
-def try_mutant(mutant: Mutant) -> Verdict:
-    """Apply one mutant to a copy of the project and run the tests that should notice."""
-    began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="mutant-") as name:
-        folder = Path(name)
-        copy_project(folder)
-        (folder / mutant.file).write_text(mutant.source(), encoding="utf-8")
-        outcome, by = judge(*run_tests(folder, mutant.tests))
-    return Verdict(outcome, by, time.monotonic() - began)
+def wait_for(trials: list[Trial]) -> Trial:
+    """Wait until one has ended, and take it off the list."""
+    while True:
+        for trial in trials:
+            if trial.done():
+                trials.remove(trial)
+                return trial
+        time.sleep(0.05)
 
 
 def baseline(mutants: list[Mutant]) -> str | None:
     """Run the tests without a mutant; return what failed, or None. A test that fails anyway notices nothing."""
-    tests = tuple(sorted({test for mutant in mutants for test in mutant.tests}))
-    with tempfile.TemporaryDirectory(prefix="mutant-") as name:
-        copy_project(Path(name))
-        code, output = run_tests(Path(name), tests)
+    code, output = wait_for([Trial(sorted({test for mutant in mutants for test in mutant.tests}))]).close()
     return None if code == 0 else "\n".join(output.splitlines()[-15:])
 
 
@@ -138,17 +170,20 @@ def main() -> int:
     if not options.no_baseline and (failure := baseline(mutants)) is not None:
         console.print(f"the tests fail without a mutant:\n{escape(failure)}")
         return 1
-    left: list[Mutant] = []
-    with ThreadPoolExecutor(options.jobs) as pool:
-        for mutant, verdict in zip(mutants, pool.map(try_mutant, mutants), strict=True):
-            colour = {"killed": "green", "survived": "bold red", "broken": "bold yellow"}[verdict.outcome]
-            console.print(
-                f"[{colour}]{verdict.outcome:<9}[/] {verdict.seconds:4.0f} s  {escape(mutant.file)}: {escape(mutant.why)}"
-                f"\n{'':17} {escape(verdict.by)}"
-            )
-            if verdict.outcome != "killed":
-                left.append(mutant)
-    console.print(f"{len(mutants) - len(left)} of {len(mutants)} killed")
+    left, waiting, running = 0, list(reversed(mutants)), []
+    while waiting or running:
+        while waiting and len(running) < options.jobs:
+            mutant = waiting.pop()
+            running.append(Trial(mutant.tests, mutant))
+        trial = wait_for(running)
+        outcome, by = judge(*trial.close())
+        colour = {"killed": "green", "survived": "bold red", "broken": "bold yellow"}[outcome]
+        console.print(
+            f"[{colour}]{outcome:<9}[/] {trial.seconds:4.0f} s  {escape(trial.mutant.file)}: {escape(trial.mutant.why)}"
+            f"\n{'':17} {escape(by)}"
+        )
+        left += outcome != "killed"
+    console.print(f"{len(mutants) - left} of {len(mutants)} killed")
     return 1 if left else 0
 
 

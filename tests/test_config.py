@@ -1,11 +1,15 @@
 """Names fill in what is not given; mistakes are one line with the value and the remedy."""
 
+import dataclasses
+import re
 import subprocess
 import sys
 
 import pytest
 
 from ssedb.config import ConfigError, TrainConfig
+from ssedb.envs.names import NOISES
+from ssedb.flags import parse_train
 from ssedb.options import released_alphas, resolve_options
 
 
@@ -16,6 +20,10 @@ def test_defaults_are_the_papers():
     assert (config.gamma, config.gae_lambda, config.learning_rate, config.adam_eps) == (0.99, 0.95, 1e-4, 1e-7)
     assert (config.policy_channels, config.policy_width, config.policy_layers) == ((32, 64, 64), 512, ("relu", "relu"))
     assert (config.extrinsic_coef, config.obs_norm_steps, config.max_episode_steps) == (0.0, 10_000, 4500)
+    assert (config.intrinsic_coef, config.normalize_bonus, config.noop_max, config.noise_strength) == (1.0, True, 30, 1.0)
+    assert (config.noise, config.bonus, config.steps, config.fidelity, config.preset) == (
+        "none", "db", 100_000_000, "paper", "paper",
+    )  # fmt: skip
     options = config.bonus_options
     assert (options["state_dim"], options["hidden_dim"], options["latent_dim"]) == (512, 256, 128)
     assert (options["tau"], options["alpha2"], options["bonus_root"]) == (0.999, 0.1, "sqrt")
@@ -31,30 +39,122 @@ def test_fidelity_switches_all_decisions_and_each_can_be_overridden():
     assert (small.num_envs, small.policy_width, small.bonus_options["state_dim"]) == (32, 256, 256)
 
 
-@pytest.mark.parametrize(
-    ("game", "noise", "alphas"),
-    [
-        ("alien", "none", (0.001, 0.1)),
-        ("breakout", "none", (0.1, 0.1)),
-        ("tennis", "none", (0.1, 0.01)),
-        ("gopher", "none", (0.001, 0.01)),
-        ("alien", "random-box", (0.001, 0.1)),
-        ("ms_pacman", "random-box", (0.001, 0.01)),
-        ("tennis", "random-box", (0.1, 0.01)),
-        ("pong", "random-box", (0.001, 0.01)),
-        (None, "none", (0.1, 0.01)),
-        ("crazy_climber", "sticky", (0.1, 0.01)),
-        ("kangaroo", "sticky", (0.001, 0.01)),
-        ("ms_pacman", "sticky", (0.1, 0.1)),
-        ("ms_pacman", "pixel", (0.001, 0.01)),
-        ("seaquest", "pixel", (0.1, 0.1)),
-    ],
-)
-def test_alphas_by_game_and_noise(game, noise, alphas):
-    assert released_alphas(game, noise) == alphas
-    options = resolve_options("db", {}, env=game, noise=noise)
-    assert (options["alpha1"], options["alpha3"]) == alphas
-    assert resolve_options("db", {"alpha1": 0.5}, env=game, noise=noise)["alpha1"] == 0.5
+# (alpha1, alpha3) as released, by game and noise; pong stands for any game that the release does not list.
+ALPHAS = """
+game             none        random-box  sticky      pixel
+alien            0.001/0.1   0.001/0.1   0.001/0.1   0.001/0.1
+asteroids        0.1/0.01    0.1/0.01    0.1/0.01    0.1/0.01
+bank_heist       0.001/0.1   0.001/0.1   0.001/0.1   0.001/0.1
+beam_rider       0.001/0.01  0.001/0.01  0.001/0.01  0.001/0.01
+boxing           0.1/0.1     0.1/0.1     0.1/0.1     0.1/0.1
+breakout         0.1/0.1     0.1/0.1     0.1/0.1     0.1/0.1
+centipede        0.1/0.1     0.1/0.1     0.1/0.1     0.1/0.1
+chopper_command  0.1/0.01    0.1/0.01    0.1/0.01    0.1/0.01
+crazy_climber    0.1/0.1     0.001/0.01  0.1/0.01    0.001/0.01
+gopher           0.001/0.01  0.001/0.01  0.001/0.01  0.001/0.01
+gravitar         0.1/0.01    0.1/0.01    0.1/0.01    0.1/0.01
+kangaroo         0.1/0.1     0.001/0.01  0.001/0.01  0.001/0.01
+kung_fu_master   0.1/0.01    0.001/0.01  0.001/0.01  0.001/0.01
+ms_pacman        0.1/0.1     0.001/0.01  0.1/0.1     0.001/0.01
+seaquest         0.1/0.1     0.001/0.01  0.1/0.1     0.1/0.1
+solaris          0.1/0.1     0.1/0.1     0.1/0.1     0.1/0.1
+tennis           0.1/0.01    0.1/0.01    0.1/0.01    0.1/0.01
+time_pilot       0.1/0.01    0.1/0.01    0.1/0.01    0.1/0.01
+up_n_down        0.1/0.01    0.001/0.01  0.1/0.01    0.1/0.01
+video_pinball    0.1/0.01    0.1/0.01    0.1/0.01    0.1/0.01
+wizard_of_wor    0.1/0.1     0.1/0.1     0.1/0.1     0.1/0.1
+zaxxon           0.1/0.01    0.1/0.01    0.1/0.01    0.1/0.01
+pong             0.1/0.01    0.001/0.01  0.1/0.01    0.1/0.01
+"""
+
+
+def test_alphas_are_the_released_ones_for_every_game_and_noise():
+    (_, *noises), *rows = (line.split() for line in ALPHAS.strip().splitlines())
+    assert len(rows) == 22 + 1
+    for game, *pairs in rows:
+        of_noise = {noise: tuple(map(float, pair.split("/"))) for noise, pair in zip(noises, pairs, strict=True)}
+        for noise in NOISES:  # the noises that the release does not have count as none
+            alphas = of_noise.get(noise, of_noise["none"])
+            options = resolve_options("db", {}, env=game, noise=noise)
+            assert (options["alpha1"], options["alpha2"], options["alpha3"]) == (alphas[0], 0.1, alphas[1]), (game, noise)
+    assert released_alphas(None, "none") == (0.1, 0.01)
+    assert released_alphas(None, "random-box") == (0.001, 0.01)
+    assert resolve_options("db", {"alpha1": 0.5}, env="alien")["alpha1"] == 0.5
+
+
+PAPER = dict(
+    adam_eps=1e-7, policy_layers=("relu", "relu"), bonus_epochs=1, mask_boundaries=True, sticky="step", pixel_noise="add",
+    box_noise="fill", bonus_root="sqrt", nce_input="mean", action_input="first", prediction_std="head",
+    target_frames="stack", momentum_every="step", tau=0.999, momentum_target=True, ablation="none",
+)  # fmt: skip
+RELEASED = dict(
+    adam_eps=1e-8, policy_layers=("linear", "relu", "relu"), bonus_epochs=3, mask_boundaries=False, sticky="frame",
+    pixel_noise="zeros", box_noise="wrap", bonus_root="none", nce_input="sample", action_input="every",
+    prediction_std="scalar", target_frames="stack", momentum_every="epoch", tau=0.999, momentum_target=True,
+    ablation="none",
+)  # fmt: skip
+OURS = {**PAPER, "prediction_std": "calibrated", "target_frames": "newest"}
+
+
+@pytest.mark.parametrize(("fidelity", "expected"), [("paper", PAPER), ("released", RELEASED), ("ours", OURS)])
+def test_a_fidelity_is_all_of_these(fidelity, expected):
+    config = TrainConfig(env="breakout", fidelity=fidelity)
+    settings = {**dataclasses.asdict(config), **config.bonus_options}
+    assert {name: settings[name] for name in expected} == expected
+
+
+SIZES = {
+    "paper": dict(
+        num_envs=128, rollout_steps=128, minibatch_envs=16, ppo_epochs=3, bonus_epochs=1, learning_rate=1e-4,
+        policy_channels=(32, 64, 64), policy_width=512, channels=(32, 64, 64), state_dim=512, hidden_dim=256, latent_dim=128,
+    ),
+    "small": dict(
+        num_envs=16, rollout_steps=128, minibatch_envs=4, ppo_epochs=3, bonus_epochs=1, learning_rate=3e-4,
+        policy_channels=(16, 32, 32), policy_width=256, channels=(16, 32, 32), state_dim=256, hidden_dim=128, latent_dim=64,
+    ),
+    "rooms": dict(
+        num_envs=16, rollout_steps=64, minibatch_envs=4, ppo_epochs=2, bonus_epochs=8, learning_rate=1e-3,
+        policy_channels=(8, 16, 16), policy_width=64, channels=(8, 16, 16), state_dim=128, hidden_dim=64, latent_dim=32,
+        alpha1=0.001, alpha3=0.1,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("preset", SIZES)
+def test_a_preset_is_all_of_these(preset):
+    config = TrainConfig(preset=preset)
+    settings = {**dataclasses.asdict(config), **config.bonus_options}
+    assert {name: settings[name] for name in SIZES[preset]} == SIZES[preset]
+
+
+PICTURES = {"paper": (32, 64, 64), "small": (16, 32, 32), "rooms": (8, 16, 16)}
+OPTIONS = {
+    "icm": dict(feature_dim={"paper": 512, "small": 256, "rooms": 64}),
+    "rnd": dict(feature_dim={"paper": 512, "small": 256, "rooms": 64}),
+    "random-features": dict(feature_dim={"paper": 512, "small": 256, "rooms": 64}),
+    "disagreement": dict(feature_dim={"paper": 512, "small": 256, "rooms": 64}, models=10, loss_dropout=0.2),
+    "cb": dict(code_dim={"paper": 64, "small": 64, "rooms": 32}, beta=1e-3),
+    "re3": dict(feature_dim=64, neighbours=3, distance="kth"),
+    "db-ucb": dict(ridge=1.0),
+    "db-bebold": dict(ridge=1.0, regulation=0.5),
+    "db-ngu": dict(ridge=1.0, neighbours=10, lifelong_cap=5.0, memory=65536),
+    "db-count": dict(memory=4096, neighbours=10),
+    "db-marginal": {},
+}
+
+
+@pytest.mark.parametrize("preset", PICTURES)
+@pytest.mark.parametrize("bonus", OPTIONS)
+def test_options_of_a_bonus_are_all_of_these(bonus, preset):
+    expected = {k: v[preset] if isinstance(v, dict) else v for k, v in OPTIONS[bonus].items()}
+    expected["channels"] = PICTURES[preset]
+    found = resolve_options(bonus, {}, preset=preset)
+    own = {name: value for name, value in found.items() if name == "channels" or name not in resolve_options("db", {})}
+    assert own == expected
+
+
+def test_counts_are_of_coarse_frames_in_a_table_of_four_million():
+    assert resolve_options("count", {}) == dict(counted="frames", grid=12, levels=8, table_bits=22)
 
 
 def test_alphas_know_every_spelling():
@@ -134,3 +234,30 @@ def test_a_preset_knows_its_world():
 def test_true_is_no_whole_number():
     with pytest.raises(ConfigError, match="ppo_epochs=True: must be a whole number"):
         TrainConfig(ppo_epochs=True)
+
+
+def test_arguments_of_the_environment_are_read_kept_and_checked(tmp_path):
+    words = ["size=8", "hard=True", "soft=false", "mode=fast", 'name="a b"', "goals=[1, 2]", "deep={x=0.5}"]
+    config, _ = parse_train(["--env", "CartPole-v1", "--env-kwargs", *words])
+    wanted = {"size": 8, "hard": True, "soft": False, "mode": "fast", "name": "a b", "goals": [1, 2], "deep": {"x": 0.5}}
+    assert config.env_kwargs == wanted
+    (tmp_path / "config.toml").write_text(config.to_toml())
+    assert TrainConfig.from_toml(tmp_path / "config.toml") == config
+    assert TrainConfig(env="CartPole-v1", env_kwargs={"goals": (1, 2)}).env_kwargs == {"goals": [1, 2]}
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"env_kwargs": {"render": print}}, "env_kwargs.render=<built-in function print>: must be text, a finite number"),
+        ({"env_kwargs": {"a b": 1}}, "env_kwargs='a b': a name in it must be made of letters, digits and _"),
+        ({"env_kwargs": 3}, "env_kwargs=3: must be a table"),
+        ({"env_kwargs": {"max_episode_steps": 3}}, "max_episode_steps=3 is a setting of its own"),
+        ({"env_workers": -1}, "env_workers=-1: must be 0 or more"),
+        ({"env_workers": "many"}, "env_workers='many': use auto or a number"),
+        ({"env_workers": 1.5}, "env_workers=1.5: must be a whole number"),
+    ],
+)
+def test_what_an_environment_cannot_be_made_with_is_said(settings, message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        TrainConfig(env="CartPole-v1", **settings)

@@ -63,15 +63,22 @@ def test_dotted_names_exist(page):
         assert resolve(dotted) is not None
 
 
-def test_readme_examples_run():
-    one, loop = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+def test_readme_examples_run_each_by_itself(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    one, loop, run = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
     namespace: dict = {}
     exec(one, namespace)
     assert namespace["reward"].shape == (32,)
     torch.manual_seed(0)
+    namespace = {}
     exec(loop, namespace)
     assert namespace["reward"].shape == (8,)
     assert namespace["loss"] < 5  # it learns; it begins at 10
+    namespace = {}
+    exec(run, namespace)
+    assert namespace["actions"].shape == (8,)
+    assert namespace["result"].steps == 2048
+    assert len(namespace["scores"]) == 4
 
 
 def test_the_documented_bonus_is_a_bonus(tmp_path, monkeypatch):

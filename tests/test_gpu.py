@@ -285,6 +285,22 @@ def test_lower_precision_is_near(tmp_path, precision):
     assert torch.cosine_similarity(found[precision][1], found["fp32"][1], dim=0) > 0.99
 
 
+@pytest.mark.parametrize("name", ["db-ucb", "db-bebold", "db-ngu"])
+@pytest.mark.parametrize("precision", ["bf16", "tf32", "fp32"])
+def test_sums_over_experience_are_exact_in_any_precision(name, precision):
+    """Lambda is the sum of z z' in float64; TF32 would keep three of its digits."""
+    torch.manual_seed(0)
+    bonus = ssedb.make_bonus(name, (4, 36, 36), 4, **TINY_OPTIONS).cuda()
+    eta = torch.randn(256, TINY_OPTIONS["latent_dim"], device="cuda")
+    made = engine.Engine(torch.device("cuda"), fast=False, overlap=False, precision=precision, seed=0)
+    made.ready(bonus.add)(eta)
+    rows = eta.cpu().double()
+    expected = torch.eye(len(rows.T), dtype=torch.float64) + rows.T @ rows
+    torch.testing.assert_close(bonus.precision.cpu(), expected, rtol=1e-12, atol=1e-10)
+    gain = (torch.log1p((rows @ torch.linalg.inv(expected) * rows).sum(1)) * TINY_OPTIONS["state_dim"] / 2).sqrt()
+    torch.testing.assert_close(made.ready(bonus.gain)(eta).cpu().double(), gain, rtol=1e-4, atol=1e-6)
+
+
 def test_two_replays_draw_differently(tmp_path):
     trainer = trainer_of(tmp_path, engine="fast", **WORLDS["rooms"])
     rollout = trainer.rollout

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch import nn
 
 from ssedb.errors import ConfigError
 from ssedb.networks import ActorCritic, ConvTrunk, Encoder, Posterior, Projection, Trunk
@@ -67,6 +68,20 @@ def test_every_unit_of_the_policy_starts_with_weights_of_norm_one():
     policy = ActorCritic((4, 36, 36), 3, (4, 4, 4), 8, ("relu", "relu"))
     for layer in (*policy.dense, policy.policy, policy.value):
         torch.testing.assert_close(layer.weight.norm(dim=1), torch.ones(len(layer.weight)))
+
+
+def test_layers_begin_as_glorot_would():
+    """Uniform within sqrt(6 / (fan in + fan out)), biases 0."""
+    torch.manual_seed(0)
+    modules = Encoder((4, 84, 84), (32, 64, 64), 64), Posterior(64, 4, 64, 32, True), Trunk(32, 64, 64)
+    layers = [layer for module in modules for layer in module.modules() if isinstance(layer, (nn.Conv2d, nn.Linear))]
+    assert len(layers) == 4 + 6 + 6
+    for layer in layers:
+        area = layer.weight[0, 0].numel()
+        bound = (6 / (area * (layer.weight.shape[0] + layer.weight.shape[1]))) ** 0.5
+        assert 0.95 * bound < layer.weight.abs().max() <= bound
+        assert layer.weight.std().item() == pytest.approx(bound / 3**0.5, rel=0.05)
+        assert layer.bias.abs().max() == 0
 
 
 def test_layout_does_not_change_the_result():

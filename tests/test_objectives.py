@@ -71,6 +71,12 @@ def test_calibrated_std_is_the_best_single_std(gaussians):
         assert objectives.predictive_lower_bound(next_state, mean, best * factor) < value
 
 
+def test_calibrated_std_of_an_exact_prediction_is_a_thousandth(gaussians):
+    mean, _ = gaussians
+    assert objectives.calibrated_std(mean, mean).item() == pytest.approx(1e-3)
+    assert objectives.calibrated_std(mean, mean + 0.01).item() == pytest.approx(0.01)
+
+
 def test_scores_against_numpy():
     rng = np.random.default_rng(0)
     predicted, weight, actual = rng.normal(size=(4, 3)), rng.normal(size=(3, 3)), rng.normal(size=(4, 3))

@@ -16,7 +16,8 @@ from ssedb.envs.base import Step
 from ssedb.envs.pools import Pools
 from ssedb.networks import ActorCritic
 from ssedb.rollout import Player, Rollout, random_agent_statistics
-from tests.toy import Grid
+from ssedb.trainer import Trainer
+from tests.toy import Grid, tiny_config
 
 SHAPE = (3, 2)
 
@@ -102,6 +103,32 @@ def test_random_agent_statistics_are_a_mean_picture_and_the_mean_of_stds():
     torch.testing.assert_close(mean.double(), samples.mean(0), rtol=1e-5, atol=1e-5)
     expected = samples.std(0, correction=0).mean()
     assert std.item() == np.float32(expected.item())
+
+
+def test_a_world_that_never_changes_has_a_std_of_a_thousandth():
+    class Still(Grid):
+        def frames(self):
+            return torch.full((self.num_envs, 36, 36), 7, dtype=torch.uint8)
+
+    mean, std = random_agent_statistics(Still(num_envs=2), 20, seed=0)
+    assert (mean == 7).all()
+    assert std.item() == pytest.approx(1e-3)
+
+
+@pytest.mark.parametrize("collect", ["random agent", "trainer"])
+def test_first_episodes_are_staggered(collect):
+    class Watched(Grid):
+        staggered = 0
+
+        def stagger(self):
+            self.staggered += 1
+
+    env = Watched(num_envs=8)
+    if collect == "trainer":
+        Trainer(tiny_config("unused"), env)
+    else:
+        random_agent_statistics(env, 16, seed=0)
+    assert env.staggered == 1
 
 
 def test_episodes_are_numbered_across_their_ends_and_across_rollouts():

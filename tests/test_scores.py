@@ -29,3 +29,11 @@ def test_only_the_last_hundred_count():
     twin = Scores(1)
     twin.load_state_dict(scores.state_dict())
     assert twin.summary() == scores.summary()
+
+
+def test_unfinished_episodes_are_forgotten():
+    scores = Scores(2)
+    scores.add(np.array([[7.0, 3.0]]), np.array([[False, True]]))
+    scores.forget_unfinished()
+    row = scores.add(np.array([[1.0, 2.0]]), np.array([[True, True]]))
+    assert (row["score_rollout"], row["score"], row["episodes"]) == (1.5, 2.0, 3)

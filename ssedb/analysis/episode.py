@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ssedb import checkpoint, engine
-from ssedb.bonuses import make_bonus
+from ssedb.agent import load
+from ssedb.blame import blaming
 from ssedb.bonuses.base import Context
 from ssedb.config import TrainConfig
 from ssedb.envs.base import Env, Step
 from ssedb.envs.frames import to_agent_frames
+from ssedb.envs.names import env_label
 from ssedb.envs.rooms import RoomsEnv
 from ssedb.errors import ConfigError
-from ssedb.evaluate import load_policy
 from ssedb.rollout import STACK, Rollout
-from ssedb.runlog import require_checkpoint, resume_command, saved_config
-from ssedb.trainer import env_of
+from ssedb.runlog import require_checkpoint, saved_config
 
 CHUNK = 256
 THIS_EPISODE = -2
@@ -71,29 +68,27 @@ def check(run: Path, other: Path | None = None) -> TrainConfig:
     if other is not None:
         rival = saved_config(other)
         require_checkpoint(other, rival)
-        if rival.env != config.env:
-            raise ConfigError(f"{other} is a run on {rival.env} and {run} one on {config.env}; compare runs on the same env")
+        theirs, ours = (env_label(c.env, c.env_kwargs) for c in (rival, config))
+        if theirs != ours:
+            raise ConfigError(f"{other} is a run on {theirs} and {run} one on {ours}; compare runs on the same env")
     return config
 
 
 def play_episode(run: Path, *, seed: int = 1000, max_steps: int | None = None, device: str = "auto") -> Episode:
     """Plays one episode as `ssedb eval` does, with the run's noise, and keeps all of it."""
-    config = dataclasses.replace(check(run), seed=seed)
-    engine.tune_allocator()
-    place = engine.pick_device(device)
-    state, about = _load(run, place)
+    agent = load(run, device)
+    config = dataclasses.replace(agent.config, seed=seed)
     seen: list[Tensor] = []
     clean: list[Tensor] = []
     actions: list[int] = []
     rewards: list[float] = []
     states: list[Tensor] = []
-    with torch.random.fork_rng():
+    with blaming(run, agent.when), torch.random.fork_rng():
         torch.manual_seed(seed)
-        env = env_of(config, 1, stream=0, device=place)
+        env = agent.make_env(1, seed=seed)
         env.env = source = _Window(env.env)
-        policy = load_policy(config, state, env.num_actions, place)
         first = env.reset()
-        rollout = Rollout(1, 1, (first.shape[1], first.shape[2]), place)
+        rollout = Rollout(1, 1, (first.shape[1], first.shape[2]), agent.device)
         rollout.begin(first)
         seen.append(first[0].cpu())
         done = False
@@ -101,7 +96,7 @@ def play_episode(run: Path, *, seed: int = 1000, max_steps: int | None = None, d
             clean.append(source.picture())
             if (true := env.true_states()) is not None:
                 states.append(true.clone().cpu())
-            action = policy.act(rollout.obs(0))[0]
+            action = agent.act(rollout.obs(0))
             step = env.step(action)
             rollout.take(step)
             done = bool(step.dones[0])
@@ -111,24 +106,18 @@ def play_episode(run: Path, *, seed: int = 1000, max_steps: int | None = None, d
         env.close()
     pictures, true = (torch.stack(seen), torch.stack(clean)), torch.cat(states) if states else None
     return Episode(
-        run, config, about["steps"], seed, env.num_actions, *pictures, torch.tensor(actions), torch.tensor(rewards), true
+        run, config, agent.steps, seed, env.num_actions, *pictures, torch.tensor(actions), torch.tensor(rewards), true
     )
 
 
 def read_episode(episode: Episode, run: Path, device: str = "auto") -> Reading:
     """The bonus and representation of a run, the one that played or another, at every step of the episode."""
     check(episode.run, run)
-    config, place = saved_config(run), engine.pick_device(device)
-    state, about = _load(run, place)
+    agent = load(run, device)
+    place = agent.device
     with torch.random.fork_rng():
         torch.manual_seed(episode.seed)
-        shape = (STACK, *episode.seen.shape[1:])
-        bonus = make_bonus(config.bonus, shape, episode.num_actions, **config.bonus_options).to(place)
-        try:
-            bonus.load_state_dict(state["bonus"])
-        except RuntimeError:
-            raise ConfigError(f"the checkpoint in {run} does not fit this version of ssedb; train the run again") from None
-
+        bonus = agent.make_bonus()
         paid, features = [], []
         for t in torch.arange(len(episode)).split(CHUNK):
             pair = [x.to(place) for x in (episode.stacks(t), episode.actions[t], episode.stacks(t + 1))]
@@ -141,7 +130,9 @@ def read_episode(episode: Episode, run: Path, device: str = "auto") -> Reading:
                 if bonus.uses_context:
                     bonus.take_in(*pair)
     known = [f.float().cpu() for f in features if f is not None]
-    return Reading(run, config.bonus, about["steps"], torch.cat(paid).numpy(), torch.cat(known).numpy() if known else None)
+    return Reading(
+        run, agent.config.bonus, agent.steps, torch.cat(paid).numpy(), torch.cat(known).numpy() if known else None
+    )
 
 
 class _Window(Env):
@@ -170,13 +161,3 @@ class _Window(Env):
 
     def close(self) -> None:
         self.env.close()
-
-
-def _load(run: Path, place: torch.device) -> tuple[dict[str, Any], dict[str, Any]]:
-    saved = checkpoint.load_latest(run / "checkpoints", place)
-    if saved is None:
-        raise ConfigError(f"{run} has no checkpoint yet; let it train on with `{resume_command(run)}`")
-    state, about, complaints = saved
-    for complaint in complaints:
-        print(f"{complaint}; using the one before it", file=sys.stderr)
-    return state, about

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
-import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ssedb import checkpoint, engine
+from ssedb.agent import load
 from ssedb.analysis import measures
-from ssedb.bonuses import make_bonus
+from ssedb.blame import blaming
 from ssedb.bonuses.base import Bonus, Context
 from ssedb.config import TrainConfig
 from ssedb.envs.frames import to_agent_frames
@@ -240,13 +239,8 @@ def probe_run(
     if noise is not None:
         config = dataclasses.replace(config, noise=noise)
     check(config, transitions, draws)
-    engine.tune_allocator()
-    place = engine.pick_device(device)
-    saved = checkpoint.load_latest(run / "checkpoints", place)
-    assert saved is not None  # the command line has seen one
-    state, about, complaints = saved
-    for complaint in complaints:
-        print(f"{complaint}; probing the one before it", file=sys.stderr)
+    agent = load(run, device)
+    place, state = agent.device, agent.state
     world = choices = None
     if named := rooms_world(config.env):
         world, truth = World(*named, place), state["env"]["env"]["truth"]
@@ -254,17 +248,13 @@ def probe_run(
         observer |= {"pixel": config.pixel_noise, "box": config.box_noise}
         data, choices = draw_transitions(world, truth["visits"] > 0, transitions, draws, observer, seed), truth["choices"]
     else:
-        data = play_transitions(config, transitions, draws, seed, place)
+        with blaming(run, agent.when):
+            data = play_transitions(config, transitions, draws, seed, place)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        num_actions = state["policy"]["policy.bias"].shape[0]
-        bonus = make_bonus(config.bonus, (STACK, *data.clean.shape[2:]), num_actions, **config.bonus_options).to(place)
-        if fresh:
-            bonus.normalize.load_state_dict({k[10:]: v for k, v in state["bonus"].items() if k.startswith("normalize.")})
-        else:
-            bonus.load_state_dict(state["bonus"])
+        bonus = agent.make_bonus(fresh)
         result = probe_bonus(bonus, world, data, choices, config.noise, config.learning_rate)
-    about = {"run": str(run), "steps": about["steps"], "bonus": config.bonus, "fresh": fresh}
+    about = {"run": str(run), "steps": agent.steps, "bonus": config.bonus, "fresh": fresh}
     (run / "probe.json").write_text(json.dumps({**about, **asdict(result)}, indent=2) + "\n", encoding="utf-8")
     picture = run / "probe.png"
     plot_probe(result, rewards_of(bonus, data, 0), choices, world, data, picture)

@@ -14,7 +14,7 @@ from scipy.signal import find_peaks
 from scipy.stats import norm
 
 from ssedb.analysis.episode import Episode, Reading, play_episode, read_episode
-from ssedb.evaluate import write_video
+from ssedb.evaluation import write_video
 from ssedb.progress import Progress, silent
 
 MOST = 16

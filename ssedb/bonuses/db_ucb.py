@@ -51,8 +51,9 @@ class UpperConfidence(DynamicBottleneck):
         self.add(self.represent(obs, actions)[0])
 
     def add(self, eta: Tensor) -> None:
-        """Experience [k, Z]: a rank-k update of Lambda."""
-        self.precision += (eta.T @ eta).double()
+        """Add experience [k, Z] to Lambda, a rank-k update."""
+        eta = eta.double()  # a float32 product would be TF32 on a GPU
+        self.precision += eta.T @ eta
         self.covariance.copy_(torch.cholesky_inverse(torch.linalg.cholesky(self.precision)))
 
 

@@ -1,9 +1,9 @@
-"""RE3: pays for states that are far from the others of the batch, in the space of a fixed random encoder."""
+"""RE3: rewards states that are far from the others of the batch, in the space of a fixed random encoder."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -20,7 +20,9 @@ class RE3Options(FeatureOptions):
     feature_dim: int = 64
     """Size of the random features."""
     neighbours: int = 3
-    """How many nearest neighbours the distance is the mean of."""
+    """k: how many nearest neighbours are looked at."""
+    distance: Literal["kth", "mean"] = "kth"
+    """The distance to the k-th nearest neighbour (RE3's paper), or the mean of the k distances (its released code)."""
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": {},
@@ -32,21 +34,29 @@ class RE3Options(FeatureOptions):
         super().__post_init__()
         require(self.neighbours > 0, "neighbours", self.neighbours, "must be 1 or more")
 
+    @classmethod
+    def defaults(cls, fidelity: str, preset: str, env: str | None, noise: str) -> dict[str, Any]:
+        return {**cls.PRESETS[preset], "distance": "mean" if fidelity == "released" else "kth"}
+
 
 class RE3(Bonus):
-    """Pays for the distance to the nearest neighbours in fixed random features (state entropy)."""
+    """Reward for the distance to the k-th nearest neighbour in fixed random features (state entropy).
+
+    log(1 + ||y - y_k||), y_k the k-th nearest of the other next states of the batch.
+    """
 
     Options = RE3Options
     fixed = ("encoder",)
 
     def __init__(self, obs_shape: tuple[int, ...], num_actions: int, options: RE3Options) -> None:
         super().__init__(obs_shape, num_actions)
-        self.neighbours = options.neighbours
+        self.options = options
         self.encoder = Encoder(obs_shape, options.channels, options.feature_dim).requires_grad_(False)
 
     @torch.no_grad()
     def reward(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> Tensor:
-        return nearest_distance(self.encoder(self.normalize.for_convs(next_obs)), self.neighbours).log1p()
+        nearest = nearest_distances(self.encoder(self.normalize.for_convs(next_obs)), self.options.neighbours)
+        return (nearest[:, -1] if self.options.distance == "kth" else nearest.mean(-1)).log1p()
 
     @torch.no_grad()
     def features(self, obs: Tensor, actions: Tensor) -> Tensor:
@@ -58,13 +68,16 @@ class RE3(Bonus):
         return torch.zeros((), device=obs.device), {}
 
 
-def nearest_distance(features: Tensor, neighbours: int) -> Tensor:
-    """The mean distance of each row [B, D] to its nearest others, [B]; 0 where there are none."""
+def nearest_distances(features: Tensor, neighbours: int) -> Tensor:
+    """Return the distances of each row [B, D] to its nearest others, the nearest first: [B, k], k at most B - 1.
+
+    A row without others is at distance 0: [1, 1].
+    """
     if len(features) < 2:
-        return features.new_zeros(len(features))
+        return features.new_zeros(len(features), 1)
     # Differences, not the matrix product: rows that are alike must be at distance 0, not at a rounding error's root.
     distances = torch.cdist(features, features, compute_mode="donot_use_mm_for_euclid_dist").fill_diagonal_(torch.inf)
-    return distances.topk(min(neighbours, len(features) - 1), largest=False).values.mean(-1)
+    return distances.topk(min(neighbours, len(features) - 1), largest=False).values
 
 
 BONUS = RE3

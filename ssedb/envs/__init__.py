@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from ssedb.envs.noisy import NoisyEnv
@@ -19,23 +20,35 @@ def make_env(
     fidelity: str = "paper",
     max_episode_steps: int = 4500,
     noop_max: int = 30,
+    env_kwargs: Mapping[str, Any] | None = None,
+    env_workers: int | Literal["auto"] = "auto",
     **readings: Any,
 ) -> NoisyEnv:
     """`num_envs` copies of an Atari game (any spelling), of Rooms or of a Gymnasium id, seen through a noise.
 
+    `env_kwargs` are arguments for gymnasium.make. `env_workers` is the number of processes that step Gymnasium environments,
+    0 for this process alone; auto measures what is faster. The frames are the same either way.
     `readings` may override what the fidelity implies: sticky="step" or "frame", pixel_noise="add" or "zeros",
     box_noise="fill" or "wrap".
     """
     import math
+    import warnings
 
     import numpy as np
 
     from ssedb.config import FIDELITIES
     from ssedb.envs.base import Env
-    from ssedb.envs.names import NOISES, atari_games, canonical_env, rooms_world
+    from ssedb.envs.names import (
+        NOISES,
+        atari_games,
+        canonical_env,
+        check_env_kwargs,
+        dropped_sticky_actions,
+        rooms_world,
+    )
     from ssedb.envs.noise import STICKY_PROBABILITY
     from ssedb.envs.noisy import NoisyEnv, Observer
-    from ssedb.errors import ConfigError
+    from ssedb.errors import ConfigError, Note
 
     if noise not in NOISES:
         raise ConfigError(f"noise={noise!r}: use one of {', '.join(NOISES)}")
@@ -57,6 +70,9 @@ def make_env(
     env_seed, noise_seed = (int(s) for s in np.random.SeedSequence(seed).generate_state(2))
     by_frame = noise == "sticky" and choices["sticky"] == "frame"
     name = canonical_env(env)
+    check_env_kwargs(env, env_kwargs or {})
+    if note := dropped_sticky_actions(env, noise):
+        warnings.warn(note, Note, stacklevel=2)
     if by_frame and name not in atari_games():
         raise ConfigError(f"sticky='frame' needs an Atari emulator and {name!r} has none; use sticky='step'")
     source: Env
@@ -82,7 +98,15 @@ def make_env(
     else:
         from ssedb.envs.gymnasium import GymnasiumEnv
 
-        source = GymnasiumEnv(name, num_envs, seed=env_seed, device=device, max_steps=max_episode_steps)
+        source = GymnasiumEnv(
+            name,
+            num_envs,
+            seed=env_seed,
+            device=device,
+            max_steps=max_episode_steps,
+            kwargs=env_kwargs,
+            workers=env_workers,
+        )
     return NoisyEnv(
         source,
         "none" if by_frame else noise,

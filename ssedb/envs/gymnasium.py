@@ -2,21 +2,48 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import gymnasium
 import numpy as np
 import torch
-from gymnasium.vector import AutoresetMode
 from torch import Tensor
 
 from ssedb.envs.base import Env, Step
-from ssedb.errors import ConfigError
+from ssedb.envs.names import bare_id
+from ssedb.envs.workers import Copies, Workers
+from ssedb.errors import ConfigError, one_line
 from ssedb.parallel import part
+
+TIMED_STEPS, TIMED_SECONDS = 20, 0.5
+"""How many steps of one environment are timed to decide on processes, and for how long at most."""
+ROUND_TRIP = 5e-4
+"""Seconds of a step of all environments that processes must save, or they are not worth it."""
+
+
+@dataclass(frozen=True)
+class Maker:
+    """Makes one environment, here or in another process."""
+
+    env_id: str  # Id, or module:Id
+    kwargs: Mapping[str, Any]
+    max_steps: int | None
+
+    def __call__(self) -> gymnasium.Env[Any, Any]:
+        own = gymnasium.spec(bare_id(self.env_id)).max_episode_steps  # a limit the environment comes with is not lengthened
+        limits = [steps for steps in (own, self.max_steps) if steps is not None]
+        limit: dict[str, Any] = {"max_episode_steps": min(limits)} if limits else {}
+        return gymnasium.make(self.env_id, **limit, **self.kwargs)
 
 
 class GymnasiumEnv(Env):
-    """N copies of a Gymnasium environment, made by `gymnasium.make_vec`."""
+    """N copies of a Gymnasium environment, stepped in this process or in several others."""
 
     on_host = True
 
@@ -28,50 +55,53 @@ class GymnasiumEnv(Env):
         seed: int = 0,
         device: torch.device | str = "cpu",
         max_steps: int | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        workers: int | Literal["auto"] = "auto",
     ) -> None:
+        make = Maker(env_id, kwargs or {}, max_steps)
         try:
-            own = gymnasium.spec(env_id).max_episode_steps  # a limit that the environment comes with is not lengthened
-            limits = [steps for steps in (own, max_steps) if steps is not None]
-            limit: dict[str, Any] = {"max_episode_steps": min(limits)} if limits else {}
-            self._envs = gymnasium.make_vec(
-                env_id,
-                num_envs,
-                vectorization_mode="sync",
-                vector_kwargs={"autoreset_mode": AutoresetMode.SAME_STEP},
-                **limit,
-            )
-        except (gymnasium.error.Error, ImportError) as error:
-            raise ConfigError(f"Gymnasium cannot make {env_id!r}: {' '.join(str(error).split())}") from None
-        observations, actions = self._envs.single_observation_space, self._envs.single_action_space
-        shape = observations.shape or ()
-        image = len(shape) == 2 or (len(shape) == 3 and shape[-1] in (1, 3))
-        if not (image and observations.dtype == np.uint8):
-            raise ConfigError(f"{env_id!r} observes {observations}; ssedb needs uint8 images [H, W], [H, W, 1] or [H, W, 3]")
-        if not isinstance(actions, gymnasium.spaces.Discrete):
-            raise ConfigError(f"{env_id!r} takes {actions}; ssedb needs discrete actions")
+            first = make()
+        except Exception as error:  # an environment may raise what it likes
+            remedy = "see --env-kwargs for what it is made with" if kwargs else "see what its package asks for"
+            raise ConfigError(f"Gymnasium cannot make {env_id!r}: {one_line(error)}; {remedy}") from None
+        try:
+            shape, actions = _check_spaces(env_id, first)
+            self.workers = workers_worth(first, num_envs) if workers == "auto" else min(workers, num_envs)
+        finally:
+            first.close()
         self.num_envs = num_envs
         self.num_actions = int(actions.n)
         self.device = torch.device(device)
         self._first_action = int(actions.start)
         rng = np.random.default_rng(seed)
-        self._seeds = part(lambda shape: rng.integers(0, 2**31 - 1, shape), (num_envs,)).tolist()
+        seeds: Any = part(lambda shape: rng.integers(0, 2**31 - 1, shape), (num_envs,))
+        self._seeds: list[int] = seeds.tolist()
+        shape = (num_envs, *shape)
+        self._envs = Workers(make, shape, self.workers) if self.workers else Copies(make, np.zeros(shape, np.uint8))
 
     def reset(self) -> Tensor:
-        frames, _ = self._envs.reset(seed=self._seeds)
-        return self._frames(frames)
+        self._envs.reset(self._seeds)
+        return self._frames(self._envs.frames)
 
     def step(self, actions: Tensor) -> Step:
-        frames, rewards, terminated, truncated, info = self._envs.step(actions.cpu().numpy() + self._first_action)
-        dones = terminated | truncated
+        self.send(actions)
+        return self.recv()
+
+    def send(self, actions: Tensor, then: Callable[[], None] = lambda: None) -> None:
+        self._envs.send(actions.cpu().numpy() + self._first_action)
+        then()
+
+    def recv(self) -> Step:
+        rewards, dones, last = self._envs.recv()
         final = None
-        if dones.any():
-            last = frames.copy()
-            for i in np.flatnonzero(dones):
-                last[i] = info["final_obs"][i]
-            final = lambda: self._frames(last)  # noqa: E731
+        if last:
+            frames = self._envs.frames.copy()
+            for i, frame in last.items():
+                frames[i] = frame
+            final = lambda: self._frames(frames)  # noqa: E731
         return Step(
-            self._frames(frames),
-            torch.as_tensor(rewards, dtype=torch.float32, device=self.device),
+            self._frames(self._envs.frames),
+            torch.as_tensor(rewards, device=self.device),
             torch.as_tensor(dones, device=self.device),
             final,
         )
@@ -79,7 +109,52 @@ class GymnasiumEnv(Env):
     def _frames(self, frames: np.ndarray) -> Tensor:
         if frames.ndim == 4 and frames.shape[-1] == 1:
             frames = frames[..., 0]
-        return torch.tensor(frames, device=self.device)  # a copy: the vector env writes into its own buffer again
+        return torch.tensor(frames, device=self.device)  # a copy: the next step writes to the same place
 
     def close(self) -> None:
         self._envs.close()
+
+
+def _check_spaces(env_id: str, env: gymnasium.Env[Any, Any]) -> tuple[tuple[int, ...], gymnasium.spaces.Discrete]:
+    """Return the shape of an observation, and the actions; raise ConfigError for what the agent cannot see or do."""
+    observations, actions = env.observation_space, env.action_space
+    wanted = "ssedb needs uint8 images [H, W], [H, W, 1] or [H, W, 3]"
+    if isinstance(observations, gymnasium.spaces.Dict):
+        raise ConfigError(
+            f"{env_id!r} observes a Dict ({', '.join(observations)}) and {wanted}; register it behind a wrapper that "
+            "returns the picture (docs/environments.md shows how)"
+        )
+    shape = observations.shape or ()
+    image = len(shape) == 2 or (len(shape) == 3 and shape[-1] in (1, 3))
+    if not (image and observations.dtype == np.uint8):
+        raise ConfigError(f"{env_id!r} observes {' '.join(str(observations).split())}; {wanted}")
+    if not isinstance(actions, gymnasium.spaces.Discrete):
+        raise ConfigError(f"{env_id!r} takes {actions}; ssedb needs discrete actions")
+    return shape, actions
+
+
+def workers_worth(env: gymnasium.Env[Any, Any], num_envs: int) -> int:
+    """Return how many processes would step so many copies of an environment faster than one; 0 if none would.
+
+    Times some steps. Only on Linux, where processes can be forked: elsewhere each would run the user's script again.
+    """
+    most = min(num_envs, torch.get_num_threads())
+    if most < 2 or sys.platform != "linux":
+        return 0
+    saved = seconds_per_step(env) * (num_envs - math.ceil(num_envs / most))
+    return most if saved > ROUND_TRIP else 0
+
+
+def seconds_per_step(env: gymnasium.Env[Any, Any]) -> float:
+    """Return the median time of a few steps."""
+    env.action_space.seed(0)
+    env.reset(seed=0)
+    began = time.perf_counter()
+    times: list[float] = []
+    while len(times) < TIMED_STEPS and (not times or time.perf_counter() - began < TIMED_SECONDS):
+        before = time.perf_counter()
+        _, _, terminated, truncated, _ = env.step(env.action_space.sample())
+        times.append(time.perf_counter() - before)
+        if terminated or truncated:
+            env.reset()
+    return statistics.median(times)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Mapping
 from functools import cache
+from importlib import import_module
+from typing import Any
 
-from ssedb.errors import ConfigError
+from ssedb.errors import ConfigError, one_line
 
 GAMES = (
     "alien", "asteroids", "bank_heist", "boxing", "breakout", "centipede", "crazy_climber", "gopher", "gravitar",
@@ -45,17 +48,74 @@ def atari_game(name: str) -> str | None:
     return next((game for game in atari_games() if _letters(game) == letters), None)
 
 
-def is_gymnasium_id(name: str) -> bool:
+def bare_id(name: str) -> str:
+    """Return a Gymnasium id without the module that `module:Id` names."""
+    return name.rpartition(":")[2]
+
+
+def gymnasium_id(name: str) -> str | None:
+    """Return how any process can make the environment, `module:Id` or `Id`; None if Gymnasium does not know it.
+
+    A module that is named is imported, which registers its environments. For a bare id that some module has registered here,
+    the module of its entry point is named, so that a process that has not imported that module can make it too.
+    """
     import gymnasium
 
-    return ":" in name or name in gymnasium.registry
+    module, _, bare = name.rpartition(":")
+    if module:
+        try:
+            import_module(module)
+        except Exception as error:  # whatever the module does when it is imported
+            raise ConfigError(
+                f"env={name!r}: cannot import {module!r} ({one_line(error)}); write module:Id, with the module on PYTHONPATH"
+            ) from None
+        if bare not in gymnasium.registry:
+            raise ConfigError(
+                f"env={name!r}: {module} is imported and registers no {bare!r}; "
+                "name the module that calls gymnasium.register for it, as module:Id"
+            )
+        return name
+    if bare not in gymnasium.registry:
+        return None
+    entry = gymnasium.registry[bare].entry_point
+    home = entry.partition(":")[0] if isinstance(entry, str) else getattr(entry, "__module__", None)
+    return name if home in (None, "__main__", "functools") or home.startswith("gymnasium.") else f"{home}:{bare}"
 
 
 def is_ale_id(name: str) -> bool:
-    """Whether Gymnasium knows the id as one of ale-py's own, which we play through its faster vector environment."""
+    """Tell whether Gymnasium knows the id as one of ale-py's own, which we step through its faster vector environment."""
     import gymnasium
 
-    return "ale_py" in str(getattr(gymnasium.registry.get(name), "entry_point", ""))
+    return "ale_py" in str(getattr(gymnasium.registry.get(bare_id(name)), "entry_point", ""))
+
+
+def dropped_sticky_actions(name: str, noise: str) -> str | None:
+    """Return a line for who names an Atari id that has sticky actions (v0, v5) and does not ask for them; else None."""
+    game = canonical_env(name)
+    if game not in atari_games() or noise == "sticky" or not re.search(r"-v[05]$", name):
+        return None
+    return (
+        f"{name} has sticky actions of its own, and is played as the paper plays {game}, without them; "
+        "use --noise sticky for sticky actions"
+    )
+
+
+def check_env_kwargs(env: str, kwargs: Mapping[str, Any]) -> None:
+    """Raise ConfigError for arguments that gymnasium.make would not be given, or that have a setting of their own."""
+    if not kwargs:
+        return
+    name, (key, value) = canonical_env(env), next(iter(kwargs.items()))
+    if rooms_world(name) or name in atari_games():
+        raise ConfigError(f"env_kwargs: {key}={value!r} is for gymnasium.make, and {name} is not made by it; leave it out")
+    if "max_episode_steps" in kwargs:
+        raise ConfigError(
+            f"env_kwargs: max_episode_steps={kwargs['max_episode_steps']!r} is a setting of its own; use that one"
+        )
+
+
+def env_label(env: str, kwargs: Mapping[str, Any]) -> str:
+    """Return an environment's name for tables and figures, with the arguments it is made with."""
+    return env + (f" ({', '.join(f'{key}={value}' for key, value in kwargs.items())})" if kwargs else "")
 
 
 def rooms_world(name: str) -> tuple[str, int] | None:
@@ -69,13 +129,16 @@ def canonical_env(name: str) -> str:
     if world := rooms_world(name):
         size, seed = world
         return "rooms" + (f"-{size}" if size != "medium" else "") + (f"@{seed}" if seed else "")
-    if is_gymnasium_id(name) and not is_ale_id(name):
-        return name
-    if game := atari_game(name):
+    known = gymnasium_id(name)
+    if known is not None and not is_ale_id(known):
+        return known
+    if game := atari_game(bare_id(name)):
         return game
     near = difflib.get_close_matches(name.lower(), atari_games(), n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(near)}? " if near else ""
-    raise ConfigError(f"unknown environment {name!r}; {hint}`ssedb list envs` shows them all")
+    hints = [f"did you mean {' or '.join(near)}? "] if near else []
+    if not near or re.search(r"-v\d+$", name):
+        hints.append("does a package have to be imported? use module:Id; ")
+    raise ConfigError(f"unknown environment {name!r}; {''.join(hints)}`ssedb list envs` shows them all")
 
 
 def _letters(name: str) -> str:

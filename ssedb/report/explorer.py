@@ -12,6 +12,7 @@ import numpy as np
 from ssedb.analysis.episode import Episode, Reading, play_episode, read_episode
 from ssedb.analysis.spikes import find_spikes, has_clean
 from ssedb.analysis.tsne import Map, maps_of
+from ssedb.envs.names import env_label
 from ssedb.errors import ConfigError
 from ssedb.progress import Progress
 from ssedb.report.page import Page
@@ -74,7 +75,7 @@ def describe(
     config, rewards = episode.config, episode.rewards.numpy()
     where = {chart.title: i for i, chart in enumerate(maps)}
     return {
-        "env": config.env,
+        "env": env_label(config.env, config.env_kwargs),
         "noise": config.noise,
         "agent": names[0],
         "trained": episode.trained,

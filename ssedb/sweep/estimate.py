@@ -8,6 +8,7 @@ import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 
@@ -18,6 +19,9 @@ from ssedb.sweep.display import clock
 from ssedb.sweep.grid import Grid, Planned
 from ssedb.sweep.plan import is_finished
 from ssedb.sweep.worker import cores
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 SHORT_ROLLOUT = 16
 """Steps of a calibration's rollout: the time of a step hardly depends on it, and paper-size ones take a minute on a CPU."""
@@ -48,23 +52,24 @@ def calibrate(config: TrainConfig) -> Cost:
     """Times one update after others that warm up (on a GPU those that are recorded); writes nothing."""
     import torch
 
-    from ssedb.trainer import Trainer
+    from ssedb.trainer import Trainer, look_around
 
     short = replace(config, rollout_steps=min(SHORT_ROLLOUT, config.rollout_steps))
+
+    def look(steps: int) -> tuple[float, tuple[Tensor, Tensor]]:
+        began = time.perf_counter()
+        seen = look_around(replace(short, obs_norm_steps=steps))
+        return time.perf_counter() - began, seen
+
+    first, _ = look(SHORT_LOOK)
+    longer, seen = look(2 * SHORT_LOOK)
+    more = longer - first  # so much longer; the first has to make its environments as well
     began = time.perf_counter()
     trainer = Trainer(short)
     made = time.perf_counter() - began
-
-    def look(steps: int) -> float:
-        trainer.config = replace(short, obs_norm_steps=steps)
-        began = time.perf_counter()
-        trainer.fit_observations()
-        return time.perf_counter() - began
-
+    start = made + first + max(0.0, more) * (config.obs_norm_steps / SHORT_LOOK - 1)
     try:
-        first = look(SHORT_LOOK)
-        more = look(2 * SHORT_LOOK) - first  # so much longer; the first has to make its environments as well
-        start = made + first + max(0.0, more) * (config.obs_norm_steps / SHORT_LOOK - 1)
+        trainer.fit_observations(seen)
         for _ in range(4 if trainer.engine.fast else 1):
             trainer.iterate()
         began = time.perf_counter()

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ssedb.errors import ConfigError, FolderInUse, TrainingError
+from ssedb.errors import ConfigError, FolderInUse, TrainingError, one_line
 from ssedb.progress import Progress
 from ssedb.results import FAILURE
 from ssedb.runlog import MAY_CHANGE, RunFolder, saved_config
@@ -93,11 +93,10 @@ def write_failure(run: Planned, error: str, attempts: int) -> None:
 
 def describe(error: BaseException) -> str:
     """One line."""
-    said = " ".join(str(error).split())
-    name = type(error).__name__
-    return said if isinstance(error, (TrainingError, ConfigError)) else f"{name}: {said}" if said else name
+    return " ".join(str(error).split()) if isinstance(error, (TrainingError, ConfigError)) else one_line(error)
 
 
 def comes_not_always(error: BaseException) -> bool:
-    """Whether it is worth trying again: bad settings and NaN come however often one tries."""
-    return not isinstance(error, (ConfigError, TrainingError))
+    """Whether it is worth trying again: bad settings and NaN come however often one tries, what an environment raises may
+    not."""
+    return not isinstance(error, ConfigError) and (not isinstance(error, TrainingError) or error.__cause__ is not None)

@@ -15,6 +15,7 @@ from typing import Any, get_origin, get_type_hints
 
 from ssedb.config import TrainConfig
 from ssedb.errors import ConfigError
+from ssedb.flags import key_value
 from ssedb.options import options_class
 from ssedb.results import NOT_OF_THE_RUN
 
@@ -106,14 +107,11 @@ def read_grid(path: Path, out: Path | None = None, overrides: Mapping[str, Any] 
 
 
 def parse_override(text: str) -> tuple[str, Any]:
-    """`steps=1000` or `seed=[0,1]`, the value as TOML has it; a bare word is text."""
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise ConfigError(f"set={text!r}: write KEY=VALUE, such as steps=100000 or seed=[0,1]")
+    """Read `steps=1000` or `seed=[0,1]`."""
     try:
-        return key, tomllib.loads(f"x = {value}")["x"]
-    except tomllib.TOMLDecodeError:
-        return key, value
+        return key_value(text)
+    except ValueError as error:
+        raise ConfigError(f"set={error}") from None
 
 
 class _File:
@@ -210,6 +208,8 @@ def run_id(config: TrainConfig) -> str:
 
 
 def _word(key: str, value: Any) -> str:
+    if isinstance(value, dict):
+        return "-".join(f"{name}-{inner}" for name, inner in value.items())
     return value if isinstance(value, str) else f"{key}-{value}"
 
 

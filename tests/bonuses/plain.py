@@ -91,14 +91,44 @@ def forward_model(models, number: int, features: np.ndarray, actions) -> np.ndar
     return np.array(predicted)
 
 
+def residual(block, x: np.ndarray, extra: np.ndarray) -> np.ndarray:
+    """x + W2 lrelu(W1 x), with `extra` (perhaps of no columns) beside the input of both layers."""
+    hidden = lrelu(dense(block.first, np.concatenate([x, extra], 1)))
+    return x + dense(block.second, np.concatenate([hidden, extra], 1))
+
+
 def posterior(bonus, obs, actions) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and std of DB's z; the action joins the first layer only."""
+    """Mean and std of DB's z; the action joins the first layer, or every layer."""
     module, onehot = bonus.posterior, np.eye(bonus.num_actions)[array(actions).astype(int)]
+    extra = onehot if bonus.options.action_input == "every" else onehot[:, :0]
     x = lrelu(dense(module.first, np.concatenate([encoder(bonus.encoder, normalized(bonus, obs)), onehot], 1)))
-    for block in (module.residual1, module.residual2):
-        x = x + dense(block.second, lrelu(dense(block.first, x)))
-    mean, raw = np.split(dense(module.last, x), 2, axis=1)
-    return mean, np.maximum(softplus(raw), 1e-3)
+    x = residual(module.residual2, residual(module.residual1, x, extra), extra)
+    mean, raw = np.split(dense(module.last, np.concatenate([x, extra], 1)), 2, axis=1)
+    return mean, np.clip(softplus(raw), 1e-3, 1e5)
+
+
+def prediction(bonus, z: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    """Mean [B, S] and std (None where it is the batch's own) of DB's next state."""
+    body, none = bonus.head.trunk, np.zeros((len(z), 0))
+    x = residual(body.residual2, residual(body.residual1, lrelu(dense(body.first, z)), none), none)
+    hidden = lrelu(dense(body.widen, x))
+    mean = residual(bonus.head.mean, hidden, none)
+    if bonus.options.prediction_std == "head":
+        return mean, softplus(dense(bonus.head.std, hidden)) + 1e-3
+    if bonus.options.prediction_std == "scalar":
+        return mean, np.maximum(softplus(array(bonus.head.free_std)), 0.1)
+    return mean, None
+
+
+def projection(module, x: np.ndarray) -> np.ndarray:
+    """Dense, LayerNorm, ReLU, dense, LayerNorm."""
+
+    def layer_norm(layer, x):
+        scaled = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-3)
+        return scaled * array(layer.weight) + array(layer.bias)
+
+    hidden = np.maximum(layer_norm(module[1], dense(module[0], x)), 0)
+    return layer_norm(module[4], dense(module[3], hidden))
 
 
 def kl(mean: np.ndarray, std: np.ndarray, other_mean: np.ndarray, other_std: np.ndarray) -> float:

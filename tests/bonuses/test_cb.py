@@ -59,6 +59,15 @@ def test_loss_is_the_squared_value_of_a_drawn_code_and_its_nats(masked):
     assert loss.item() == pytest.approx(errors[rows].mean() + 0.3 * nats[rows].mean(), rel=1e-3)
 
 
+def test_the_codes_std_has_a_floor_of_a_thousandth():
+    bonus, data = make("cb", **SMALL), batch()
+    with torch.no_grad():
+        bonus.code.weight.zero_()
+        bonus.code.bias.copy_(torch.tensor([0.0] * 6 + [-60.0] * 6))
+    expected = plain.kl(np.zeros(6), np.full(6, 1e-3), np.zeros(6), np.ones(6))
+    np.testing.assert_allclose(array(bonus.reward(*data)), [expected] * 12, rtol=1e-5)
+
+
 def test_settings_are_those_of_its_paper():
     bonus = ssedb.make_bonus("cb", (4, 84, 84), 18)
     assert (bonus.options.beta, bonus.options.code_dim, bonus.trunk.out_dim) == (1e-3, 64, 64 * 7 * 7)

@@ -2,12 +2,14 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
 import ssedb
 from ssedb.bonuses.db import effective_rank
 from ssedb.normalize import to_blocks
+from tests.bonuses import plain
 from tests.toy import TINY_OPTIONS, Grid, transitions
 
 SHAPE = (4, 36, 36)
@@ -82,25 +84,80 @@ def test_momentum_moves_when_it_should_and_by_the_right_share(every):
     torch.testing.assert_close(bonus.momentum_projection[0].bias, torch.full((64,), 1.0))
 
 
-def test_loss_is_what_the_equations_make_of_the_parts(batch):
-    obs, actions, next_obs = batch
-    bonus = small_db(alpha1=0.3, alpha2=0.2, alpha3=0.1)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        dict(fidelity="paper"),
+        dict(fidelity="released"),
+        dict(fidelity="ours"),
+        dict(fidelity="paper", nce_input="sample"),
+        dict(fidelity="ours", nce_input="sample", bonus_root="none"),
+        dict(fidelity="released", nce_input="mean", momentum_target=False),
+    ],
+    ids=lambda settings: "-".join(map(str, settings.values())),
+)
+@pytest.mark.parametrize("masked", [False, True])
+def test_loss_and_reward_are_those_of_plain_numpy(settings, masked):
+    obs, actions, next_obs = plain.batch(10)
+    bonus = plain.make("db", **{**TINY_OPTIONS, "channels": (4, 4, 4)}, alpha1=0.3, alpha2=0.2, alpha3=0.1, **settings)
+    for momentum in (bonus.momentum_encoder, bonus.momentum_projection):
+        for weight in momentum.parameters():  # so that it shows who makes the targets
+            weight.data.add_(0.1 * torch.rand_like(weight))
+    keep = np.arange(10) % 3 != 1 if masked else np.ones(10, bool)
     torch.manual_seed(5)
-    loss, metrics = bonus.loss(obs, actions, next_obs)
-    expected = 0.3 * metrics["i_upper"] - 0.2 * metrics["i_pred"] - 0.1 * metrics["i_nce"]
-    torch.testing.assert_close(loss.detach(), expected)
-    # The same by hand from the modules, with the same draw of z.
+    loss, figures = bonus.loss(obs, actions, next_obs, torch.from_numpy(keep) if masked else None)
     torch.manual_seed(5)
+    draws = [plain.array(torch.randn(10, size)) for size in (32, 64)]  # of z, and of the next state
+
+    z_mean, z_std = plain.posterior(bonus, obs, actions)
+    frames = plain.normalized(bonus, next_obs)
+    if bonus.options.target_frames == "newest":
+        frames[:, :-1] = 0
+    target = plain.encoder(bonus.momentum_encoder if bonus.options.momentum_target else bonus.encoder, frames)
+    mean, std = plain.prediction(bonus, z_mean + z_std * draws[0])
+    std = np.sqrt(np.mean((target - mean)[keep] ** 2)) if std is None else std
+    contrasted = mean if bonus.options.nce_input == "mean" else mean + std * draws[1]
+    projected = plain.projection(bonus.projection, contrasted) @ plain.array(bonus.score_weight)
+    scores = (projected @ plain.projection(bonus.momentum_projection, target).T)[keep][:, keep]
+    nats = np.array([plain.kl(m, s, np.zeros(32), np.ones(32)) for m, s in zip(z_mean, z_std, strict=True)])
+    log_q = -0.5 * ((target - mean) / std) ** 2 - np.log(std) - 0.5 * np.log(2 * np.pi)
+    expected = {
+        "i_upper": nats[keep].mean(),
+        "i_pred": log_q.sum(1)[keep].mean(),
+        "i_nce": np.mean([row[i] - np.log(np.exp(row).sum()) for i, row in enumerate(scores)]),
+        "prediction_std": np.mean(std),
+    }
+    assert {name: value.item() for name, value in figures.items()} == pytest.approx(expected, rel=1e-3)
+    weighed = 0.3 * expected["i_upper"] - 0.2 * expected["i_pred"] - 0.1 * expected["i_nce"]
+    assert loss.item() == pytest.approx(weighed, rel=1e-3)
+    root = np.sqrt(nats) if bonus.options.bonus_root == "sqrt" else nats
+    np.testing.assert_allclose(bonus.reward(obs, actions, next_obs), root, rtol=1e-3)
+
+
+@pytest.mark.parametrize(("raw", "std"), [(-60.0, 1e-3), (1e6, 1e5)])
+def test_the_representations_std_stays_between_a_thousandth_and_a_hundred_thousand(batch, raw, std):
+    bonus = small_db()
     with torch.no_grad():
-        onehot = torch.nn.functional.one_hot(actions, 4).float()
-        mean, std = bonus.posterior(bonus.encoder(bonus.normalize(obs)), onehot)
-        target = bonus.momentum_encoder(bonus.normalize(next_obs))
-        predicted, spread = bonus.head(mean + std * torch.randn_like(mean))
-        log_q = torch.distributions.Normal(predicted, spread).log_prob(target).sum(-1).mean()
-        logits = bonus.projection(predicted) @ bonus.score_weight @ bonus.momentum_projection(target).T
-        nce = -torch.nn.functional.cross_entropy(logits, torch.arange(len(obs)))
-    torch.testing.assert_close(metrics["i_pred"], log_q, rtol=1e-5, atol=1e-3)
-    torch.testing.assert_close(metrics["i_nce"], nce, rtol=1e-5, atol=1e-4)
+        bonus.posterior.last.weight[32:] = 0
+        bonus.posterior.last.bias[32:] = raw
+    reward = bonus.reward(*batch)
+    means = plain.array(bonus.features(*batch[:2]))
+    nats = 0.5 * (means**2 + std**2 - 1).sum(1) - 32 * math.log(std)
+    np.testing.assert_allclose(reward, np.sqrt(nats), rtol=1e-4)
+
+
+@pytest.mark.parametrize(("kind", "raw", "std"), [("head", -60.0, 1e-3), ("scalar", -3.0, 0.1), ("scalar", 1.0, 1.3132617)])
+def test_the_predictions_std_has_a_floor(batch, kind, raw, std):
+    bonus = small_db(prediction_std=kind)
+    with torch.no_grad():
+        if kind == "head":
+            bonus.head.std.weight.zero_()
+        (bonus.head.std.bias if kind == "head" else bonus.head.free_std).fill_(raw)
+    loss, figures = bonus.loss(*batch)
+    assert figures["prediction_std"].item() == pytest.approx(std, rel=1e-5)
+    if kind == "scalar":
+        loss.backward()
+        assert (bonus.head.free_std.grad == 0) == (raw < 0)  # at the floor it sticks, as in the release
 
 
 def test_pairing_with_the_wrong_next_observation_is_worse(batch):

@@ -41,6 +41,17 @@ def test_the_inverse_stays_exact_over_long_experience():
     np.testing.assert_allclose(product, np.eye(6), atol=1e-3)
 
 
+def test_sums_are_kept_in_float64():
+    """A GPU would round float32 products to TF32; here float32 alone would lose the small direction beside the large."""
+    bonus = make("db-ucb", **TINY)
+    eta = torch.randn(64, 6, generator=torch.Generator().manual_seed(0)) + 300 * torch.tensor([1.0, -1, 1, -1, 1, -1])
+    bonus.add(eta)
+    rows = array(eta)
+    np.testing.assert_allclose(bonus.precision.numpy(), np.eye(6) + rows.T @ rows, rtol=1e-12)
+    expected = np.linalg.inv(np.eye(6) + rows.T @ rows)
+    np.testing.assert_allclose(array(bonus.covariance), expected, rtol=1e-5, atol=1e-9)
+
+
 def state(bonus, obs):
     """A state is the mean over the choices it offers."""
     choices = [plain.posterior(bonus, obs, torch.full((len(obs),), a))[0] for a in range(ACTIONS)]

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ssedb import checkpoint
-from ssedb.evaluate import evaluate_run
+from ssedb.evaluation import evaluate
 from ssedb.networks import ActorCritic
 from ssedb.run import resume, train
 from ssedb.runlog import read_metrics
@@ -39,7 +39,7 @@ def test_the_policy_is_uniform_through_training_checkpoint_resume_and_eval(tmp_p
     seen = []
     forward = ActorCritic.forward
     monkeypatch.setattr(ActorCritic, "forward", lambda self, obs: seen.append(forward(self, obs)) or seen[-1])
-    evaluate_run(tmp_path / "run", 1, device="cpu")
+    evaluate(tmp_path / "run", 1, device="cpu")
     assert len(seen) >= 30
     assert all((logits.softmax(-1) == 0.2).all() for logits, _ in seen)
 

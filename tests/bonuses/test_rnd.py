@@ -4,6 +4,7 @@ import numpy as np
 import torch
 
 import ssedb
+from tests.bonuses import plain
 
 
 def small_rnd():
@@ -31,6 +32,18 @@ def test_reward_is_the_mean_squared_error_on_the_newest_frame_by_running_statist
     other = next_obs.clone()
     other[:, :-1] = 0
     torch.testing.assert_close(bonus.reward(obs, actions, other), bonus.reward(obs, actions, next_obs))
+
+
+def test_networks_are_those_of_the_paper():
+    """The target is linear on top of the convolutions; the predictor has two more layers, with ReLU between."""
+    bonus = small_rnd()
+    frames = torch.randn(6, 1, 36, 36)
+    x = plain.trunk(bonus.target[0], plain.array(frames))
+    np.testing.assert_allclose(plain.array(bonus.target(frames)), plain.dense(bonus.target[1], x), rtol=1e-4, atol=1e-5)
+    x = plain.trunk(bonus.predictor[0], plain.array(frames))
+    first, second, third = (layer for layer in bonus.predictor if isinstance(layer, torch.nn.Linear))
+    x = np.maximum(plain.dense(second, np.maximum(plain.dense(first, x), 0)), 0)
+    np.testing.assert_allclose(plain.array(bonus.predictor(frames)), plain.dense(third, x), rtol=1e-4, atol=1e-5)
 
 
 def test_only_the_predictor_learns_and_what_is_trained_on_grows_dull():

@@ -1,11 +1,21 @@
 """Other Gymnasium environments, through a small one of our own."""
 
+import gc
+import multiprocessing
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import gymnasium
 import numpy as np
 import pytest
 import torch
 
 import ssedb
+from ssedb.envs.names import canonical_env
+from tests.outside import forget_package, write_package
+from tests.sweep.grids import wait_for
 
 
 class Counter(gymnasium.Env):
@@ -34,9 +44,19 @@ for name, kwargs in {"Rgb": {}, "Gray": {"channels": 0}, "One": {"channels": 1},
     gymnasium.register(f"Counter{name}-v0", Counter, kwargs=kwargs)
 
 
+@pytest.fixture
+def strangers(tmp_path, monkeypatch):
+    """A module of environments that nothing here has imported."""
+    write_package(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield
+    forget_package()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("name", ["CounterRgb-v0", "CounterGray-v0", "CounterOne-v0"])
-def test_any_image_environment_works(name):
-    env = ssedb.make_env(name, num_envs=3)
+def test_any_image_environment_works(name, workers):
+    env = ssedb.make_env(name, num_envs=3, env_workers=workers)
     assert env.num_actions == 3
     assert (env.reset() == 0).all()
     for t in range(1, 7):
@@ -46,6 +66,169 @@ def test_any_image_environment_works(name):
         assert (step.frames == (10 * t if t < 6 else 0)).all()
     assert (step.final_frames() == 60).all()
     env.close()
+
+
+def episodes(workers, noise="pixel", **settings):
+    """Everything that 5 walkers show and pay in 25 steps."""
+    env = ssedb.make_env("strangeworlds:Walker-v0", 5, seed=3, noise=noise, env_workers=workers, **settings)
+    generator = torch.Generator().manual_seed(0)
+    seen = [env.reset().clone()]
+    ends = 0
+    for _ in range(25):
+        step = env.step(torch.randint(2, (5,), generator=generator))
+        ends += int(step.dones.sum())
+        seen += [step.frames, step.rewards, step.dones, *([step.final_frames()] if step.final_frames else [])]
+    env.close()
+    assert ends >= 10
+    return seen
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5, 9])
+def test_frames_rewards_and_ends_are_the_same_however_many_processes_step(strangers, workers):
+    alone, shared = episodes(0), episodes(workers)
+    assert len(alone) == len(shared)
+    assert all(torch.equal(a, b) for a, b in zip(alone, shared, strict=True))
+
+
+def test_the_last_frame_of_an_episode_is_its_own(strangers):
+    """The stripe of a final frame is one step from the frame before it; that of the next episode is anywhere."""
+    for workers in (0, 2):
+        env = ssedb.make_env("strangeworlds:Walker-v0", 4, seed=1, env_workers=workers, env_kwargs={"side": 84})
+        before, jumps = env.reset(), []
+        for _ in range(20):
+            step = env.step(torch.ones(4, dtype=torch.int64))
+            last = step.final_frames() if step.final_frames else step.frames
+            columns = [frames.float().mean(1).argmax(1) for frames in (before, last, step.frames)]
+            assert ((columns[1] - columns[0]) % 84 == 1).all()
+            jumps += ((columns[2] - columns[0]) % 84)[step.dones].tolist()
+            before = step.frames
+        env.close()
+        assert len(jumps) > 4
+        assert len(set(jumps)) > 2
+
+
+def test_a_run_is_the_same_run_however_many_processes_step(strangers, tmp_path):
+    from ssedb.runlog import read_metrics
+    from ssedb.sweep.grid import run_id
+    from tests.toy import tiny_config
+
+    rows, ids = [], set()
+    for workers in (0, 2):
+        config = tiny_config(
+            tmp_path / f"run{workers}", env="strangeworlds:Walker-v0", steps=256, obs_norm_steps=64, env_workers=workers
+        )
+        ssedb.train(config)
+        rows.append([{k: v for k, v in row.items() if k not in ("time", "sps")} for row in read_metrics(config.out)])
+        ids.add(run_id(config))
+    assert rows[0] == rows[1]
+    assert len(ids) == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="auto forks processes on Linux only")
+def test_auto_starts_processes_where_they_are_faster(strangers, monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)  # as on a machine with two cores that are free
+    for name, num_envs, expected in [("Slow-v0", 4, 2), ("Slow-v0", 1, 0), ("Walker-v0", 4, 0)]:
+        env = ssedb.make_env(f"strangeworlds:{name}", num_envs)
+        assert len(multiprocessing.active_children()) == expected, (name, num_envs)
+        env.close()
+        assert multiprocessing.active_children() == []
+
+
+def test_processes_end_with_an_environment_that_nobody_closes(strangers):
+    env = ssedb.make_env("strangeworlds:Walker-v0", 4, env_workers=2)
+    assert len(multiprocessing.active_children()) == 2
+    del env
+    gc.collect()
+    assert multiprocessing.active_children() == []
+
+
+@pytest.mark.parametrize(
+    ("dies", "message"),
+    [(False, "have not answered for 1 s"), (True, r"has died \(exit code 3\); --env-workers 0 steps")],
+    ids=["stuck", "dies"],
+)
+def test_a_process_that_is_stuck_or_dies_ends_training_and_leaves_none_behind(
+    strangers, tmp_path, monkeypatch, dies, message
+):
+    from ssedb import threads
+    from tests.toy import tiny_config
+
+    monkeypatch.setattr(threads, "PATIENCE", 1.0)
+    config = tiny_config(
+        tmp_path / "run", env="strangeworlds:Stuck-v0", env_workers=2, env_kwargs={"dies": dies}, obs_norm_steps=8
+    )
+    with pytest.raises(ssedb.TrainingError, match=message):
+        ssedb.train(config)
+    assert multiprocessing.active_children() == []
+
+
+def test_processes_end_with_one_that_is_killed(strangers, tmp_path):
+    code = (
+        "import multiprocessing, time, torch, ssedb\n"
+        "env = ssedb.make_env('strangeworlds:Stuck-v0', 4, env_workers=2)\n"
+        "env.reset()\n"
+        "for _ in range(3): env.step(torch.zeros(4, dtype=torch.int64))\n"
+        "env.send(torch.zeros(4, dtype=torch.int64))\n"  # both are stuck now
+        "print(*[child.pid for child in multiprocessing.active_children()], flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    path = os.pathsep.join([str(tmp_path), str(Path(ssedb.__file__).parent.parent)])
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path})
+    children = [int(word) for word in process.stdout.readline().split()]
+    assert len(children) == 2
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    wait_for(lambda: not any(alive(child) for child in children), seconds=10)
+
+
+def alive(pid):
+    """A process that nobody has waited for is dead all the same."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_what_one_environment_closes_others_may_need(strangers, tmp_path):
+    """The random agent's environments are closed before those of training are made: all of them draw on one canvas."""
+    from tests.toy import tiny_config
+
+    config = tiny_config(tmp_path / "run", env="strangeworlds:Shared-v0", steps=256, obs_norm_steps=64, env_workers=0)
+    assert ssedb.train(config).finished
+
+
+def test_arguments_reach_the_environment(strangers):
+    slow, fast = (episodes(0, noise="none", env_kwargs={"speed": speed}) for speed in (1, 3))
+    assert torch.equal(slow[0], fast[0])
+    assert not torch.equal(slow[1], fast[1])
+
+
+def test_an_id_is_kept_with_the_module_that_any_process_can_import(strangers):
+    assert canonical_env("strangeworlds:Walker-v0") == "strangeworlds:Walker-v0"
+    assert canonical_env("Walker-v0") == "strangeworlds:Walker-v0"  # it is imported by now
+    assert canonical_env("CounterRgb-v0") == f"{__name__}:CounterRgb-v0"
+    assert canonical_env("CartPole-v1") == "CartPole-v1"
+    assert canonical_env("ale_py:ALE/MsPacman-v5") == "ms_pacman"
+
+
+def test_a_run_named_by_a_bare_id_is_usable_under_its_module(strangers, tmp_path):
+    """As one is that a script trained on an environment of its own."""
+    from tests.toy import tiny_config
+
+    out = tmp_path / "run"
+    ssedb.train(tiny_config(out, env="CounterRgb-v0", steps=256, obs_norm_steps=64))
+    saved = (out / "config.toml").read_text()
+    (out / "config.toml").write_text(saved.replace(f"{__name__}:CounterRgb-v0", "CounterAlone-v0"))
+    with pytest.raises(ssedb.ConfigError, match=r"config.toml: unknown environment 'CounterAlone-v0'; .*use module:Id"):
+        ssedb.evaluate(out, 1)
+    gymnasium.register("CounterAlone-v0", Counter)
+    for checkpoint in (out / "checkpoints").iterdir():
+        checkpoint.write_bytes(checkpoint.read_bytes().replace(f"{__name__}:CounterRgb-v0".encode(), b"CounterAlone-v0"))
+    try:
+        assert ssedb.evaluate(out, 1).lengths == [6]
+    finally:
+        del gymnasium.registry["CounterAlone-v0"]
 
 
 def test_noise_and_training_work_there_too(tmp_path):
@@ -62,9 +245,18 @@ def test_noise_and_training_work_there_too(tmp_path):
         ("CartPole-v1", {}, "needs uint8 images"),
         ("CounterFloat-v0", {}, "needs uint8 images"),
         ("CounterRgb-v0", {"noise": "sticky", "sticky": "frame"}, "use sticky='step'"),
-        ("nowhere:Nothing-v0", {}, "Gymnasium cannot make"),
+        ("CounterRgb-v0", {"env_kwargs": {"chanels": 1}}, "unexpected keyword argument 'chanels'.*see --env-kwargs"),
+        ("rooms", {"env_kwargs": {"size": 8}}, "size=8 is for gymnasium.make, and rooms is not made by it; leave it out"),
+        ("CounterRgb-v0", {"env_kwargs": {"max_episode_steps": 8}}, "max_episode_steps"),
+        ("strangeworlds:Nothing-v0", {}, "strangeworlds is imported and registers no 'Nothing-v0'; name the module"),
+        (
+            "strangeworlds:Talking-v0",
+            {},
+            r"^'strangeworlds:Talking-v0' observes a Dict \(image, mission\) and .*; register it behind a wrapper [^\n]*$",
+        ),
+        ("nowhere:Nothing-v0", {}, "cannot import 'nowhere'.*write module:Id, with the module on PYTHONPATH"),
     ],
 )
-def test_what_does_not_fit_is_said(name, settings, message):
+def test_what_does_not_fit_is_said(strangers, name, settings, message):
     with pytest.raises(ssedb.ConfigError, match=message):
         ssedb.make_env(name, 1, **settings)

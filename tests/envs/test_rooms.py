@@ -187,13 +187,13 @@ def test_episodes_end_by_group_after_their_limit_and_keep_the_last_frame():
 
 
 def test_a_reset_begins_whole_episodes_and_only_training_spreads_them(tmp_path):
-    from ssedb.evaluate import evaluate_run
+    from ssedb.evaluation import evaluate
     from ssedb.trainer import Trainer
     from tests.toy import tiny_config
 
     config = tiny_config(tmp_path / "run", env="rooms-small", steps=256, obs_norm_steps=64)
     ssedb.train(config)
-    assert evaluate_run(tmp_path / "run", 5, device="cpu").lengths == [100] * 5
+    assert evaluate(tmp_path / "run", 5, device="cpu").lengths == [100] * 5
     assert len(set(Trainer(config).env.state_dict()["env"]["age"].tolist())) == 8
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 
 import numpy as np
@@ -9,7 +10,8 @@ import pytest
 import torch
 
 import ssedb
-from ssedb.evaluate import evaluate_run, play, write_video
+from ssedb import checkpoint
+from ssedb.evaluation import evaluate, play, write_video
 from ssedb.networks import ActorCritic
 from tests.toy import SIDE, Sides, tiny_config
 
@@ -23,7 +25,7 @@ def run(tmp_path_factory):
 
 def test_evaluation_plays_the_episodes_asked_for_and_records_one(run):
     av = pytest.importorskip("av")
-    result = evaluate_run(run, 3, video=True, seed=7)
+    result = evaluate(run, 3, video=True, seed=7)
     assert len(result.scores) == 3
     assert max(result.lengths) <= 50
     assert json.loads((run / "eval.json").read_text())["scores"] == result.scores
@@ -31,7 +33,7 @@ def test_evaluation_plays_the_episodes_asked_for_and_records_one(run):
         frames = [f.to_ndarray(format="gray") for f in file.decode(video=0)]
     assert len(frames) == result.lengths[0]
     assert frames[0].shape == (336, 336)
-    assert evaluate_run(run, 3, seed=7).scores == result.scores  # and again the same
+    assert evaluate(run, 3, seed=7).scores == result.scores  # and again the same
 
 
 def test_each_environment_plays_one_episode_and_no_more():
@@ -71,9 +73,9 @@ def test_video_shows_the_frames(tmp_path):
 
 def test_mistakes(run, tmp_path):
     with pytest.raises(ssedb.ConfigError, match="episodes=0: must be 1 or more"):
-        evaluate_run(run, 0)
+        evaluate(run, 0)
     with pytest.raises(ssedb.ConfigError, match="holds no run"):
-        evaluate_run(tmp_path, 1)
+        evaluate(tmp_path, 1)
 
 
 def test_a_checkpoint_that_does_not_fit_is_one_line(run, tmp_path):
@@ -84,11 +86,63 @@ def test_a_checkpoint_that_does_not_fit_is_one_line(run, tmp_path):
     with pytest.raises(
         ssedb.ConfigError, match=r"does not fit its config.toml: size mismatch .*; put the file back$"
     ) as caught:
-        evaluate_run(folder, 1)
+        evaluate(folder, 1)
     assert "\n" not in str(caught.value)
 
 
 def test_a_folder_that_may_not_be_written_is_refused_before_anything_is_played(run, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, how: how != os.W_OK)
     with pytest.raises(ssedb.ConfigError, match=r"cannot write to .*run: no permission for .*run; copy it to a folder"):
-        evaluate_run(run, 1)
+        evaluate(run, 1)
+
+
+def test_a_loaded_agent_acts_as_its_checkpoint_says(run):
+    state = checkpoint.load_latest(run / "checkpoints")[0]["policy"]
+    before = torch.get_rng_state()
+    agent = ssedb.load(str(run), device="cpu")
+    assert torch.equal(torch.get_rng_state(), before)
+    assert (agent.steps, agent.config.noise) == (256, "random-box")
+    assert all(torch.equal(weights, state[name]) for name, weights in agent.policy.state_dict().items())
+    stacks = torch.randint(0, 256, (600, 4, 84, 84), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    likeliest = agent.policy(stacks)[0].argmax(-1)
+    assert torch.equal(agent.act(stacks, greedy=True), likeliest)
+    assert agent.act(stacks[5], greedy=True).shape == ()
+    assert agent.act(stacks[5].numpy(), greedy=True) == likeliest[5]
+    same = stacks[:1].expand(600, -1, -1, -1)
+    torch.manual_seed(3)
+    drawn = agent.act(same)
+    torch.manual_seed(3)
+    assert torch.equal(agent.act(same), drawn)
+    # Shares of 600 draws lie within 5 standard deviations, 0.1, of the probabilities.
+    shares = torch.bincount(drawn, minlength=agent.num_actions) / 600
+    assert shares.tolist() == pytest.approx(agent.policy(stacks[:1])[0].softmax(-1)[0].tolist(), abs=0.1)
+    assert (shares > 0).sum() > 1
+
+
+@pytest.mark.parametrize(
+    ("obs", "said"),
+    [
+        (torch.zeros(2, 4, 84, 84), "obs is float32 [2, 4, 84, 84]; act takes uint8 [N, 4, 84, 84] or [4, 84, 84]"),
+        (np.zeros((84, 84), np.uint8), "obs is uint8 [84, 84]; act takes"),
+    ],
+)
+def test_an_agent_says_what_it_can_see(run, obs, said):
+    with pytest.raises(ssedb.ConfigError, match=re.escape(said)):
+        ssedb.load(run, device="cpu").act(obs)
+
+
+def test_a_run_goes_on_from_python(run, tmp_path):
+    folder = shutil.copytree(run, tmp_path / "run")
+    assert ssedb.resume(folder, steps=512).steps == 512
+    assert ssedb.load(folder).steps == 512
+    assert ssedb.evaluate(folder, episodes=1, device="cpu").steps == 512
+    with pytest.raises(ssedb.ConfigError, match="a run with seed=0, not 1"):
+        ssedb.resume(folder, seed=1)
+
+
+def test_an_agent_of_another_environment_is_refused(run, tmp_path):
+    folder = shutil.copytree(run, tmp_path / "run")
+    config = (folder / "config.toml").read_text()
+    (folder / "config.toml").write_text(config.replace('env = "breakout"', 'env = "pong"'))
+    with pytest.raises(ssedb.ConfigError, match=r"is of breakout but its config.toml says pong"):
+        ssedb.load(folder)

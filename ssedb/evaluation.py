@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ssedb import checkpoint
 from ssedb.config import TrainConfig
 from ssedb.errors import ConfigError
-from ssedb.runlog import misfit, require_checkpoint, require_writable, saved_config
+from ssedb.runlog import require_checkpoint, require_writable, saved_config
 
 if TYPE_CHECKING:
     import numpy as np
-    import torch
     from torch import Tensor
-
-    from ssedb.networks import ActorCritic
 
 MOST_ENVS = 16
 FRAMES_PER_SECOND = 15  # 60 emulated frames, 4 to an agent step
@@ -53,56 +48,35 @@ def check(run: Path, episodes: int, video: bool, seed: int) -> TrainConfig:
     return config
 
 
-def evaluate_run(
+def evaluate(
     run: Path | str, episodes: int = 10, *, video: bool = False, seed: int = 1000, device: str = "auto"
 ) -> Evaluation:
-    """Plays `episodes` whole episodes, each in an environment of its own so that short ones are not favoured."""
+    """Play `episodes` whole episodes, each in an environment of its own so that short ones are not favoured."""
     import torch
 
-    from ssedb import engine
-    from ssedb.trainer import env_of
+    from ssedb.agent import load
+    from ssedb.blame import blaming
 
     run = Path(run)
     config = check(run, episodes, video, seed)
-    engine.tune_allocator()
-    place = engine.pick_device(device)
-    saved = checkpoint.load_latest(run / "checkpoints", place)
-    assert saved is not None  # check() saw one
-    state, about, complaints = saved
-    for complaint in complaints:
-        print(f"{complaint}; playing the one before it", file=sys.stderr)
+    agent = load(run, device)
     scores: list[float] = []
     lengths: list[int] = []
     frames: list[Tensor] = []
-    with torch.random.fork_rng():
+    with blaming(run, agent.when), torch.random.fork_rng():
         torch.manual_seed(seed)
-        policy = None
         while len(scores) < episodes:
-            env = env_of(config, min(MOST_ENVS, episodes - len(scores)), stream=len(scores), device=place)
-            policy = policy or load_policy(config, state, env.num_actions, place)
-            score, length = play(env, policy, frames if video and not scores else None)
-            env.close()
+            env = agent.make_env(min(MOST_ENVS, episodes - len(scores)), seed=seed, stream=len(scores))
+            try:
+                score, length = play(env, agent.policy, frames if video and not scores else None)
+            finally:
+                env.close()
             scores += score
             lengths += length
-    path = write_video(run / "videos" / f"step-{about['steps']}-seed-{seed}.mp4", frames) if video else None
-    result = Evaluation(run, config.env, config.noise, about["steps"], scores, lengths, path)
+    path = write_video(run / "videos" / f"step-{agent.steps}-seed-{seed}.mp4", frames) if video else None
+    result = Evaluation(run, config.env, config.noise, agent.steps, scores, lengths, path)
     (run / "eval.json").write_text(json.dumps(dataclasses.asdict(result), default=str, indent=2) + "\n", encoding="utf-8")
     return result
-
-
-def load_policy(config: TrainConfig, state: dict[str, Any], num_actions: int, device: torch.device) -> ActorCritic:
-    """The agent of a checkpoint."""
-    from ssedb.envs.frames import SIDE
-    from ssedb.networks import ActorCritic
-    from ssedb.rollout import STACK
-
-    sizes = (config.policy_channels, config.policy_width, config.policy_layers)
-    policy = ActorCritic((STACK, SIDE, SIDE), num_actions, *sizes).to(device)
-    try:
-        policy.load_state_dict(state["policy"])
-    except (KeyError, RuntimeError) as error:
-        raise misfit(config.out, error) from None
-    return policy
 
 
 def play(env: Any, policy: Any, record: list[Tensor] | None = None) -> tuple[list[float], list[int]]:

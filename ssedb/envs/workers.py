@@ -1,0 +1,179 @@
+"""Copies of a Gymnasium environment, stepped in this process or in others. The frames are the same either way."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from multiprocessing.connection import Connection
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from ssedb.blame import Blamed, blamed
+from ssedb.errors import TrainingError
+from ssedb.threads import patiently
+
+Make = Callable[[], "gymnasium.Env[Any, Any]"]
+Answer = tuple[np.ndarray, np.ndarray, dict[int, np.ndarray]]
+"""Rewards float32 [N], dones bool [N], and the last frame of each environment whose episode has ended."""
+
+
+class Copies:
+    """N environments stepped one after the other, SAME_STEP autoreset; their newest frames are in `frames` [N, ...]."""
+
+    def __init__(self, make: Make, frames: np.ndarray) -> None:
+        self.frames = frames
+        self._envs = [make() for _ in frames]
+
+    def reset(self, seeds: Sequence[int]) -> None:
+        """Begin an episode everywhere, with a seed for each."""
+        for i, (env, seed) in enumerate(zip(self._envs, seeds, strict=True)):
+            self.frames[i] = env.reset(seed=seed)[0]
+
+    def send(self, actions: np.ndarray) -> None:
+        """Keep the actions [N] for `recv`."""
+        self._actions = actions
+
+    def recv(self) -> Answer:
+        """Step everywhere."""
+        rewards, dones = np.zeros(len(self._envs), np.float32), np.zeros(len(self._envs), bool)
+        last: dict[int, np.ndarray] = {}
+        for i, (env, action) in enumerate(zip(self._envs, self._actions, strict=True)):
+            frame, rewards[i], terminated, truncated, _ = env.step(action)
+            if terminated or truncated:
+                dones[i], last[i] = True, np.array(frame, np.uint8)
+                frame = env.reset()[0]
+            self.frames[i] = frame
+        return rewards, dones, last
+
+    def close(self) -> None:
+        for env in self._envs:
+            env.close()
+
+
+class Workers:
+    """The same copies, dealt out in turn to processes; each steps its own, and all step at the same time."""
+
+    def __init__(self, make: Make, shape: tuple[int, ...], workers: int) -> None:
+        # Forked processes know every environment that was registered here, and do not run the user's script again.
+        context: Any = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
+        memory = context.RawArray("B", int(np.prod(shape)))
+        self.frames = np.frombuffer(memory, np.uint8).reshape(shape)
+        self._shares = [slice(i, None, workers) for i in range(workers)]
+        self._pipes: list[Connection] = []
+        self._processes: list[Any] = []
+        for share in self._shares:
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_serve, args=(theirs, make, memory, shape, share), daemon=True)
+            process.start()
+            theirs.close()
+            self._pipes.append(ours)
+            self._processes.append(process)
+        # Also where nobody closes it, as when what was to be trained cannot be made after all.
+        self._end = weakref.finalize(self, _end_all, os.getpid(), self._pipes, self._processes)
+
+    def reset(self, seeds: Sequence[int]) -> None:
+        for pipe, share in zip(self._pipes, self._shares, strict=True):
+            _tell(pipe, ("reset", seeds[share]))
+        self._answers()
+
+    def send(self, actions: np.ndarray) -> None:
+        for pipe, share in zip(self._pipes, self._shares, strict=True):
+            _tell(pipe, ("step", actions[share]))
+
+    def recv(self) -> Answer:
+        """Wait for what was sent; raise TrainingError if a process does not answer in time, or has died."""
+        rewards, dones = np.zeros(len(self.frames), np.float32), np.zeros(len(self.frames), bool)
+        last: dict[int, np.ndarray] = {}
+        for number, answer in enumerate(self._answers()):
+            share = self._shares[number]
+            rewards[share], dones[share] = answer[:2]
+            last |= {number + i * len(self._shares): frame for i, frame in answer[2].items()}
+        return rewards, dones, last
+
+    def close(self) -> None:
+        """End the processes; one that is stuck is killed."""
+        self._end()
+
+    def _answers(self) -> list[Any]:
+        answers = []
+        for pipe, process in zip(self._pipes, self._processes, strict=True):
+            try:
+                answers.append(patiently(partial(_answer, pipe)))
+            except (EOFError, OSError):
+                process.join(1)
+                raise TrainingError(
+                    f"a process that steps environments has died (exit code {process.exitcode}); "
+                    "--env-workers 0 steps them in the learner's own"
+                ) from None
+        for found in answers:
+            if isinstance(found, Blamed):
+                raise found
+        return answers
+
+
+def _tell(pipe: Connection, order: Any) -> None:
+    with suppress(OSError):  # it has died: the answer says so
+        pipe.send(order)
+
+
+def _end_all(owner: int, pipes: list[Connection], processes: list[Any]) -> None:
+    if os.getpid() != owner:  # a forked copy is not whose they are
+        return
+    for pipe in pipes:
+        _tell(pipe, None)
+    limit = time.monotonic() + 2
+    for process in processes:
+        process.join(max(0.0, limit - time.monotonic()))
+        if process.is_alive():
+            process.kill()
+            process.join()
+    for pipe in pipes:
+        pipe.close()
+
+
+def _answer(pipe: Connection, seconds: float) -> Any:
+    if not pipe.poll(seconds):
+        raise TimeoutError
+    return pipe.recv()
+
+
+def _serve(pipe: Connection, make: Make, memory: Any, shape: tuple[int, ...], share: slice) -> None:
+    """Step a share of the environments as the learner's process says, until it says None or is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the learner, which ends the rollout before it stops
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    envs = None
+    try:
+        envs = Copies(make, np.frombuffer(memory, np.uint8).reshape(shape)[share])
+        while (order := pipe.recv()) is not None:
+            if order[0] == "reset":
+                envs.reset(order[1])
+                pipe.send(None)
+            else:
+                envs.send(order[1])
+                pipe.send(envs.recv())
+    except (EOFError, BrokenPipeError):
+        pass
+    except Exception as error:
+        pipe.send(blamed(error) or Blamed.of("an environment", error))
+    finally:
+        if envs is not None:
+            with suppress(Exception):
+                envs.close()
+
+
+def _end_with(parent: int) -> None:
+    """End this process when the learner's has died, even if an environment is stuck."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)

@@ -1,0 +1,205 @@
+"""Environments and bonuses of a package of the user's own, from the command line: by name, in fresh processes."""
+
+import os
+import signal
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import ssedb
+from ssedb import cli
+from ssedb.results import Run, conditions
+from ssedb.runlog import read_metrics
+from ssedb.sweep.grid import read_grid
+from tests.outside import forget_package, write_package
+from tests.sweep.grids import wait_for
+
+SIZES = {"num-envs": 4, "minibatch-envs": 2, "rollout-steps": 16, "obs-norm-steps": 32}
+TINY = ["--preset", "small", "--device", "cpu", *(word for k, v in SIZES.items() for word in (f"--{k}", str(v)))]
+WALKER = ["--env", "strangeworlds:Walker-v0", *TINY]
+GRID = """
+[settings]
+env = "strangeworlds:Walker-v0"
+preset = "rooms"
+steps = 64
+num_envs = 4
+rollout_steps = 16
+minibatch_envs = 2
+bonus_epochs = 1
+obs_norm_steps = 32
+
+[axes]
+env_kwargs = [{speed = 1}, {speed = 2}]
+"""
+
+
+class Shell:
+    """Starts `ssedb` in processes that know the package by PYTHONPATH alone."""
+
+    def __init__(self, folder: Path) -> None:
+        write_package(folder)
+        self.folder = folder
+
+    def start(self, *args, **settings):
+        path = os.pathsep.join([str(self.folder), str(Path(ssedb.__file__).parent.parent)])
+        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        env = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, "-m", "ssedb", *map(str, args)]
+        return subprocess.Popen(command, env=env, cwd=self.folder, **{**streams, **settings})
+
+    def run(self, *args):
+        process = self.start(*args)
+        return process.communicate(timeout=120)[0], process.returncode
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("strangers")
+
+
+@pytest.fixture
+def shell(folder):
+    yield Shell(folder)
+    forget_package()
+
+
+def test_every_command_finds_an_environment_by_its_module(shell, monkeypatch, capsys):
+    out = shell.folder / "run"
+    said, code = shell.run("train", *WALKER, "--env-kwargs", "speed=2", "side=50", "--steps", "64", "--out", out)
+    assert code == 0, said
+    saved = tomllib.loads((out / "config.toml").read_text())
+    assert (saved["env"], saved["env_kwargs"]) == ("strangeworlds:Walker-v0", {"speed": 2, "side": 50})
+    (shell.folder / "grid.toml").write_text(GRID)
+    commands = {
+        "resume": ["train", "--resume", out, "--steps", "128"],
+        "eval": ["eval", out, "--episodes", "2", "--device", "cpu"],
+        "sweep": ["sweep", "grid.toml", "--out", shell.folder / "sweep", "--device", "cpu", "--jobs", "1"],
+    }
+    started = {name: shell.start(*command) for name, command in commands.items()}
+    ended = {name: (process.communicate(timeout=240)[0], process.returncode) for name, process in started.items()}
+    assert [name for name, (said, code) in ended.items() if code != 0] == [], ended
+    assert "resumed at step 64" in ended["resume"][0]
+    assert "strangeworlds:Walker-v0, noise none, agent of step" in ended["eval"][0]
+    assert len(list((shell.folder / "sweep").glob("*-speed-[12]-*/summary.json"))) == 2
+    # In this process, which takes seconds less: nothing here has imported the package.
+    for command in (["analyze", "spikes", out], ["report", out, "--out", shell.folder / "report"]):
+        assert "strangeworlds" not in sys.modules
+        monkeypatch.syspath_prepend(shell.folder)
+        assert cli.main([*map(str, command), "--device", "cpu"]) == 0
+        forget_package()
+    assert (out / "spikes").is_dir()
+    said = capsys.readouterr().err
+    assert "episode 1 of 1: db on strangeworlds:Walker-v0 (speed=2, side=50), noise none" in said
+    assert "no episode" not in said
+
+
+def test_arguments_of_the_environment_make_another_run(shell, monkeypatch):
+    monkeypatch.syspath_prepend(shell.folder)
+    (shell.folder / "plan.toml").write_text(GRID)
+    runs = read_grid(shell.folder / "plan.toml", shell.folder / "planned").runs
+    assert len({run.id for run in runs}) == 2
+    (only,) = read_grid(shell.folder / "plan.toml", shell.folder / "planned", {"env_kwargs": {"speed": 2}}).runs
+    assert only.id == next(run.id for run in runs if run.config.env_kwargs == {"speed": 2})
+    found = [Run(run.folder, tomllib.loads(run.config.to_toml()), "finished") for run in runs]
+    assert [env for env, _, _ in conditions(found)] == [
+        "strangeworlds:Walker-v0 (speed=1)",
+        "strangeworlds:Walker-v0 (speed=2)",
+    ]
+
+
+def test_a_resumed_run_keeps_the_arguments_of_its_environment(shell, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(shell.folder)
+    out = shell.folder / "kept"
+    assert cli.main(["train", *WALKER, "--env-kwargs", "speed=2", "--steps", "64", "--out", str(out)]) == 0
+    assert cli.main(["train", "--resume", str(out), "--env-kwargs", "speed=3"]) == 2
+    assert "is a run with env_kwargs={'speed': 2}, not {'speed': 3}" in capsys.readouterr().err
+    assert cli.main(["train", "--resume", str(out), "--env-workers", "2", "--steps", "128"]) == 0
+    assert [row["steps"] for row in read_metrics(out)] == [64, 128]
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_an_environment_that_raises_is_named_in_one_line(shell, monkeypatch, tmp_path, capsys, workers):
+    monkeypatch.syspath_prepend(shell.folder)
+    out, kwargs = tmp_path / "run", ["--env-kwargs", "fails_at=6", "--env-workers", workers]
+    assert cli.main(["train", *WALKER, *kwargs, "--steps", "64", "--out", str(out)]) == 1
+    said = capsys.readouterr().err.splitlines()[-1]
+    wanted = (
+        f"Walker.step raised ZeroDivisionError: the stripe fell over, at step 0; the traceback is in {out / 'error.log'}"
+    )
+    assert said == f"ssedb: {wanted}"
+    log = (out / "error.log").read_text()
+    assert "in step\n    raise ZeroDivisionError" in log
+    assert cli.main(["train", *WALKER, "--steps", "64", "--out", str(out)]) == 0  # the folder holds no run yet
+    assert not (out / "error.log").exists()
+
+
+def test_the_step_at_which_an_environment_raises_is_named(shell, monkeypatch, tmp_path, capsys):
+    monkeypatch.syspath_prepend(shell.folder)
+    settings = ["--env-kwargs", "fails_at=40", "lasts=1000", "--rollout-steps", "16", "--obs-norm-steps", "16"]
+    assert cli.main(["train", *WALKER, *settings, "--steps", "320", "--out", str(tmp_path / "run")]) == 1
+    # It fails in the 40th step of each of 4 environments, so 39 were made everywhere.
+    assert "Walker.step raised ZeroDivisionError: the stripe fell over, at step 156;" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("bonus", "message"),
+    [
+        ("Column", "Column.reward gave shape [32, 1], not a tensor of shape [32], at step 64;"),
+        ("Forgetful", "Forgetful.take_in raised ValueError: nothing learned, at step 64;"),
+    ],
+    ids=["shape", "raises"],
+)
+def test_a_bonus_that_goes_wrong_is_named_in_one_line(shell, monkeypatch, tmp_path, capsys, bonus, message):
+    monkeypatch.syspath_prepend(shell.folder)
+    out = tmp_path / "run"
+    args = ["train", "--env", "rooms-small", "--bonus", f"strangebonus:{bonus}", *TINY, "--steps", "64", "--out", str(out)]
+    assert cli.main(args) == 1
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said == f"ssedb: {message} the traceback is in {out / 'error.log'}"
+    assert "trainer.py" in (out / "error.log").read_text()
+
+
+def test_evaluation_names_an_environment_that_raises(shell, monkeypatch, tmp_path, capsys):
+    monkeypatch.syspath_prepend(shell.folder)
+    out = tmp_path / "run"
+    assert cli.main(["train", *WALKER, "--env-kwargs", "fails_at=0", "--steps", "64", "--out", str(out)]) == 0
+    config = (out / "config.toml").read_text()
+    (out / "config.toml").write_text(config.replace("fails_at = 0", "fails_at = 3"))
+    assert cli.main(["eval", str(out), "--episodes", "1", "--device", "cpu"]) == 1
+    assert (
+        "Walker.step raised ZeroDivisionError: the stripe fell over, under the agent of step 64;" in capsys.readouterr().err
+    )
+
+
+def test_ctrl_c_reaches_the_learner_and_not_the_processes_that_step(shell):
+    out = shell.folder / "stopped"
+    flags = ["--env-workers", "2", "--steps", "1000000", "--out", out]
+    process = shell.start("train", *WALKER, *flags, start_new_session=True)
+    wait_for(lambda: process.poll() is not None or ((out / "metrics.jsonl").exists() and read_metrics(out)))
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to all of them
+    said = process.communicate(timeout=60)[0]
+    assert process.returncode == 130, said
+    assert "stopping after this update, with a checkpoint" in said
+    assert "Traceback" not in said
+    assert list((out / "checkpoints").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("env", "noise", "noted"),
+    [
+        ("ALE/Breakout-v5", "none", True),
+        ("Breakout-v0", "none", True),
+        ("ALE/Breakout-v5", "sticky", False),
+        ("BreakoutNoFrameskip-v4", "none", False),
+        ("breakout", "none", False),
+    ],
+)
+def test_sticky_actions_that_an_id_loses_are_noted(env, noise, noted, capsys):
+    args = ["train", "--env", env, "--noise", noise, "--num-envs", "100"]  # refused before anything starts
+    assert cli.main(args) == 2
+    said = capsys.readouterr().err.splitlines()
+    note = f"ssedb: {env} has sticky actions of its own, and is played as the paper plays breakout, without them; "
+    assert said[:-1] == ([note + "use --noise sticky for sticky actions"] if noted else [])
