@@ -18,7 +18,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ssedb import results, stats
-from ssedb.references import ATARI
+from ssedb.references import random_score, random_source
 from ssedb.results import Run, label, method_order
 
 # Okabe and Ito's colours, which the colour-blind can tell apart; yellow is too pale for lines on white.
@@ -61,7 +61,7 @@ def _counted(runs: Sequence[Run]) -> list[Run]:
 def learning_curves(runs: Sequence[Run], key: str, *, noise: str | None = None) -> Figure | None:
     """A panel for each environment and noise, a line for each method: mean over seeds with its 95% interval.
 
-    The dotted line is the random agent's score, where it is known. Unfinished runs count as far as they go.
+    The dotted line is the score of a uniform random agent (`random_score`). Unfinished runs count as far as they go.
     """
     runs = [run for run in _counted(runs) if (noise is None or run.noise == noise) and run.curve(key)[0].size]
     tasks = results.tasks_of(runs)
@@ -70,17 +70,19 @@ def learning_curves(runs: Sequence[Run], key: str, *, noise: str | None = None) 
     methods = method_order(runs)
     styles = method_styles(methods)
     figure, panels = _panels(len(tasks))
+    dotted: list[str] = []
     for panel, task in zip(panels, tasks, strict=True):
         for method in methods:
             several = [run for run in runs if (run.env, run.noise, run.method) == (*task, method)]
             if several:
                 _draw_curve(panel, several, key, styles[method])
-        if key in ("score", "human_score") and task[0] in ATARI:
-            panel.axhline(ATARI[task[0]][0] if key == "score" else 0, color=GRAY, ls=":", lw=1)
+        if key in ("score", "human_score") and (random := random_score(task[0])) is not None:
+            panel.axhline(random if key == "score" else 0, color=GRAY, ls=":", lw=1)
+            dotted.append(task[0])
         panel.set_title(task[0] if task[1] == "none" else f"{task[0]}, {task[1]}")
         panel.xaxis.set_major_formatter(_steps_formatter())
     _common_labels(figure, "agent steps", label(key))
-    _legend(figure, styles)
+    _legend(figure, styles | ({f"random agent, {random_source(dotted)}": {"color": GRAY, "ls": ":"}} if dotted else {}))
     return figure
 
 

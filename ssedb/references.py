@@ -1,14 +1,19 @@
-"""What a random agent and a human tester score on Atari games, to put games on one scale."""
+"""Scores of random agents and of a human tester on Atari games, to put games on one scale."""
 
 from __future__ import annotations
 
-SOURCE = (
-    "random agent and professional human tester, episodes that begin with up to 30 no-ops: Wang et al., Dueling Network "
-    "Architectures (2016), appendix; the same table is in Badia et al., Agent57 (2020)"
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+LITERATURE_SOURCE = (
+    "Wang et al., Dueling Network Architectures (2016), appendix, and of Badia et al., Agent57 (2020): "
+    "up to 30 no-ops, episodes of at most 108,000 frames"
 )
 
 # (random, human). Video Pinball is left out: the published tables disagree about its random score.
-ATARI: dict[str, tuple[float, float]] = {
+LITERATURE: dict[str, tuple[float, float]] = {
     "alien": (227.8, 7127.7),
     "amidar": (5.8, 1719.5),
     "assault": (222.4, 742.0),
@@ -68,17 +73,76 @@ ATARI: dict[str, tuple[float, float]] = {
 }
 
 
-def human_normalised(game: str, score: float) -> float | None:
-    """0 is the random agent, 1 the human; None for what is not in the table."""
-    if game not in ATARI:
+@dataclass(frozen=True)
+class Measured:
+    """The mean score of a uniform random policy, played as agents are trained here."""
+
+    mean: float
+    standard_error: float
+    episodes: int
+
+
+def _read(path: Path) -> tuple[str, dict[str, Measured]]:
+    """Read what benchmarks/random_references.py has written: how it was measured, and the score of each game."""
+    found = json.loads(path.read_text(encoding="utf-8"))
+    games = {
+        game: Measured(row["mean"], row["standard_error"], row["episodes"]) for game, row in sorted(found["games"].items())
+    }
+    return f"{found['preprocessing']}; ale-py {found['ale_py']}", games
+
+
+PREPROCESSING, MEASURED = _read(Path(__file__).with_name("random_references.json"))
+
+
+def random_score(game: str) -> float | None:
+    """Return the mean score of a uniform random agent: measured here, or else the literature's; None for other games."""
+    if game in MEASURED:
+        return MEASURED[game].mean
+    return LITERATURE[game][0] if game in LITERATURE else None
+
+
+def human_normalised(game: str, score: float, *, literature: bool = False) -> float | None:
+    """Scale a score: 0 is the random agent (`random_score`, or the literature's), 1 the human; None for other games."""
+    if game not in LITERATURE:
         return None
-    random, human = ATARI[game]
+    random, human = LITERATURE[game]
+    if game in MEASURED and not literature:
+        random = MEASURED[game].mean
     return (score - random) / (human - random)
 
 
 def random_normalised(game: str, score: float) -> float | None:
-    """0 is the random agent, 1 lies above it by as much again as its own score; None where that is 0 or unknown."""
-    if game not in ATARI or ATARI[game][0] == 0:
+    """Scale a score: 0 is the random agent, 1 lies above it by as much again as its own score.
+
+    Returns None if that is unknown, 0, or within two standard errors of 0.
+    """
+    random = random_score(game)
+    doubt = 2 * MEASURED[game].standard_error if game in MEASURED else 0.0
+    if random is None or abs(random) <= doubt:
         return None
-    random = ATARI[game][0]
     return (score - random) / abs(random)
+
+
+def random_source(games: Iterable[str]) -> str:
+    """Say briefly where the random agent's scores of these games come from."""
+    others = sorted({game for game in games if game not in MEASURED})
+    return f"the literature's for {', '.join(others)}" if others else "measured here"
+
+
+def about(games: Iterable[str], *, literature: bool = False) -> str:
+    """Say what 0 and 1 of the normalised scores of these games are, and where the reference scores come from."""
+    known = sorted({game for game in games if random_score(game) is not None})
+    measured = [] if literature else [game for game in known if game in MEASURED]
+    others = [game for game in known if game not in measured]
+    said = []
+    if measured:
+        episodes = sorted({MEASURED[game].episodes for game in measured})
+        count = f"{episodes[0]:,}" if len(episodes) == 1 else f"{episodes[0]:,} to {episodes[-1]:,}"
+        said.append(
+            f"0 is a uniform random agent, measured over {count} episodes of each game without noise "
+            f"(benchmarks/random_references.py; {PREPROCESSING})"
+        )
+    if others:
+        said.append(f"0 is the literature's random agent for {', '.join(others)}")
+    said.append(f"the human tester's and the literature's scores are those of {LITERATURE_SOURCE}")
+    return "; ".join(said)

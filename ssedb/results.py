@@ -11,15 +11,15 @@ import json
 import math
 import os
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from ssedb import stats
+from ssedb import references, stats
 from ssedb.envs.names import NOISES, env_label
 from ssedb.errors import ConfigError
 from ssedb.references import human_normalised, random_normalised
@@ -32,7 +32,7 @@ PLAN, FAILURE, ORIGIN = "plan.json", "failure.json", "origin.json"
 """What a sweep leaves: in its folder the runs it is to make, in a run's folder how it failed and which code made it."""
 
 NOT_OF_THE_RUN = ("out", *(name for name in MAY_CHANGE if name != "steps"))
-"""Settings that change nothing of what a run computes (but for the last digits, on another device)."""
+"""Settings that change no result (but for the last digits, on another device); all others make another run."""
 NOT_A_METHOD = {"env", "env_kwargs", "noise", "bonus", "seed", "steps", *NOT_OF_THE_RUN}
 """Settings that do not make another method."""
 
@@ -50,9 +50,17 @@ class Measure:
 
 SHARE = (0.0, 1.0)
 
+NORMALISED: dict[str, Callable[[str, float], float | None]] = {
+    "human_score": human_normalised,
+    "human_score_literature": partial(human_normalised, literature=True),
+    "random_score": random_normalised,
+}
+"""Measures that scale a game's score by reference scores (ssedb.references)."""
+
 
 MEASURES: dict[str, Measure] = {
     "human_score": Measure("human-normalised score", "high", goal=1.0),
+    "human_score_literature": Measure("human-normalised score with the literature's random agent", "high", goal=1.0),
     "random_score": Measure("score above a random agent's, in its own scores", "high"),
     "score": Measure("score, last 100 episodes", "high"),
     "score_best": Measure("best score of an episode", "high"),
@@ -128,7 +136,7 @@ class Run:
 
     def curve(self, key: str) -> tuple[np.ndarray, np.ndarray]:
         """(steps, values) of one figure; empty where the run has none. Knows the normalised scores too."""
-        scale = {"human_score": human_normalised, "random_score": random_normalised}.get(key)
+        scale = NORMALISED.get(key)
         source = "score" if scale else key
         if source not in self.metrics:
             return np.zeros(0), np.zeros(0)
@@ -141,10 +149,9 @@ class Run:
         """A figure at the end of the run, from its probe or last update; `area:KEY` is a curve's mean along training."""
         if key.startswith("area:"):
             return _number(stats.area(*self.curve(key.removeprefix("area:"))))
-        if key in ("human_score", "random_score"):
+        if key in NORMALISED:
             score = self.value("score")
-            scale = human_normalised if key == "human_score" else random_normalised
-            return None if score is None else scale(self.env, score)
+            return None if score is None else NORMALISED[key](self.env, score)
         for place in (self.probe if key in PROBED else {}, self.summary.get("last") or {}, self.summary):
             if key in place:
                 return _number(place[key])
@@ -285,6 +292,11 @@ def _measure(key: str) -> Measure:
 
 def label(key: str) -> str:
     return _measure(key).label
+
+
+def about(key: str, games: Iterable[str]) -> str:
+    """Say what the 0 of a normalised score is; empty for other measures."""
+    return references.about(games, literature=key.endswith("_literature")) if key in NORMALISED else ""
 
 
 def bounds(key: str) -> tuple[float, float]:

@@ -19,8 +19,8 @@ from ssedb.config import TrainConfig
 from ssedb.envs.names import bare_id
 from ssedb.errors import ConfigError, FolderInUse
 
-MAY_CHANGE = ("steps", "device", "engine", "precision", "env_workers", "checkpoint_minutes", "wandb")
-"""What a resumed run may do otherwise than it began."""
+MAY_CHANGE = ("steps", "device", "engine", "env_workers", "checkpoint_minutes", "wandb")
+"""Settings that a resumed run may change: those that make no other run of it."""
 ERROR_LOG = "error.log"
 """In a run's folder: the traceback of an error in an environment or a bonus that stopped it."""
 

@@ -39,7 +39,8 @@ def print_run(result: TrainResult, config: TrainConfig) -> None:
         "i_pred": "I_pred (log-likelihood)",
         "i_nce": "I_nce",
         "i_nce_chance": "I_nce of blind guessing",
-        "rank_state": "rank of the representation",
+        "rank_z": "rank of z, the representation",
+        "rank_state": "rank of the encoded states",
     }
     for name, label in names.items():
         if name in last:

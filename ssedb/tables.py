@@ -14,8 +14,8 @@ from rich.table import Table as RichTable
 
 from ssedb import __version__, results, terminal
 from ssedb.errors import ConfigError
-from ssedb.references import SOURCE
-from ssedb.results import MEASURES, PROBED, Run, label, method_order
+from ssedb.references import LITERATURE, MEASURED, random_score
+from ssedb.results import MEASURES, NORMALISED, PROBED, Run, label, method_order
 
 SHOWN = ("human_score", "score", "states_share", "rooms_share", "area:states_share", *PROBED)
 """Measures shown unless others are asked for, where any run has them."""
@@ -69,6 +69,8 @@ def make_tables(runs: Sequence[Run], asked: Sequence[str] = ()) -> list[Table]:
     shown, main = choose_measures(runs, asked)
     tables = [_overview(runs)]
     tables += [_measure(runs, key) for key in shown]
+    if NORMALISED.keys() & {*shown, main}:
+        tables += [_references(runs)]
     if any("iqm" in row for row in results.aggregate_table(runs, main)):
         tables += [_aggregates(runs, main)]
     if len(results.scores_by_task(runs, main)) > 1:
@@ -114,8 +116,35 @@ def _measure(runs: Sequence[Run], key: str) -> Table:
     measure = MEASURES.get(key)
     better = {"high": ", more is better", "low": ", less is better"}.get(measure.better if measure else "", "")
     title = f"{measure.label if measure else key}{better}" + (f" ({envs.pop()})" if len(envs) == 1 else "")
-    notes = [f"Reference scores: {SOURCE}."] if key in ("human_score", "random_score") else []
+    games = [env for env, _ in tasks]
+    notes = [f"Reference scores: {results.about(key, games)}."] if key in NORMALISED else []
     return Table(f"{title}, {usual} seeds", columns, body, notes)
+
+
+def _references(runs: Sequence[Run]) -> Table:
+    """The scores that the normalised ones rest on, ours and the literature's."""
+    rows = []
+    for game, row in reference_rows(runs).items():
+        measured = (
+            f"{number(row['random'])} ± {number(row['standard_error'])} ({row['episodes']})" if "random" in row else "-"
+        )
+        rows.append([game, measured, number(row.get("random_literature")), number(row.get("human_literature"))])
+    note = "Measured here: mean ± standard error (episodes) of a uniform random agent."
+    return Table(
+        "Reference scores", ["game", "random, measured here", "random, literature", "human, literature"], rows, [note]
+    )
+
+
+def reference_rows(runs: Sequence[Run]) -> dict[str, dict[str, float]]:
+    """Reference scores of every game of the runs that has any."""
+    rows: dict[str, dict[str, float]] = {}
+    for game in sorted({run.env for run in runs if random_score(run.env) is not None}):
+        rows[game] = {}
+        if measured := MEASURED.get(game):
+            rows[game] |= {"random": measured.mean, "standard_error": measured.standard_error, "episodes": measured.episodes}
+        if game in LITERATURE:
+            rows[game] |= dict(zip(("random_literature", "human_literature"), LITERATURE[game], strict=True))
+    return rows
 
 
 def _cell(row: dict[str, Any], usual: int) -> str:
@@ -185,7 +214,7 @@ def as_data(runs: Sequence[Run], asked: Sequence[str] = ()) -> dict[str, Any]:
         "improvement": results.improvement_table(runs, main),
         "efficiency": results.efficiency_table(runs, main),
         "left_out": results.left_out(runs),
-        "references": SOURCE,
+        "references": {"about": results.about("human_score", reference_rows(runs)), "games": reference_rows(runs)},
     }
 
 

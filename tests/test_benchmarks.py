@@ -1,10 +1,14 @@
 """The benchmarks run, at sizes that say nothing about speed."""
 
+import json
+import math
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from ssedb.references import MEASURED
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 
@@ -21,6 +25,19 @@ def test_pools():
     table = rows("pools.py", env="breakout", envs=4, steps=3, repeats=2)
     assert list(table) == ["one vector", "4 pools, one after the other", "4 pools, as they come"]
     assert table["one vector"][1] == "1.00"
+
+
+def test_random_references_play_whole_episodes(tmp_path):
+    out = tmp_path / "references.json"
+    table = rows("random_references.py", games="breakout", episodes=20, processes=1, out=out)
+    found = json.loads(out.read_text())["games"]
+    assert list(table) == list(found) == ["breakout"]
+    assert found["breakout"]["episodes"] == 20
+    assert 100 < found["breakout"]["mean_length"] < 400
+    known = MEASURED["breakout"]
+    assert found["breakout"]["standard_error"] < 0.6
+    doubt = math.hypot(found["breakout"]["standard_error"], known.standard_error)
+    assert abs(found["breakout"]["mean"] - known.mean) < 4 * doubt
 
 
 def test_rllte_bonuses():

@@ -1,5 +1,6 @@
 """A trained agent plays whole episodes; the video is one a player can read."""
 
+import itertools
 import json
 import os
 import re
@@ -10,7 +11,7 @@ import pytest
 import torch
 
 import ssedb
-from ssedb import checkpoint
+from ssedb import checkpoint, evaluation, trainer
 from ssedb.evaluation import evaluate, play, write_video
 from ssedb.networks import ActorCritic
 from tests.toy import SIDE, Sides, tiny_config
@@ -58,6 +59,69 @@ def test_each_environment_plays_one_episode_and_no_more():
     scores, lengths = play(Uneven(4, episode=10**6), policy)
     assert lengths == [3, 4, 5, 6]
     assert scores == [3.0, 4.0, 5.0, 6.0]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_evaluation_draws_actions_from_the_policy(seed):
+    """3200 draws of a policy that takes action 1 three times in ten; the bound is five standard deviations."""
+
+    class Noting(Sides):
+        def act(self, actions):
+            taken.append(actions)
+            return super().act(actions)
+
+    taken = []
+    torch.manual_seed(seed)
+    policy = ActorCritic((4, SIDE, SIDE), 2, (4, 4, 4), 8, ("relu",))
+    with torch.no_grad():
+        policy.policy.weight.zero_()
+        policy.policy.bias.copy_(torch.tensor([0.7, 0.3]).log())
+    play(Noting(16, episode=200), policy)
+    actions = torch.cat(taken).double()
+    assert len(actions) == 3200
+    assert abs(actions.mean() - 0.3) < 5 * (0.3 * 0.7 / 3200) ** 0.5
+
+
+@pytest.fixture
+def played(run, monkeypatch):
+    """Evaluates in batches of two; returns the first frames of every episode and the actions of every batch."""
+
+    def evaluate_in_pairs(episodes, seed):
+        firsts, actions = [], []
+
+        def noting(*args, **kwargs):
+            env = env_of(*args, **kwargs)
+            reset, step = env.reset, env.step
+            taken = []
+            actions.append(taken)
+            env.reset = lambda: firsts.append(reset()) or firsts[-1]
+            env.step = lambda chosen: taken.append(chosen.clone()) or step(chosen)
+            return env
+
+        monkeypatch.setattr(trainer, "env_of", noting)
+        assert len(evaluate(run, episodes, seed=seed).scores) == episodes
+        return torch.cat(firsts), [torch.stack(taken) for taken in actions]
+
+    env_of = trainer.env_of
+    monkeypatch.setattr(evaluation, "MOST_ENVS", 2)
+    return evaluate_in_pairs
+
+
+def test_every_batch_of_an_evaluation_is_played_afresh(played):
+    firsts, actions = played(6, seed=7)
+    assert len({frame.numpy().tobytes() for frame in firsts}) == 6  # boxes of their own
+    assert len(actions) == 3
+    for one, other in itertools.combinations(actions, 2):
+        shared = min(len(one), len(other))
+        assert (one[:shared] == other[:shared]).float().mean() < 0.7  # drawn apart; of five actions 0.2 are alike by chance
+
+
+def test_an_evaluation_is_the_same_again_with_the_same_seed_alone(played):
+    (frames, (actions,)), (same_frames, (same,)), (other_frames, (other,)) = (played(2, seed=seed) for seed in (7, 7, 8))
+    assert torch.equal(frames, same_frames)
+    assert torch.equal(actions, same)
+    assert not torch.equal(frames, other_frames)
+    assert (actions[:20] == other[:20]).float().mean() < 0.7
 
 
 def test_video_shows_the_frames(tmp_path):

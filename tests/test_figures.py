@@ -5,6 +5,7 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from ssedb import figures
+from ssedb.references import MEASURED
 from ssedb.results import load_runs
 from tests.test_results import make_run
 
@@ -29,10 +30,28 @@ def test_learning_curves_draw_the_mean_and_the_random_score(runs):
     first = figure.axes[0]
     assert [line.get_ydata()[-1] for line in lines(first)] == pytest.approx([11, 21])
     dotted = [line for line in first.lines if line.get_linestyle() == ":"]
-    assert dotted[0].get_ydata()[0] == 1.7
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["db", "rnd"]
+    assert dotted[0].get_ydata()[0] == MEASURED["breakout"].mean
+    legend = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert legend == ["db", "rnd", "random agent, measured here"]
+    normalised = figures.learning_curves(runs, "human_score").axes[0]
+    assert [line.get_ydata()[0] for line in normalised.lines if line.get_linestyle() == ":"] == [0]
     assert len(figures.learning_curves(runs, "score", noise="pixel").axes) == 1
     assert figures.learning_curves(runs, "states_of_mind") is None
+
+
+def test_a_copy_of_a_run_is_not_drawn(tmp_path):
+    for name, seed, score in (("a/first", 0, 10.0), ("a/second", 1, 30.0), ("b/copy", 0, 10.0)):
+        make_run(tmp_path / name, env="breakout", score=score, seed=seed)
+    panel = figures.learning_curves(load_runs(tmp_path), "score").axes[0]
+    assert lines(panel)[0].get_ydata()[-1] == pytest.approx(20)
+
+
+def test_the_band_of_a_share_stays_a_share(tmp_path):
+    for seed, states in enumerate((0.01, 0.99)):
+        make_run(tmp_path / str(seed), seed=seed, states=states)
+    panel = figures.learning_curves(load_runs(tmp_path), "states_share").axes[0]
+    heights = panel.collections[0].get_paths()[0].vertices[:, 1]
+    assert (heights.min(), heights.max()) == (0, 1)
 
 
 def test_noise_against_none(runs):
@@ -45,6 +64,8 @@ def test_by_condition_shows_every_run(runs):
     panel = figures.by_condition(runs, "score").axes[0]
     ticks = [line.get_xdata().tolist() if hasattr(line.get_xdata(), "tolist") else line.get_xdata() for line in panel.lines]
     assert [10.0, 12.0] in ticks
+    marks = [float(line.get_xdata()[0]) for line in panel.lines if line.get_marker() in figures.MARKERS]
+    assert sorted(marks) == [11, 11, 21, 21]  # the means
     assert [text.get_text() for text in panel.get_yticklabels()] == ["db", "rnd"]
 
 

@@ -1,12 +1,16 @@
 """Run folders as tables: every run is accounted for, whole or not."""
 
+import dataclasses
 import json
 import math
+import re
 
 import pytest
 
 from ssedb import results
+from ssedb.config import TrainConfig
 from ssedb.errors import ConfigError
+from ssedb.references import MEASURED
 from tests.toy import tiny_config
 
 
@@ -88,6 +92,41 @@ def test_aggregates_and_improvement_go_the_right_way(sweep):
     assert pairs["db", "rnd"]["probability"] == 1  # less noise is better
 
 
+def test_aggregates_are_over_the_tasks_that_every_method_has(tmp_path):
+    for bonus, noises in (("db", ("none", "random-box")), ("rnd", ("none",))):
+        for noise in noises:
+            make_run(
+                tmp_path / f"{bonus}-{noise}",
+                bonus=bonus,
+                bonus_options={},
+                noise=noise,
+                states=0.9 if noise == "none" else 0.1,
+            )
+    rows = {row["method"]: row for row in results.aggregate_table(results.load_runs(tmp_path), "states_share")}
+    assert {method: (row["tasks"], row["tasks_left_out"]) for method, row in rows.items()} == {"db": (1, 1), "rnd": (1, 0)}
+    assert rows["db"]["mean"] == pytest.approx(0.9)
+
+
+def test_methods_come_in_a_fixed_order_with_the_random_agent_last(tmp_path):
+    for bonus in ("rnd", "none", "db-count", "icm", "db"):
+        make_run(tmp_path / bonus, bonus=bonus, bonus_options={})
+    assert results.method_order(results.load_runs(tmp_path)) == ["db", "db-count", "icm", "rnd", "none"]
+
+
+def test_the_interval_of_a_share_stays_a_share(tmp_path):
+    for seed, states in enumerate((0.01, 0.99)):
+        make_run(tmp_path / str(seed), seed=seed, states=states)
+    row = results.condition_table(results.load_runs(tmp_path), "states_share")[0]
+    assert (row["low"], row["high"]) == (0, 1)
+
+
+def test_a_probe_of_an_untrained_bonus_is_not_the_runs(tmp_path):
+    make_run(tmp_path / "probed", probe={"bonus_noise_share": 0.25, "fresh": False}, seed=0)
+    make_run(tmp_path / "untrained", probe={"bonus_noise_share": 0.75, "fresh": True}, seed=1)
+    found = {run.path.name: run.value("bonus_noise_share") for run in results.load_runs(tmp_path)}
+    assert found == {"probed": 0.25, "untrained": None}
+
+
 def test_settings_that_differ_make_methods(tmp_path):
     options = dict(tiny_config(tmp_path).bonus_options)
     make_run(tmp_path / "a", bonus_options=options)
@@ -109,6 +148,34 @@ def test_the_same_run_in_two_sweeps_counts_once(tmp_path):
     assert "the same run as" in runs[2].reason
     assert results.condition_table(runs, "states_share")[0]["mean"] == pytest.approx(0.15)
     assert {row["runs"] for row in results.efficiency_table(runs, "states_share")} == {2}
+
+
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(TrainConfig)])
+def test_a_duplicate_differs_in_nothing_that_changes_a_result(tmp_path, name):
+    config = make_run(tmp_path / "a") / "config.toml"
+    make_run(tmp_path / "b")
+    text = config.read_text()
+    table = f"\n[{name}]\n"
+    other = (
+        text.replace(table, f"{table}other = 5\n") if table in text else re.sub(rf"(?m)^{name} = .*$", f"{name} = 5", text)
+    )
+    assert other != text
+    config.write_text(other)
+    status = [run.status for run in results.load_runs(tmp_path)]
+    same = name in ("out", "steps", "device", "engine", "env_workers", "checkpoint_minutes", "wandb")
+    assert sorted(status) == (["duplicate", "finished"] if same else ["finished", "finished"])
+
+
+def test_runs_of_other_precisions_are_other_methods(tmp_path):
+    for precision, states in (("bf16", 0.2), ("fp32", 0.4)):
+        make_run(tmp_path / precision, precision=precision, states=states)
+    runs = results.load_runs(tmp_path)
+    assert [(run.method, run.status) for run in runs] == [
+        ("db precision=bf16", "finished"),
+        ("db precision=fp32", "finished"),
+    ]
+    rows = {row["method"]: row["mean"] for row in results.condition_table(runs, "states_share")}
+    assert rows == {"db precision=bf16": pytest.approx(0.2), "db precision=fp32": pytest.approx(0.4)}
 
 
 def test_a_seed_that_ended_earlier_is_not_another_seed(tmp_path):
@@ -134,10 +201,14 @@ def test_a_name_stands_for_what_it_implies(tmp_path):
 
 
 def test_curves_and_normalised_scores(tmp_path):
-    run = results.load_runs(make_run(tmp_path / "run", env="breakout", score=16.1, states=1.0))[0]
+    random = MEASURED["breakout"].mean
+    half = (random + 30.5) / 2
+    run = results.load_runs(make_run(tmp_path / "run", env="breakout", score=half, states=1.0))[0]
     steps, values = run.curve("states_share")
     assert (steps.tolist(), values.tolist()) == ([64, 128, 192, 256], [0.25, 0.5, 0.75, 1])
     assert run.value("human_score") == pytest.approx(0.5)
+    assert run.value("human_score_literature") == pytest.approx((half - 1.7) / 28.8)
+    assert run.value("random_score") == pytest.approx(half / random - 1)
     assert run.curve("human_score")[1].tolist() == pytest.approx([0.5] * 4)
     assert run.value("area:states_share") == pytest.approx(0.625)
     assert run.value("nothing") is None

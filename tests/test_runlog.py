@@ -55,6 +55,9 @@ def test_resume_keeps_the_settings(tmp_path):
     assert RunFolder.reopen(tmp_path / "run").config.steps == 5000  # remembered
     with pytest.raises(ConfigError, match="is a run with env=breakout, not alien; a resumed run keeps its settings"):
         RunFolder.reopen(tmp_path / "run", env="alien")
+    with pytest.raises(ConfigError, match="is a run with precision=bf16, not fp32; a resumed run keeps its settings"):
+        RunFolder.reopen(tmp_path / "run", precision="fp32")
+    RunFolder.reopen(tmp_path / "run", device="cpu", engine="eager", checkpoint_minutes=3.0).close()
     options = {**tiny_config(tmp_path).bonus_options, "tau": 0.5}
     with pytest.raises(ConfigError, match=r"is a run with tau=0\.999, not 0\.5;"):
         RunFolder.reopen(tmp_path / "run", bonus_options=options)

@@ -5,8 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from ssedb import GAMES, stats
-from ssedb.references import ATARI, human_normalised, random_normalised
+from ssedb import stats
 
 RNG = np.random.default_rng(7)
 SUITE = {f"game{i}": RNG.normal(i / 4, 0.5, 10) for i in range(6)}
@@ -153,46 +152,6 @@ def test_area():
     assert stats.area([0, 5, 10], [math.nan, 1, 3]) == pytest.approx(2)
     assert stats.area([5], [1.5]) == 1.5
     assert math.isnan(stats.area([], []))
-
-
-def test_reference_scores():
-    usual = [
-        "alien",
-        "amidar",
-        "assault",
-        "asterix",
-        "bank_heist",
-        "battle_zone",
-        "boxing",
-        "breakout",
-        "chopper_command",
-        "crazy_climber",
-        "demon_attack",
-        "freeway",
-        "frostbite",
-        "gopher",
-        "hero",
-        "jamesbond",
-        "kangaroo",
-        "krull",
-        "kung_fu_master",
-        "ms_pacman",
-        "pong",
-        "private_eye",
-        "qbert",
-        "road_runner",
-        "seaquest",
-        "up_n_down",
-    ]
-    assert len(usual) == 26
-    assert {*GAMES, *usual, "montezuma_revenge"} <= set(ATARI)
-    assert all(random < human for random, human in ATARI.values())
-    assert human_normalised("breakout", 1.7) == 0
-    assert human_normalised("breakout", 30.5) == 1
-    assert random_normalised("alien", 2 * 227.8) == pytest.approx(1)
-    assert random_normalised("tennis", 0) == pytest.approx(1)
-    assert random_normalised("montezuma_revenge", 10) is None
-    assert human_normalised("rooms", 3) is None
 
 
 def test_the_band_of_a_share_stays_a_share():

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from ssedb import cli, tables
+from ssedb.references import MEASURED
 from ssedb.results import load_runs
 from tests.test_results import make_run
 
@@ -43,7 +44,60 @@ def test_many_games_go_down_the_page(tmp_path):
     table = next(t for t in tables.make_tables(load_runs(tmp_path)) if t.title.startswith("human-normalised"))
     assert table.columns == ["task", "db"]
     assert len(table.rows) == 5
+    assert "0 is a uniform random agent, measured over" in table.notes[0]
     assert "Wang et al." in table.notes[0]
+    assert not any("literature's random agent" in note for note in table.notes)
+
+
+def test_both_random_scores_stand_beside_the_human_one(tmp_path):
+    for game in ("breakout", "qbert", "rooms-small"):
+        make_run(tmp_path / game, env=game, score=10.0)
+    runs = load_runs(tmp_path)
+    made = {table.title.split(",")[0]: table for table in tables.make_tables(runs)}
+    ours = MEASURED["breakout"]
+    assert made["Reference scores"].rows == [
+        ["breakout", f"{ours.mean:.2f} ± {ours.standard_error:.3f} ({ours.episodes})", "1.70", "30.50"],
+        ["qbert", "-", "163.9", "13,455"],
+    ]
+    normalised = next(table for title, table in made.items() if title.startswith("human-normalised"))
+    assert "0 is the literature's random agent for qbert;" in normalised.notes[0]
+    data = tables.as_data(runs)["references"]
+    assert data["games"]["breakout"] == {
+        "random": ours.mean, "standard_error": ours.standard_error, "episodes": ours.episodes,
+        "random_literature": 1.7, "human_literature": 30.5,
+    }  # fmt: skip
+    assert data["games"]["qbert"] == {"random_literature": 163.9, "human_literature": 13455.0}
+    assert "measured over" in data["about"]
+    asked = {table.title: table for table in tables.make_tables(runs, ["human_score_literature"])}
+    theirs = asked["human-normalised score with the literature's random agent, more is better, 1 seeds"]
+    assert theirs.notes[0].startswith("Reference scores: 0 is the literature's random agent for breakout, qbert;")
+
+
+def test_what_makes_runs_hard_to_compare_is_said(tmp_path):
+    make_run(tmp_path / "db-none", seed=0)
+    make_run(tmp_path / "db-box", seed=0, noise="random-box")
+    other = make_run(tmp_path / "rnd-none", bonus="rnd", bonus_options={}, seed=0)
+    plain = {table.title: table.notes for table in tables.make_tables(load_runs(tmp_path))}
+    assert len(plain["Runs"]) == 1
+    together = plain["All tasks together: share of states seen"]
+    assert together == [
+        "Over the 1 tasks (an environment under a noise) that every method has.",
+        "Left out, because not every method has them: 1 of db.",
+    ]
+    (other / "summary.json").write_text(
+        (other / "summary.json").read_text().replace('"steps": 256, "finished"', '"steps": 320, "finished"')
+    )
+    for name, code in (("db-none", "0.1 source a"), ("rnd-none", "0.2 source b")):
+        (tmp_path / name / "origin.json").write_text(json.dumps({"code": code, "later": []}))
+    notes = tables.make_tables(load_runs(tmp_path))[0].notes
+    assert notes[1:] == [
+        "Finished runs differ in length; they are compared as they ended.",
+        "The runs were made by 2 versions of the code: 0.1 source a; 0.2 source b.",
+    ]
+
+
+def test_without_normalised_scores_there_are_no_references(sweep):
+    assert "Reference scores" not in {table.title for table in tables.make_tables(load_runs(sweep))}
 
 
 def test_the_command_writes_open_formats(sweep, capsys):

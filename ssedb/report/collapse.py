@@ -1,18 +1,25 @@
-"""The collapse alarm: a bottleneck that lets nothing through."""
+"""The state of a run's bottleneck: not opened yet, open, or shut, which rings the collapse alarm."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
+
+State = Literal["not opened yet", "open", "shut"]
 
 NEAR = 0.1
 """Nats: so little information in z, and so little gain over blind guessing, count as none."""
 RULE = (
-    f"The alarm rings when, by the median over the last tenth of a run, z holds less than {NEAR} nats (I_upper) and the "
-    f"contrast is less than {NEAR} nats better than blind guessing (I_nce against minus the log of the minibatch). Then the "
-    "bottleneck is shut: the bonus is about constant and pays for nothing."
+    "Medians over the last tenth of a run decide. "
+    f"Open: the contrast is at least {NEAR} nats better than blind guessing (I_nce against minus the log of the minibatch), "
+    "so z tells of the next state. "
+    f"Shut, and the alarm rings: it is not, and z holds less than {NEAR} nats (I_upper), or an earlier tenth was open; "
+    "the bonus of an empty z is about constant. "
+    "Not opened yet: z holds nats that have told nothing of the next state so far. "
+    "Without the contrast (alpha3 = 0) I_upper alone decides."
 )
 
 
@@ -20,21 +27,26 @@ RULE = (
 class Bottleneck:
     """How open a run's bottleneck was at its end."""
 
+    state: State
     i_upper: float
     over_chance: float  # I_nce minus that of blind guessing
 
-    @property
-    def collapsed(self) -> bool:
-        return self.i_upper < NEAR and self.over_chance < NEAR
 
+def bottleneck(metrics: Mapping[str, np.ndarray], contrast: bool = True) -> Bottleneck | None:
+    """Judge a run by its curves; return None if the bonus has no bottleneck, or nothing finite was logged.
 
-def bottleneck(metrics: Mapping[str, np.ndarray]) -> Bottleneck | None:
-    """Of a run's curves; None where the bonus has no bottleneck, or nothing finite was logged."""
+    `contrast` says whether I_nce was trained.
+    """
     if not all(key in metrics for key in ("i_upper", "i_nce", "i_nce_chance")):
         return None
     upper, over = metrics["i_upper"], metrics["i_nce"] - metrics["i_nce_chance"]
     known = np.isfinite(upper) & np.isfinite(over)
-    last = max(1, int(known.sum()) // 10)
     if not known.any():
         return None
-    return Bottleneck(float(np.median(upper[known][-last:])), float(np.median(over[known][-last:])))
+    upper, over = upper[known], over[known]
+    tenth = max(1, len(over) // 10)
+    i_upper, over_chance = float(np.median(upper[-tenth:])), float(np.median(over[-tenth:]))
+    was_open = any(np.median(over[i : i + tenth]) >= NEAR for i in range(0, len(over), tenth))
+    is_open = over_chance >= NEAR if contrast else i_upper >= NEAR
+    state: State = "open" if is_open else "shut" if i_upper < NEAR or was_open else "not opened yet"
+    return Bottleneck(state, i_upper, over_chance)

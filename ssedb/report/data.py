@@ -76,7 +76,7 @@ def _methods(runs: Sequence[Run]) -> list[str]:
 
 def _run(run: Run, number: int, points: int, origin: Path) -> dict[str, Any]:
     steps = run.metrics.get("steps", np.zeros(0))
-    neck = bottleneck(run.metrics)
+    neck = bottleneck(run.metrics, contrast=run.config.get("bonus_options", {}).get("alpha3") != 0)
     config = {k: v for k, v in run.config.items() if k != "bonus_options"}
     return {
         "id": number,
@@ -92,7 +92,7 @@ def _run(run: Run, number: int, points: int, origin: Path) -> dict[str, Any]:
         "not_finite": not_finite(run.path),
         "curves": {key: _curve(run, key, points) for key in _curve_keys(run)},
         "neck": None if neck is None else {
-            "i_upper": _short(neck.i_upper), "over": _short(neck.over_chance), "collapsed": neck.collapsed
+            "i_upper": _short(neck.i_upper), "over": _short(neck.over_chance), "state": neck.state
         },
         "config": {k: _text(v) for k, v in config.items()},
         "options": {k: _text(v) for k, v in dict(run.config.get("bonus_options", {})).items()},
@@ -170,6 +170,7 @@ def _measure(runs: Sequence[Run], key: str) -> dict[str, Any]:
     return {
         "key": key,
         "label": label(key),
+        "about": results.about(key, measured),
         "better": MEASURES[key].better,
         "mixed": key in OWN_SCALE and len(measured) > 1,
         "ranking": [_plain(row) for row in ranking],

@@ -65,8 +65,8 @@ def _open(run: Planned, device: str) -> RunFolder | None:
             saved = saved_config(run.folder)
             if run_id(saved) != run.id:
                 raise ConfigError(f"{run.folder} holds a run of other settings; move it away")
-            # How it computes stays as it was begun, whatever the defaults are by now.
-            changes = {name: getattr(run.config, name) for name in MAY_CHANGE if name not in ("engine", "precision")}
+            # The engine stays the one that the run began with, whatever the default is by now.
+            changes = {name: getattr(run.config, name) for name in MAY_CHANGE if name != "engine"}
             changes["device"] = device
             folder = RunFolder.reopen(run.folder, **changes)
         except FolderInUse:

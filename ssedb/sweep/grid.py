@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import itertools
@@ -103,7 +104,7 @@ def read_grid(path: Path, out: Path | None = None, overrides: Mapping[str, Any] 
     probe = file.values.get("probe", False)
     if probe and any(run.config.noise == "sticky" for run in runs.values()):
         raise file.wrong("probe", "the probe draws noise over pictures, and sticky is none; leave one of them out")
-    return Grid(name, list(runs.values()), probe)
+    return Grid(name, _where_they_are(runs, root), probe)
 
 
 def parse_override(text: str) -> tuple[str, Any]:
@@ -155,6 +156,10 @@ class _File:
                 raise self.wrong(key, f"an axis is a list of values, not {values!r}")
             if len({repr(value) for value in values}) < len(values):
                 raise self.wrong(key, f"a value is there twice in {values!r}")
+            if key in NOT_OF_THE_RUN:
+                raise self.wrong(
+                    key, f"changes no result, so {values!r} makes no different runs; set one value, as a setting"
+                )
             if key in settings:
                 raise self.wrong(key, "is both a setting and an axis; leave one out")
         bonuses = [str(bonus) for bonus in axes.get("bonus", [settings.get("bonus", TrainConfig().bonus)])]
@@ -205,6 +210,25 @@ def run_id(config: TrainConfig) -> str:
     """The same for the same settings, wherever and whenever."""
     settings = {key: value for key, value in dataclasses.asdict(config).items() if key not in NOT_OF_THE_RUN}
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+
+
+def _where_they_are(runs: Mapping[str, Planned], root: Path) -> list[Planned]:
+    """Point a planned run at the folder of `root` that holds the same run under another name, where there is one.
+
+    Folders are named after axes and hashes; another axis in the file, or another version of ssedb, names them otherwise.
+    """
+    own = {run.folder for run in runs.values()}
+    elsewhere: dict[str, Path] = {}
+    for path in sorted(root.glob("*/config.toml")):
+        if path.parent not in own:
+            with contextlib.suppress(ConfigError):
+                elsewhere.setdefault(run_id(TrainConfig.from_toml(path)), path.parent)
+    return [
+        dataclasses.replace(run, config=dataclasses.replace(run.config, out=elsewhere[run.id]))
+        if run.id in elsewhere and not (run.folder / "config.toml").exists()
+        else run
+        for run in runs.values()
+    ]
 
 
 def _word(key: str, value: Any) -> str:

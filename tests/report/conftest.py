@@ -1,6 +1,7 @@
 """Runs as they come: finished, stopped, failed, planned, damaged, collapsed, with NaN, and with a hostile name."""
 
 import json
+import re
 import shutil
 
 import pytest
@@ -55,3 +56,26 @@ def runs(tmp_path_factory):
         )
     )
     return root
+
+
+@pytest.fixture
+def bottlenecks(runs, tmp_path):
+    """Runs that differ in their bottleneck at the end: I_upper, and I_nce over that of blind guessing."""
+
+    def make(**ends):
+        root = tmp_path / "bottlenecks"
+        for seed, (name, (upper, over)) in enumerate(ends.items()):
+            folder = root / name
+            folder.mkdir(parents=True)
+            config = (runs / "random-box-db-0" / "config.toml").read_text().replace("seed = 0", f"seed = {seed}")
+            if name.startswith("no_nce"):
+                config = re.sub("alpha3 = .*", "alpha3 = 0.0", config)
+            (folder / "config.toml").write_text(config)
+            rows = [
+                {"steps": 128 * i, "i_upper": upper, "i_pred": -1.0, "i_nce": -5 + over, "i_nce_chance": -5.0}
+                for i in range(1, 5)
+            ]
+            (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return root
+
+    return make

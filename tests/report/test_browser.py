@@ -326,13 +326,29 @@ def test_the_explorer_plays_and_takes_keys(report, open_page):
         assert step() == expected
 
 
+def test_the_information_plane_tells_the_three_states_apart(bottlenecks, open_page, tmp_path):
+    ends = dict(shut=(0.004, -0.01), young=(20.0, -1.5), grown=(20.0, 2.0))
+    for shown in (["grown"], ["grown", "young"], ["grown", "young", "shut"]):
+        root = bottlenecks(**{name: ends[name] for name in shown})
+        out = tmp_path / f"report-{len(shown)}"
+        assert cli.main(["report", str(root), "--out", str(out), "--episodes", "0"]) == 0
+        notice = open_page(out / "index.html", "information").locator("#view-information .notice")
+        text = notice.inner_text()
+        assert ("the bottleneck is open at the end of every run" in text) == (shown == ["grown"])
+        assert ("young: I_upper 20, I_nce 1.5 below chance" in text) == ("young" in shown)
+        assert ("collapse alarm" in text) == ("shut" in shown)
+        assert "grown" not in text
+        colours = {1: "notice good", 2: "notice", 3: "notice bad"}
+        assert notice.get_attribute("class").strip() == colours[len(shown)]
+        shutil.rmtree(root)
+
+
 def test_the_information_plane_and_its_alarm(report, open_page):
     page = open_page(report / "one.html", "information")
     alarm = page.inner_text("#view-information .notice")
     assert "collapse alarm" in alarm
-    assert re.search(r"shut: I_upper 0\.004, I_nce -0\.01 above chance", alarm)
+    assert re.search(r"shut: I_upper 0\.004, I_nce 0\.01 below chance", alarm)
     assert "less than 0.1 nats" in alarm
-    assert "random-box-db-0" not in alarm
     labels = [c.get_attribute("aria-label") for c in page.query_selector_all("#view-information canvas")]
     for word in ("Information plane", "I_upper", "I_pred", "I_nce", "rank of z", "rank of the encoded states"):
         assert any(word in label for label in labels)

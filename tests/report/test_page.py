@@ -1,6 +1,7 @@
 """The data behind the page, the page as files, and the command that makes it."""
 
 import json
+import math
 import re
 import shlex
 
@@ -12,12 +13,13 @@ from ssedb.config import TrainConfig
 from ssedb.errors import ConfigError
 from ssedb.report.collapse import bottleneck
 from ssedb.report.command import train_command
-from ssedb.report.data import collect
+from ssedb.report.data import collect, not_finite
 from ssedb.report.explorer import COLUMNS, kept_steps, sheet
 from ssedb.report.page import Page, safe_json
 from ssedb.report.thin import compact, thin_curve
 from ssedb.results import load_runs
 from tests.report.conftest import HOSTILE, HOSTILE_BONUS
+from tests.test_results import make_run
 from tests.toy import tiny_config
 
 
@@ -49,17 +51,41 @@ def curves(upper, nce, chance=-5.0, length=40):
     return {key: np.full(length, value) for key, value in (("i_upper", upper), ("i_nce", nce), ("i_nce_chance", chance))}
 
 
-def test_the_alarm_needs_both_an_empty_z_and_a_blind_contrast():
-    assert bottleneck(curves(0.001, -5.02)).collapsed  # the pilot's collapse
-    assert not bottleneck(curves(0.001, -4.0)).collapsed
-    assert not bottleneck(curves(0.4, -5.0)).collapsed  # opening, slowly
-    assert not bottleneck(curves(20.0, -1.0)).collapsed
+def test_a_bottleneck_is_open_when_the_contrast_beats_blind_guessing():
+    assert bottleneck(curves(20.0, -1.0)).state == "open"
+    assert bottleneck(curves(0.001, -4.0)).state == "open"
     late = curves(0.001, -5.0)
     late["i_upper"][-4:] = 5.0
     late["i_nce"][-4:] = -2.0
-    assert not bottleneck(late).collapsed  # it has opened at its end
+    assert bottleneck(late).state == "open"  # at its end
     late["i_upper"][-1] = np.nan
     assert bottleneck(late).i_upper == 5.0
+
+
+def test_a_bottleneck_whose_nats_tell_nothing_is_not_opened_yet():
+    assert bottleneck(curves(20.0, -6.5)).state == "not opened yet"  # below blind guessing, as a young model is
+    assert bottleneck(curves(0.4, -5.0)).state == "not opened yet"
+    assert bottleneck(curves(0.4, -4.91)).state == "not opened yet"
+    assert bottleneck(curves(0.4, -4.89)).state == "open"
+    lucky = curves(20.0, -6.5)
+    lucky["i_nce"][10] = -2.0
+    assert bottleneck(lucky).state == "not opened yet"  # one minibatch is no opening
+
+
+def test_a_bottleneck_that_lets_nothing_through_is_shut():
+    assert bottleneck(curves(0.001, -5.02)).state == "shut"  # the pilot's collapse
+    assert bottleneck(curves(0.09, -4.91)).state == "shut"
+    fallen = curves(3.0, -5.02)
+    fallen["i_nce"][10:20] = -2.0
+    assert bottleneck(fallen).state == "shut"  # it was open before
+
+
+def test_without_the_contrast_i_upper_alone_decides():
+    assert bottleneck(curves(20.0, -6.5), contrast=False).state == "open"
+    assert bottleneck(curves(0.001, -4.0), contrast=False).state == "shut"
+
+
+def test_a_run_without_a_bottleneck_has_no_state():
     assert bottleneck({"score": np.ones(3)}) is None
     assert bottleneck(curves(np.nan, np.nan)) is None
 
@@ -97,8 +123,7 @@ def test_every_run_is_there_and_none_is_averaged_away(data):
     assert status["damaged"] == "damaged"
     assert status["planned"] == "missing"
     assert "<b>bonus_loss is nan</b>" in found[HOSTILE]["reason"]
-    assert found["shut"]["neck"]["collapsed"]
-    assert not found["random-box-db-0"]["neck"]["collapsed"]
+    assert found["shut"]["neck"]["state"] == "shut"
     assert found["random-box-rnd-0"]["neck"] is None
     assert found["shut"]["not_finite"] == ["value_loss"]
     assert found["stopped"]["curves"]["states_share"]["x"] == [128, 256]
@@ -106,6 +131,34 @@ def test_every_run_is_there_and_none_is_averaged_away(data):
     row = next(r for r in measure["conditions"] if (r["noise"], r["method"]) == ("random-box", "db"))
     assert (row["runs"], row["left_out"]) == (3, 1)
     assert [r["iqm"] for r in measure["ranking"]] == sorted((r["iqm"] for r in measure["ranking"]), reverse=True)
+
+
+def test_what_is_not_finite_is_named(tmp_path):
+    rows = [
+        {"steps": 1, "score": 1.0},
+        {"steps": 2, "value_loss": math.inf, "score": 2.0},
+        {"steps": 3, "entropy": math.nan},
+    ]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert not_finite(tmp_path) == ["value_loss", "entropy"]
+    assert not_finite(tmp_path / "nowhere") == []
+
+
+def test_the_page_names_the_zero_of_normalised_scores(tmp_path):
+    make_run(tmp_path / "run", env="breakout", score=3.0)
+    measures = {m["key"]: m for m in collect(load_runs(tmp_path), "title", tmp_path)["measures"]}
+    assert measures["human_score"]["about"].startswith("0 is a uniform random agent, measured over")
+    assert measures["human_score_literature"]["about"].startswith("0 is the literature's random agent for breakout;")
+    assert measures["score"]["about"] == ""
+
+
+def test_the_page_knows_the_state_of_every_bottleneck(bottlenecks):
+    root = bottlenecks(shut=(0.004, -0.01), young=(20.0, -1.5), grown=(20.0, 2.0), no_nce=(20.0, -1.5))
+    necks = {name: run["neck"] for name, run in by_name(collect(load_runs(root), "title", root)).items()}
+    assert {name: neck["state"] for name, neck in necks.items()} == {
+        "shut": "shut", "young": "not opened yet", "grown": "open", "no_nce": "open",
+    }  # fmt: skip
+    assert (necks["young"]["i_upper"], necks["young"]["over"]) == (20, -1.5)
 
 
 def test_lower_is_better_turns_the_ranking_round(runs):

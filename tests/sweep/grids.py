@@ -83,3 +83,34 @@ def numbers(run: Path) -> list[dict]:
 
 def all_numbers(root: Path) -> dict[str, list[dict]]:
     return {run.parent.name: numbers(run.parent) for run in sorted(root.glob("*/config.toml"))}
+
+
+def failing_worker(pipe, number, device, threads):
+    """A worker whose runs fail: with an error that may not come again, with one that would, or with its process."""
+    while True:
+        try:
+            run, _ = pipe.recv()
+        except (EOFError, OSError):
+            return
+        run.folder.mkdir(parents=True, exist_ok=True)
+        with open(run.folder / "tries", "a") as file:
+            file.write("x")
+        if run.config.seed == 2:
+            os._exit(3)
+        pipe.send(("failed", "it broke", run.config.seed == 0))
+
+
+def patient_worker(pipe, number, device, threads):
+    """A worker whose runs end when they are asked to."""
+    asked = []
+    signal.signal(signal.SIGTERM, lambda *_: asked.append(True))
+    while True:
+        try:
+            pipe.recv()
+        except (EOFError, OSError):
+            return
+        pipe.send(("steps", 0))
+        while not asked and not pipe.poll(0.01):  # or the sweep is gone
+            pass
+        if asked:
+            pipe.send(("stopped",))

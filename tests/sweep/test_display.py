@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from ssedb import cli
-from ssedb.sweep import display
+from ssedb import checkpoint, cli
+from ssedb.sweep import display, estimate
 from ssedb.sweep.display import Display
-from ssedb.sweep.estimate import calibrate
+from ssedb.sweep.estimate import Cost, calibrate
 from ssedb.sweep.grid import read_grid
 from tests.sweep.grids import TOY, write_grid
 from tests.toy import tiny_config
@@ -38,6 +38,34 @@ def test_counts_and_time_left(tmp_path, monkeypatch, capsys):
     said = capsys.readouterr().err
     assert "[red] stays as it is" in said
     assert said.splitlines()[-1].startswith("finished 3/8  ")
+
+
+def test_steps_that_a_failed_run_will_not_make_cost_no_time(tmp_path, monkeypatch):
+    runs = read_grid(write_grid(tmp_path)).runs[:2]  # of 96 steps
+    now = [0.0]
+    monkeypatch.setattr(display.time, "monotonic", lambda: now[0])
+    shown = Display(runs, finished_before=0)
+    for run in runs:
+        shown.started(run)
+        shown.stepped(run.id, 0)
+        shown.stepped(run.id, 32)
+    now[0] = 16.0
+    assert shown.line().endswith("4 steps/s  time left 0:00:32")  # 2 x 64 steps
+    shown.ended(runs[0], "failed")
+    assert shown.line().endswith("4 steps/s  time left 0:00:16")
+
+
+def test_the_estimate_adds_up(tmp_path, monkeypatch, capsys):
+    cost = Cost(start=40.0, step=0.01, checkpoint=1_000_000, row=1000)
+    monkeypatch.setattr(estimate, "calibrate", lambda config: cost)
+    path = write_grid(tmp_path, TOY.replace("steps = 96", "steps = 96_000"))
+    assert (
+        cli.main(["sweep", str(path), "--out", str(tmp_path / "runs"), "--dry-run", "--jobs", "4", "--device", "cpu"]) == 0
+    )
+    said = capsys.readouterr().out
+    assert "time         about 0:33:20, 4 runs at a time" in said  # 8 x (40 s + 960 s) / 4
+    disk = 8 * (checkpoint.KEEP * 1e6 + 2.5 * 1000 * 3000) / 1e6  # 3000 updates of 32 steps
+    assert f"disk         about {disk:.0f} MB" in said
 
 
 def test_dry_run_estimates_and_writes_nothing(tmp_path, capsys):

@@ -7,14 +7,26 @@ import json
 import pytest
 
 from ssedb.analysis import probe
-from ssedb.errors import ConfigError, FolderInUse
+from ssedb.errors import ConfigError, FolderInUse, TrainingError
 from ssedb.progress import silent
 from ssedb.runlog import RunFolder
 from ssedb.sweep import execute as module
+from ssedb.sweep import plan
 from ssedb.sweep.execute import execute
 from ssedb.sweep.grid import read_grid
-from ssedb.sweep.plan import is_finished
+from ssedb.sweep.plan import is_finished, strangers
 from tests.sweep.grids import numbers, write_grid
+
+
+def test_a_finished_run_of_another_name_is_left_alone(tmp_path):
+    path, root = write_grid(tmp_path), tmp_path / "runs"
+    first = read_grid(path, root, {"device": "cpu"}).runs[0]
+    assert execute(first, False, "cpu", silent)
+    old = first.folder.rename(root / "rooms-small-none-db-s0-01234567")
+    again = read_grid(path, root, {"device": "cpu"})
+    assert again.runs[0].folder == old
+    assert is_finished(again.runs[0], probe=False)
+    assert strangers(again, root) == []
 
 
 @pytest.fixture
@@ -52,13 +64,38 @@ def test_a_folder_in_use_is_waited_for(run, monkeypatch):
     assert execute(run, False, "cpu", silent)
 
 
-def test_a_run_goes_on_in_the_precision_it_was_begun_with(run):
-    before = dataclasses.replace(run, config=dataclasses.replace(run.config, precision="tf32", engine="eager"))
+def test_a_run_goes_on_with_the_engine_it_was_begun_with(run):
+    before = dataclasses.replace(run, config=dataclasses.replace(run.config, engine="eager"))
     assert execute(before, False, "cpu", silent)
     (run.folder / "summary.json").unlink()  # as if it had not got to its end
     folder = module._open(run, "cpu")
-    assert (folder.config.precision, folder.config.engine) == ("tf32", "eager")
+    assert folder.config.engine == "eager"
     folder.close()
+
+
+def test_what_would_come_again_is_not_tried_again():
+    for error in (TrainingError("bonus_loss is nan"), ConfigError("steps=0")):
+        assert not module.comes_not_always(error)
+    for error in (RuntimeError("CUDA error"), OSError("disk full"), MemoryError()):
+        assert module.comes_not_always(error)
+
+
+def test_the_probe_of_an_untrained_bonus_is_not_the_runs(tmp_path):
+    assert not plan.is_probed(tmp_path)
+    for fresh in (True, False):
+        (tmp_path / "probe.json").write_text(json.dumps({"fresh": fresh}))
+        assert plan.is_probed(tmp_path) == (not fresh)
+
+
+def test_code_that_goes_on_with_a_run_is_added(run, monkeypatch):
+    run.folder.mkdir(parents=True)
+    noted = []
+    for code in ("first", "second", "second", "first"):
+        monkeypatch.setattr(plan, "code_version", lambda code=code: code)
+        plan.note_origin(run)
+        origin = json.loads((run.folder / "origin.json").read_text())
+        noted.append((origin["code"], origin["later"]))
+    assert noted == [("first", []), ("first", ["second"]), ("first", ["second"]), ("first", ["second"])]
 
 
 def test_a_folder_of_other_settings_is_not_touched(run):

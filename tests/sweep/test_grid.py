@@ -1,7 +1,12 @@
 """Grid files: what they mean, and what is said about a wrong one before anything starts."""
 
+import copy
+import dataclasses
+
 import pytest
 
+from ssedb.bonuses import list_bonuses
+from ssedb.config import TrainConfig
 from ssedb.errors import ConfigError
 from ssedb.sweep.grid import parse_override, read_grid, run_id
 from tests.sweep.grids import TOY, write_grid
@@ -27,6 +32,72 @@ def test_ids_depend_on_what_is_computed_and_on_nothing_else(tmp_path):
     assert [run.id for run in here.runs] == [run.id for run in sooner.runs]
     longer = read_grid(write_grid(tmp_path, TOY.replace("steps = 96", "steps = 97")))
     assert not {run.id for run in here.runs} & {run.id for run in longer.runs}
+
+
+CHANGES_NO_RESULT = {"out", "device", "engine", "env_workers", "checkpoint_minutes", "wandb"}
+
+
+def with_other(config, name):
+    """The same settings but for one, which holds something that it could not hold otherwise."""
+    other = copy.copy(config)
+    object.__setattr__(other, name, "other")
+    return other
+
+
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(TrainConfig)])
+def test_the_id_notices_every_setting_that_changes_a_result(name):
+    config = TrainConfig(env="rooms-small", preset="rooms")
+    assert (run_id(with_other(config, name)) == run_id(config)) == (name in CHANGES_NO_RESULT)
+
+
+@pytest.mark.parametrize("bonus", list_bonuses())
+def test_the_id_notices_every_option_of_a_bonus(bonus):
+    config = TrainConfig(env="rooms-small", preset="rooms", bonus=bonus)
+    ids = {run_id(config)}
+    for name in config.bonus_options:
+        other = copy.copy(config)
+        object.__setattr__(other, "bonus_options", {**config.bonus_options, name: "other"})
+        ids.add(run_id(other))
+    assert len(ids) == 1 + len(config.bonus_options)
+
+
+def test_precision_is_an_axis(tmp_path):
+    given = {"precision": ["fp32", "tf32", "bf16"], "noise": "none", "bonus": "db"}
+    runs = read_grid(write_grid(tmp_path), overrides=given).runs
+    found = [(run.config.precision, run.config.seed) for run in runs]
+    assert sorted(found) == sorted((precision, seed) for precision in given["precision"] for seed in (0, 1))
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [("engine", '["eager", "fast"]'), ("device", '["cpu"]'), ("checkpoint_minutes", "[0, 5]"), ("wandb", "[true, false]")],
+    ids=["engine", "device", "checkpoint_minutes", "wandb"],
+)
+def test_what_changes_no_result_is_no_axis(tmp_path, name, values):
+    text = TOY.replace("checkpoint_minutes = 0\n", "") + f"{name} = {values}\n"
+    with pytest.raises(ConfigError) as caught:
+        read_grid(write_grid(tmp_path, text))
+    assert f"{name}: changes no result, so [" in str(caught.value)
+    assert str(caught.value).endswith("makes no different runs; set one value, as a setting")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_run_is_found_under_another_name(tmp_path):
+    """Another version of ssedb, or a grid file with fewer axes, named its folder."""
+    path, root = write_grid(tmp_path), tmp_path / "runs"
+    runs = read_grid(path, root).runs
+    old, stranger = root / "rooms-small-none-db-s0-01234567", root / "rooms-small-none-db-s0-76543210"
+    for folder, config in ((old, runs[0].config), (stranger, dataclasses.replace(runs[0].config, precision="fp32"))):
+        folder.mkdir(parents=True)
+        (folder / "config.toml").write_text(config.to_toml())
+    (root / "damaged").mkdir()
+    (root / "damaged" / "config.toml").write_text("env = ")
+    again = read_grid(path, root).runs
+    assert again[0].folder == old
+    assert [run.folder for run in again[1:]] == [run.folder for run in runs[1:]]
+    runs[0].folder.mkdir()
+    (runs[0].folder / "config.toml").write_text(runs[0].config.to_toml())
+    assert read_grid(path, root).runs[0].folder == runs[0].folder  # its own name comes first
 
 
 def test_an_option_is_an_axis_of_the_bonuses_that_have_it(tmp_path):

@@ -6,14 +6,17 @@ import signal
 import subprocess
 import sys
 
+import pytest
 import torch
 
+from ssedb import cli
 from ssedb.run import train
+from ssedb.sweep import cluster, pool
 from ssedb.sweep.grid import read_grid
 from ssedb.sweep.plan import code_version, is_finished, made_by_other_code, strangers
 from ssedb.sweep.pool import Pool
 from ssedb.sweep.worker import Memory, free_memory
-from tests.sweep.grids import TOY, Silent, all_numbers, numbers, wait_for, write_grid
+from tests.sweep.grids import TOY, Silent, all_numbers, failing_worker, numbers, patient_worker, wait_for, write_grid
 
 
 def test_a_killed_worker_costs_no_run(swept):
@@ -135,15 +138,15 @@ def test_a_signal_lets_every_run_save_and_a_second_sweep_must_wait(tmp_path):
 
 def test_as_many_as_memory_and_cores_allow(tmp_path):
     runs = read_grid(write_grid(tmp_path)).runs
-    pool = Pool(runs, False, Silent(runs), "cpu", None, 1)
-    pool._most = 6
-    assert pool._limit == 1  # one shows what a run needs
-    pool._fit(Memory(host=10, host_free=1000))
-    assert pool._limit == 6  # cores
-    pool._fit(Memory(host=200, host_free=900))
-    assert pool._limit == int(1010 / 250)  # a larger one: less at a time, of what there was at first
-    pool._fit(Memory(host=10, host_free=900))
-    assert pool._limit == 4
+    made = Pool(runs, False, Silent(runs), "cpu", None, 1)
+    made._most = 6
+    assert made._limit == 1  # one shows what a run needs
+    made._fit(Memory(host=10, host_free=1000))
+    assert made._limit == 6  # cores
+    made._fit(Memory(host=200, host_free=900))
+    assert made._limit == int(1010 / 250)  # a larger one: less at a time, of what there was at first
+    made._fit(Memory(host=10, host_free=900))
+    assert made._limit == 4
     gpu = Pool(runs, False, Silent(runs), "cpu", None, 1)
     gpu._most = 16
     gpu._fit(Memory(host=1, host_free=1000, gpu=20, gpu_free=80, gpus=2))
@@ -151,6 +154,10 @@ def test_as_many_as_memory_and_cores_allow(tmp_path):
     fixed = Pool(runs, False, Silent(runs), "cpu", 3, 1)
     fixed._fit(Memory(host=1000, host_free=1))
     assert fixed._limit == 3  # --jobs is obeyed
+    gpu._attempts[runs[0].id] = 1
+    gpu._failed(runs[0], "CUDA out of memory", True)
+    assert gpu._limit == 7  # one less at a time
+    assert gpu.waiting[-1] == runs[0]
     assert free_memory() > 0
 
 
@@ -163,3 +170,77 @@ def test_runs_of_a_killed_driver_save_before_they_end(tmp_path):
     driver.kill()
     driver.communicate()
     wait_for(lambda: len(list(out.glob("*/checkpoints/*.ckpt"))) == 2)
+
+
+def tries(folder):
+    """How often each seed was tried, and what its failure.json says."""
+    found = {}
+    for path in folder.glob("*/failure.json"):
+        failure = json.loads(path.read_text())
+        found[failure["config"]["seed"]] = (len((path.parent / "tries").read_text()), failure["attempts"])
+    return found
+
+
+@pytest.mark.parametrize("retries", [0, 1, 2])
+def test_a_run_is_tried_again_as_often_as_asked_and_no_more(tmp_path, monkeypatch, capsys, retries):
+    monkeypatch.setattr(pool, "work", failing_worker)
+    chosen = ["--set", "noise=none", "bonus=db", "seed=[0,1,2]", "--retries", str(retries)]
+    command = [
+        "sweep",
+        str(write_grid(tmp_path)),
+        "--out",
+        str(tmp_path / "runs"),
+        "--device",
+        "cpu",
+        "--jobs",
+        "1",
+        *chosen,
+    ]
+    assert cli.main(command) == 1
+    asked = (1 + retries, 1 + retries)
+    assert tries(tmp_path / "runs") == {0: asked, 1: (1, 1), 2: asked}  # seed 1 fails with what would come again
+    assert "3 runs failed" in capsys.readouterr().out
+
+
+def test_a_sweep_stops_when_its_minutes_are_over(tmp_path, monkeypatch):
+    runs = read_grid(write_grid(tmp_path), tmp_path / "runs", {"device": "cpu"}).runs[:1]
+    now, said = [0.0], []
+
+    def clock():
+        now[0] += 100
+        assert now[0] != 1500, "it goes on past its minutes"
+        return now[0]
+
+    class Stopping(Silent):
+        def stepped(self, run_id, steps):
+            super().stepped(run_id, steps)
+            monkeypatch.setattr(pool.time, "monotonic", clock)  # the worker is there
+
+        def note(self, text):
+            said.append((text, now[0]))
+
+    monkeypatch.setattr(pool, "work", patient_worker)
+    monkeypatch.setattr(pool.time, "monotonic", lambda: 0.0)
+    outcome = pool.run_pool(runs, probe=False, display=Stopping(runs), device="cpu", jobs=1, minutes=10)
+    monkeypatch.undo()
+    assert outcome.stopped
+    assert (outcome.finished, outcome.failed) == ([], {})
+    (text, at), *_ = said
+    assert text == "10 minutes are over; every run saves and stops"
+    assert 600 < at <= 800
+
+
+@pytest.mark.parametrize("retries", [0, 2])
+def test_a_task_of_ray_is_tried_again_as_often_as_asked_and_no_more(tmp_path, monkeypatch, retries):
+    run = read_grid(write_grid(tmp_path), tmp_path / "runs", {"device": "cpu"}).runs[0]
+    calls = []
+
+    def execute(*args):
+        calls.append(args)
+        raise RuntimeError("it broke")
+
+    monkeypatch.setattr(cluster, "execute", execute)
+    threads = torch.get_num_threads()
+    assert cluster.run_task(run, False, "cpu", threads, retries, None) == "RuntimeError: it broke"
+    assert len(calls) == 1 + retries
+    assert json.loads((run.folder / "failure.json").read_text())["attempts"] == 1 + retries

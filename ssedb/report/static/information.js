@@ -1,4 +1,4 @@
-/* The information plane and the collapse alarm. */
+/* The information plane, whether each bottleneck is open, and the collapse alarm. */
 "use strict";
 
 function information(root) {
@@ -8,27 +8,33 @@ function information(root) {
     return root.append(
       el("p", { textContent: "No run has a bottleneck: only DB and its kin log I_upper, I_pred and I_nce." }),
     );
-  const shut = runs.filter((r) => r.neck?.collapsed);
+  const inState = (state) => runs.filter((r) => r.neck?.state === state),
+    shut = inState("shut"),
+    unopened = inState("not opened yet");
+  const listOf = (several) =>
+    el(
+      "ul",
+      {},
+      several.map((r) =>
+        el(
+          "li",
+          {},
+          el("b", { textContent: r.name }),
+          `: I_upper ${number(r.neck.i_upper, 3)}, I_nce ${number(Math.abs(r.neck.over), 3)} ${r.neck.over < 0 ? "below" : "above"} chance`,
+        ),
+      ),
+    );
   root.append(
     el(
       "div",
-      { class: `notice ${shut.length ? "bad" : "good"}` },
-      shut.length ? badge("alarm", "collapse alarm") : badge("finished", "no collapse"),
-      " ",
-      shut.length
-        ? el(
-            "ul",
-            {},
-            shut.map((r) =>
-              el(
-                "li",
-                {},
-                el("b", { textContent: r.name }),
-                `: I_upper ${number(r.neck.i_upper, 3)}, I_nce ${number(r.neck.over, 3)} above chance`,
-              ),
-            ),
-          )
-        : "at the end of every run z still holds information. ",
+      { class: `notice ${shut.length ? "bad" : unopened.length ? "" : "good"}` },
+      ...(shut.length ? [badge("alarm", "collapse alarm"), " the bottleneck is shut in", listOf(shut)] : []),
+      ...(unopened.length
+        ? [badge("unfinished", "not opened yet"), " z tells nothing of the next state so far in", listOf(unopened)]
+        : []),
+      ...(shut.length || unopened.length
+        ? []
+        : [badge("finished", "open"), " the bottleneck is open at the end of every run. "]),
       el("span", { class: "soft", textContent: data.rule }),
     ),
   );

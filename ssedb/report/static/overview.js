@@ -60,7 +60,7 @@ function overview(root) {
         ),
       ),
     );
-  const shut = data.runs.filter((r) => r.neck?.collapsed);
+  const shut = data.runs.filter((r) => r.neck?.state === "shut");
   if (shut.length)
     root.append(
       el(
@@ -113,6 +113,7 @@ function measure(body, m) {
             `Interquartile mean over ${tasks} task${tasks === 1 ? "" : "s"} (an environment under a noise) that every method has, 95% bootstrap interval; ${better}.` +
             (alone ? " A hollow mark has one run per task and so no interval." : ""),
         }),
+        m.about ? el("p", { class: "soft", textContent: `Reference scores: ${m.about}.` }) : null,
         m.mixed
           ? el("div", {
               class: "notice",

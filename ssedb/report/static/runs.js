@@ -51,7 +51,8 @@ function runDetails(r) {
       {},
       el("b", { textContent: r.name }),
       badge(r.status),
-      r.neck?.collapsed ? badge("alarm", "collapsed") : null,
+      r.neck?.state === "shut" ? badge("alarm", "collapsed") : null,
+      r.neck?.state === "not opened yet" ? badge("unfinished", "not opened yet") : null,
       r.not_finite.length ? badge("alarm", "not finite") : null,
       el("span", {
         class: "soft",
