@@ -343,7 +343,7 @@ def test_every_command_says_the_same_of_checkpoints_that_are_empty(trained, tmp_
     files = sorted((copy / "checkpoints").iterdir())
     files[-1].write_bytes(b"")
     assert cli.main(["eval", str(copy), "--episodes", "1"]) == 0  # the one before it
-    assert f"{files[-1].name} is damaged (not a checkpoint of ssedb); playing the one before it" in capsys.readouterr().err
+    assert f"{files[-1].name} is damaged (not a checkpoint of ssedb); using the one before it" in capsys.readouterr().err
     for file in files:
         file.write_bytes(b"")
     for command in (["eval", str(copy)], ["train", "--resume", str(copy)], ["analyze", "probe", str(copy)]):

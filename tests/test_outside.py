@@ -129,7 +129,7 @@ def test_an_environment_that_raises_is_named_in_one_line(shell, monkeypatch, tmp
     wanted = (
         f"Walker.step raised ZeroDivisionError: the stripe fell over, at step 0; the traceback is in {out / 'error.log'}"
     )
-    assert said == f"ssedb: {wanted}"
+    assert said == f"ssedb: {wanted}; nothing was saved; the same command begins anew"
     log = (out / "error.log").read_text()
     assert "in step\n    raise ZeroDivisionError" in log
     assert cli.main(["train", *WALKER, "--steps", "64", "--out", str(out)]) == 0  # the folder holds no run yet
@@ -158,7 +158,8 @@ def test_a_bonus_that_goes_wrong_is_named_in_one_line(shell, monkeypatch, tmp_pa
     args = ["train", "--env", "rooms-small", "--bonus", f"strangebonus:{bonus}", *TINY, "--steps", "64", "--out", str(out)]
     assert cli.main(args) == 1
     said = capsys.readouterr().err.splitlines()[-1]
-    assert said == f"ssedb: {message} the traceback is in {out / 'error.log'}"
+    saved = f"saved at step 0; go on with: ssedb train --resume {out}"
+    assert said == f"ssedb: {message} the traceback is in {out / 'error.log'}; {saved}"
     assert "trainer.py" in (out / "error.log").read_text()
 
 
