@@ -158,8 +158,7 @@ def print_bonuses(names: list[str]) -> None:
         table.add_row(name, size, f"{trained:,}", PAPER_PARAMETERS.get(name, "-"), about)
     console = terminal.console()
     terminal.print_table(console, table)
-    note = (
+    console.print(
         "parameters at paper size with 4 actions; trained: those that the bonus's own loss moves; "
         "paper: what it lists (ICM 2.21M + 2.65M; CB nothing beyond the actor-critic)"
     )
-    print(terminal.wrapped(note))

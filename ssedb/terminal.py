@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 import textwrap
@@ -25,8 +24,7 @@ def console(**settings: Any) -> Console:
 
 def wrapped(text: str, begin: str = "", indent: str = "") -> str:
     """Wrap a paragraph between words at the terminal's width; later lines begin with `indent`."""
-    known = sys.stdout.isatty() or "COLUMNS" in os.environ
-    width = shutil.get_terminal_size().columns if known else ENDLESS
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else ENDLESS
     return textwrap.fill(
         text, width, initial_indent=begin, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )

@@ -50,9 +50,9 @@ def test_steps_that_a_failed_run_will_not_make_cost_no_time(tmp_path, monkeypatc
         shown.stepped(run.id, 0)
         shown.stepped(run.id, 32)
     now[0] = 16.0
-    assert shown.line().endswith("4 steps/s  time left 0:00:32")  # 2 x 64 steps
+    assert shown.line() == "finished 0/2  time left 0:00:32  running 2  failed 0  4 steps/s"  # 2 x 64 steps
     shown.ended(runs[0], "failed")
-    assert shown.line().endswith("4 steps/s  time left 0:00:16")
+    assert shown.line() == "finished 0/2  time left 0:00:16  running 1  failed 1  4 steps/s"
 
 
 def test_the_estimate_adds_up(tmp_path, monkeypatch, capsys):
