@@ -182,6 +182,10 @@ class ForwardModels(nn.Module):
             x = x + self._layer(number + 1, leaky_relu(self._layer(number, x, actions), LEAK), actions)
         return self._layer(2 * self.BLOCKS + 1, x, actions)
 
+    def errors(self, features: Tensor, actions: Tensor, next_features: Tensor) -> Tensor:
+        """Return the mean squared error of each model's prediction, [K, B]."""
+        return (self(features, actions) - next_features).square().mean(-1)
+
 
 class ActorCritic(nn.Module):
     """The policy and its value: uint8 observations [B, C, 84, 84] to logits [B, A] and values [B]."""

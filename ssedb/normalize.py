@@ -92,43 +92,56 @@ class ObsNorm(nn.Module):
             )
 
 
-class FrameNorm(nn.Module):
+class RunningMoments(nn.Module):
+    """Mean and squared deviations [*shape] of all that was observed, kept with a module's weights."""
+
+    count: Tensor
+    mean: Tensor
+    squares: Tensor
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros((), dtype=torch.float64))
+        self.register_buffer("mean", torch.zeros(shape))
+        self.register_buffer("squares", torch.zeros(shape))
+
+    @property
+    def std(self) -> Tensor:
+        return (self.squares / self.count.clamp_min(1)).float().sqrt()
+
+    @torch.no_grad()
+    def add(self, batch: Tensor) -> None:
+        """Move the mean and the sum of squared deviations by a batch [B, *shape], by Chan's rule."""
+        n = len(batch)
+        mean, total = batch.mean(0), self.count + n
+        delta = mean - self.mean
+        self.squares += (batch - mean).square().sum(0) + delta.square() * (self.count * n / total).float()
+        self.mean += delta * (n / total).float()
+        self.count += n
+
+
+class FrameNorm(RunningMoments):
     """The newest frame of a stack by the running mean and std of each pixel, clipped to +-5.
 
     Until it has taken anything in, the scale of the observations stands in.
     """
 
     CLIP = 5.0
-    count: Tensor
-    mean: Tensor
-    squares: Tensor
-
-    def __init__(self, frame_shape: tuple[int, ...]) -> None:
-        super().__init__()
-        self.register_buffer("count", torch.zeros((), dtype=torch.float64))
-        self.register_buffer("mean", torch.zeros(frame_shape))
-        self.register_buffer("squares", torch.zeros(frame_shape))
 
     def forward(self, obs: Tensor, before: ObsNorm) -> Tensor:
         """Stacks [B, C, H, W] to their newest frames, for a `ConvTrunk`."""
         before.check(obs)
         known = self.count > 0
         mean = torch.where(known, self.mean, before.mean[0, -1:])
-        std = torch.where(known, (self.squares / self.count.clamp_min(1)).float().sqrt().clamp_min(1.0), before.std)
+        std = torch.where(known, self.std.clamp_min(1.0), before.std)
         frames, mean, std = obs[:, -1:], mean[None], std.expand_as(mean)[None]
         if obs.is_cuda:
             return _blocks(frames, mean, std, self.CLIP)
         return _pictures(frames, mean, std).clamp_(-self.CLIP, self.CLIP)
 
-    @torch.no_grad()
     def take_in(self, obs: Tensor) -> None:
-        """Moves the mean and the sum of squared deviations by a batch, by Chan's rule."""
-        batch, n = obs[:, -1:].float(), len(obs)
-        mean, total = batch.mean(0), self.count + n
-        delta = mean - self.mean
-        self.squares += (batch - mean).square().sum(0) + delta.square() * (self.count * n / total).float()
-        self.mean += delta * (n / total).float()
-        self.count += n
+        """Observe the newest frames of stacks [B, C, H, W]."""
+        self.add(obs[:, -1:].float())
 
 
 class Moments:

@@ -43,6 +43,9 @@ KINDS = {
     "db-ngu": dict(bonus="db-ngu", bonus_options=dict(memory=256)),
     "db-count": dict(bonus="db-count", bonus_options=dict(memory=64)),
     "db-marginal": dict(bonus="db-marginal"),
+    "e3b": dict(bonus="e3b", noise="random-box", bonus_options=dict(slots=8)),
+    "lbs": dict(bonus="lbs", noise="random-box"),
+    "lpm": dict(bonus="lpm", noise="random-box"),
     "own-noise": dict(bonus="tests.parallel_worker:OwnNoise"),
 }  # fmt: skip
 

@@ -54,7 +54,7 @@ class Disagreement(Bonus):
         self, obs: Tensor, actions: Tensor, next_obs: Tensor, mask: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
         now, later = self.encoder(self.normalize.for_convs(obs)), self.encoder(self.normalize.for_convs(next_obs))
-        errors = (self.ensemble(now, actions) - later).square().mean(-1)  # [K, B]
+        errors = self.ensemble.errors(now, actions, later)  # [K, B]
         kept = part(lambda shape: dropout(errors.new_ones(shape), self.options.loss_dropout), errors.shape, dim=1)
         return masked_mean((errors * kept).mean(0), mask), {}
 

@@ -41,5 +41,5 @@ def test_every_file_resolves(name):
         assert {run.config.env for run in grid.runs} == set(GAMES)
 
 
-def test_quick_has_every_bonus():
-    assert {run.config.bonus for run in read_grid(FOLDER / "quick.toml").runs} == set(list_bonuses())
+def test_quick_has_every_bonus_but_the_newer_rivals():
+    assert {run.config.bonus for run in read_grid(FOLDER / "quick.toml").runs} == set(list_bonuses()) - {"e3b", "lbs", "lpm"}

@@ -1,0 +1,102 @@
+"""E3B: rewards what is unlike the rest of the episode, by an ellipse over inverse-dynamics features."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from ssedb.bonuses.base import Context, FeatureOptions
+from ssedb.bonuses.icm import InverseFeatures
+from ssedb.validate import require
+
+
+@dataclass(frozen=True)
+class E3BOptions(FeatureOptions):
+    """E3B's own choices."""
+
+    feature_dim: int = 64
+    """Size of the features; each episode under way is remembered as a matrix of this side."""
+    ridge: float = 0.1
+    """The ellipse begins as this times the identity."""
+    slots: int = 1024
+    """Episodes remembered at once; a multiple of the number of environments forgets none that is under way."""
+
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
+        "paper": {},
+        "small": dict(channels=(16, 32, 32)),
+        "rooms": dict(channels=(8, 16, 16)),
+    }
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.ridge > 0, "ridge", self.ridge, "must be above 0")
+        require(self.slots > 0, "slots", self.slots, "must be 1 or more")
+
+
+class EllipticalEpisodicBonus(InverseFeatures):
+    """Reward for next states unlike those of the same episode, in inverse-dynamics features (E3B).
+
+    b_t = x_t' C_{t-1}^-1 x_t, x_t the features of the next state and C_{t-1} = ridge I + the sum of x x' over the
+    episode so far. Without a context every transition is an episode of its own; so is one of a negative number.
+    """
+
+    Options = E3BOptions
+    uses_context = True
+    replayable = False  # the number of episodes in a batch depends on data
+    owners: Tensor
+    sums: Tensor
+
+    def __init__(self, obs_shape: tuple[int, ...], num_actions: int, options: E3BOptions) -> None:
+        super().__init__(obs_shape, num_actions, options)
+        self.ridge = options.ridge
+        self.register_buffer("owners", torch.full((options.slots,), -1))  # the episode of each slot
+        side = options.feature_dim
+        self.register_buffer("sums", torch.zeros(options.slots, side, side, dtype=torch.float64))  # of x x'
+
+    @torch.no_grad()
+    def reward(self, obs: Tensor, actions: Tensor, next_obs: Tensor, context: Context | None = None) -> Tensor:
+        x = self.encode(next_obs)
+        episodes = -2 - torch.arange(len(x), device=x.device) if context is None else context.episodes
+        return self.novelty(x.double(), episodes).float()
+
+    def novelty(self, x: Tensor, episodes: Tensor) -> Tensor:
+        """b_t of every row [B, D], the rows of an episode in the order of time: [B]."""
+        inverse, rows = self.inverses(episodes)
+        kernel = torch.einsum("bi,bij->bj", x, inverse[rows]) @ x.T
+        kernel = torch.where(episodes[:, None] == episodes, (kernel + kernel.T) / 2, 0.0)  # rounding is not symmetric
+        # The square of pivot t of I + X C^-1 X' is 1 + b_t, with all earlier rows of the episode in C.
+        pivots = torch.linalg.cholesky(kernel + torch.eye(len(x), dtype=x.dtype, device=x.device)).diagonal()
+        return (pivots.square() - 1).clamp_min(0)
+
+    def inverses(self, episodes: Tensor) -> tuple[Tensor, Tensor]:
+        """C^-1 of each episode [E, D, D] before this batch, and which of them each row [B] belongs to."""
+        numbers, rows = episodes.unique(return_inverse=True)
+        slots = numbers % len(self.owners)
+        known = self.owners[slots] == numbers
+        identity = torch.eye(self.sums.shape[-1], dtype=self.sums.dtype, device=self.sums.device)
+        ellipses = self.ridge * identity + torch.where(known[:, None, None], self.sums[slots], 0.0)
+        return torch.cholesky_inverse(torch.linalg.cholesky(ellipses)), rows
+
+    @torch.no_grad()
+    def take_in(self, obs: Tensor, actions: Tensor, next_obs: Tensor, context: Context | None = None) -> None:
+        if context is None:
+            return
+        slots = context.episodes % len(self.owners)
+        before = self.owners.clone()
+        # Of the episodes that share a slot the last to begin, which has the largest number, is kept.
+        self.owners.scatter_reduce_(0, slots, context.episodes, "amax")
+        self.sums[self.owners != before] = 0
+        kept = self.owners[slots] == context.episodes
+        x = self.encode(next_obs[kept]).double()
+        self.sums.index_add_(0, slots[kept], x[:, :, None] * x[:, None, :])
+
+    def loss(
+        self, obs: Tensor, actions: Tensor, next_obs: Tensor, mask: Tensor | None = None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        return self.inverse_loss(self.encode(obs), actions, self.encode(next_obs), mask), {}
+
+
+BONUS = EllipticalEpisodicBonus

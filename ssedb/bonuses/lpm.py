@@ -1,0 +1,72 @@
+"""Learning Progress Monitoring: rewards what a forward model has learned since the last iteration."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import one_hot
+
+from ssedb.bonuses.base import FeatureOptions
+from ssedb.bonuses.random_features import RandomFeatures
+from ssedb.networks import LEAK, glorot
+from ssedb.objectives import masked_mean
+
+
+class LearningProgress(RandomFeatures):
+    """Reward for the progress of a forward model over fixed random features (Learning Progress Monitoring).
+
+    g(s, a) - log e(s, a, s'), e the forward model's error and g the log error that the model of the iteration before was
+    expected to make. Until g has been trained on one rollout the reward is 0.
+    """
+
+    fixed = ("encoder", "previous")
+    iterations: Tensor
+
+    def __init__(self, obs_shape: tuple[int, ...], num_actions: int, options: FeatureOptions) -> None:
+        super().__init__(obs_shape, num_actions, options)
+        dim = options.feature_dim
+        self.previous = copy.deepcopy(self.forward_model).requires_grad_(False)
+        self.error_model = nn.Sequential(
+            glorot(nn.Linear(dim + num_actions, dim)),
+            nn.LeakyReLU(LEAK),
+            glorot(nn.Linear(dim, dim)),
+            nn.LeakyReLU(LEAK),
+            glorot(nn.Linear(dim, 1)),
+        )
+        self.register_buffer("iterations", torch.zeros((), dtype=torch.int64))
+
+    def expected_error(self, features: Tensor, actions: Tensor) -> Tensor:
+        """g: log error that the previous forward model was expected to make, [B]."""
+        return self.error_model(torch.cat([features, one_hot(actions, self.num_actions).to(features)], -1)).squeeze(-1)
+
+    @torch.no_grad()
+    def reward(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> Tensor:
+        now, later = self.encode(obs), self.encode(next_obs)
+        progress = self.expected_error(now, actions) - _log(self.forward_model.errors(now, actions, later)[0])
+        return torch.where(self.iterations > 0, progress, 0.0)
+
+    def loss(
+        self, obs: Tensor, actions: Tensor, next_obs: Tensor, mask: Tensor | None = None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        now, later = self.encode(obs), self.encode(next_obs)
+        before = _log(self.previous.errors(now, actions, later)[0])
+        forward = masked_mean(self.forward_model.errors(now, actions, later)[0], mask)
+        error = masked_mean((self.expected_error(now, actions) - before).square(), mask)
+        return forward + error, {"forward_loss": forward.detach(), "error_loss": error.detach()}
+
+    @torch.no_grad()
+    def after_rollout(self) -> None:
+        """Keep the forward model with which the next rollout is rewarded: of that the error model learns."""
+        for kept, new in zip(self.previous.parameters(), self.forward_model.parameters(), strict=True):
+            kept.copy_(new)
+        self.iterations += 1
+
+
+def _log(errors: Tensor) -> Tensor:
+    """Logarithm of errors [B]; the floor keeps it finite where a prediction is exact."""
+    return errors.clamp_min(1e-8).log()
+
+
+BONUS = LearningProgress

@@ -1,0 +1,150 @@
+"""E3B against a plain loop: an episode at a time, a step at a time."""
+
+import numpy as np
+import pytest
+import torch
+
+from ssedb.bonuses.base import Context
+from ssedb.errors import ConfigError
+from ssedb.trainer import Trainer
+from tests.bonuses import plain
+from tests.bonuses.plain import array, batch, make, normalized
+from tests.toy import Grid, tiny_config
+
+TINY = {"channels": (4, 4, 4), "feature_dim": 6, "slots": 64}
+
+
+class SlowE3B:
+    """The definition, with a matrix inverted anew at every step; episodes of a negative number are not remembered."""
+
+    def __init__(self, ridge=0.1, dim=6):
+        self.ridge, self.dim, self.episodes = ridge, dim, {}
+
+    def _walk(self, x, numbers):
+        rewards, episodes = [], dict(self.episodes)
+        for row, number in zip(x, numbers, strict=True):
+            ellipse = episodes.get(number, self.ridge * np.eye(self.dim))
+            rewards.append(row @ np.linalg.inv(ellipse) @ row)
+            episodes[number] = ellipse + np.outer(row, row)
+        return rewards, {n: e for n, e in episodes.items() if n >= 0}
+
+    def reward(self, x, numbers):
+        return self._walk(x, numbers)[0]
+
+    def observe(self, x, numbers):
+        self.episodes = self._walk(x, numbers)[1]
+
+
+def encoded(bonus, obs):
+    return plain.encoder(bonus.encoder, normalized(bonus, obs))
+
+
+def numbers_of(count, first, generator):
+    """Episodes of four envs, some of which end on the way."""
+    ends = torch.rand(count, generator=generator) < 0.1
+    return torch.tensor([first + i % 4 + 4 * int(ends[i % 4 : i + 1 : 4].sum()) for i in range(count)])
+
+
+@pytest.mark.parametrize("ridge", [0.1, 2.0])
+def test_reward_is_the_ellipse_over_the_episode_so_far(ridge):
+    bonus, slow = make("e3b", ridge=ridge, **TINY), SlowE3B(ridge)
+    generator = torch.Generator().manual_seed(0)
+    first = 0
+    for seed in range(4):
+        data = batch(40, seed=seed % 3)  # the last round repeats the first, in other episodes
+        episodes = numbers_of(40, first, generator)
+        x = encoded(bonus, data[2])
+        np.testing.assert_allclose(
+            array(bonus.reward(*data, Context(episodes))), slow.reward(x, episodes.tolist()), rtol=1e-3
+        )
+        bonus.take_in(*data, Context(episodes))
+        slow.observe(x, episodes.tolist())
+        first = 4 * int(episodes[-4:].max() // 4)  # the episodes under way go on
+
+
+def test_memory_is_of_the_episode_alone():
+    bonus, data = make("e3b", **TINY), batch()
+    first = bonus.reward(*data, Context(torch.zeros(12, dtype=torch.int64)))
+    bonus.take_in(*data, Context(torch.zeros(12, dtype=torch.int64)))
+    again = bonus.reward(*data, Context(torch.zeros(12, dtype=torch.int64)))
+    assert (again < 0.8 * first).all()
+    other = bonus.reward(*data, Context(torch.full((12,), 5)))
+    torch.testing.assert_close(other, first)
+
+
+def test_episodes_that_share_a_slot_keep_the_last():
+    bonus, data = make("e3b", **{**TINY, "slots": 4}), batch()
+    x = encoded(bonus, data[2])
+    episodes = torch.tensor([1, 2, 1, 2, 5, 2, 5, 2, 9, 2, 9, 2])  # 1, 5 and 9 share a slot
+    bonus.take_in(*data, Context(episodes))
+    assert bonus.owners.tolist() == [-1, 9, 2, -1]
+    last = np.zeros((6, 6))
+    for row in (8, 10):
+        last += np.outer(x[row], x[row])
+    np.testing.assert_allclose(array(bonus.sums[1]), last, rtol=1e-3, atol=1e-6)
+    before = bonus.sums.clone()
+    bonus.take_in(*(v[:2] for v in data), Context(torch.tensor([5, 5])))  # one that is over does not come back
+    assert torch.equal(bonus.sums, before)
+    bonus.take_in(*(v[:1] for v in data), Context(torch.tensor([13])))  # one that begins takes the slot over
+    np.testing.assert_allclose(array(bonus.sums[1]), np.outer(x[0], x[0]), rtol=1e-3, atol=1e-6)
+    fresh = bonus.reward(*data, Context(torch.full((12,), 5)))
+    np.testing.assert_allclose(array(fresh), SlowE3B().reward(x, [5] * 12), rtol=1e-3)
+
+
+def test_without_a_context_every_transition_is_an_episode_of_its_own():
+    bonus, data = make("e3b", **TINY), batch()
+    expected = (encoded(bonus, data[2]) ** 2).sum(1) / 0.1
+    for context in ((), (Context(-2 - torch.arange(12)),)):
+        bonus.take_in(*data, *context)
+        assert (bonus.owners == -1).all()
+        np.testing.assert_allclose(array(bonus.reward(*data, *context)), expected, rtol=1e-3)
+
+
+def test_a_direction_that_is_new_shows_beside_far_larger_ones():
+    """1 / t for the same features the t-th time, and |y|^2 / ridge for y at a right angle to all before."""
+    bonus = make("e3b", **TINY)
+    x = torch.zeros(100, 6, dtype=torch.float64)
+    x[:, 0] = 1e3
+    x[-1] = torch.tensor([0, 0.01, 0, 0, 0, 0], dtype=torch.float64)
+    rewards = bonus.novelty(x, torch.zeros(100, dtype=torch.int64))
+    torch.testing.assert_close(rewards[1:-1], 1 / torch.arange(1, 99, dtype=torch.float64), rtol=1e-5, atol=0)
+    assert rewards[-1].item() == pytest.approx(1e-4 / 0.1, rel=1e-4)
+
+
+def test_in_training_the_episodes_are_the_real_ones(tmp_path):
+    """Real episode ends, several rollouts, minibatches of envs: the loop sees each env's own story."""
+    config = tiny_config(tmp_path, bonus="e3b", bonus_options=TINY, learning_rate=1e-9)
+    trainer = Trainer(config, Grid(8, episode=13))
+    bonus, slow, offered = trainer.bonus, SlowE3B(), []
+    reward = bonus.reward
+    bonus.reward = lambda *x: offered.append((x, reward(*x))) or offered[-1][1]
+    for _ in range(3):
+        offered.clear()
+        trainer.iterate()
+        assert len(offered) == 2
+        for data, rewards in offered:
+            expected = slow.reward(encoded(bonus, data[2]), data[3].episodes.tolist())
+            np.testing.assert_allclose(array(rewards), expected, rtol=1e-2)
+        for data, _ in offered:
+            slow.observe(encoded(bonus, data[2]), data[3].episodes.tolist())
+    assert len(slow.episodes) == 8 * 8  # 96 steps in episodes of 13
+
+
+def test_features_are_those_of_an_inverse_model():
+    bonus, (obs, actions, next_obs) = make("e3b", **TINY), batch()
+    mask = torch.arange(12) % 3 != 1
+    np.testing.assert_allclose(array(bonus.features(obs, actions)), encoded(bonus, obs), rtol=1e-3, atol=1e-4)
+    both = np.concatenate([encoded(bonus, obs), encoded(bonus, next_obs)], 1)
+    logits = plain.dense(bonus.inverse[2], np.maximum(plain.dense(bonus.inverse[0], both), 0))
+    surprise = [np.log(np.exp(row).sum()) - row[a] for row, a in zip(logits, actions.tolist(), strict=True)]
+    for rows, given in ((slice(None), None), (mask.numpy(), mask)):
+        loss, _ = bonus.loss(obs, actions, next_obs, given)
+        assert loss.item() == pytest.approx(np.array(surprise)[rows].mean(), rel=1e-4)
+    loss.backward()
+    assert all(p.grad.abs().max() > 0 for p in bonus.parameters())
+
+
+@pytest.mark.parametrize(("option", "value"), [("ridge", 0.0), ("slots", 0), ("feature_dim", 0)])
+def test_a_senseless_size_is_named(option, value):
+    with pytest.raises(ConfigError, match=f"{option}={value}: must be"):
+        make("e3b", **{**TINY, option: value})
