@@ -188,10 +188,10 @@ def test_options_of_another_bonus_are_told_from_mistakes(flag):
 
 def test_flags_reach_the_configuration():
     flags = ["--env", "MsPacman", "--noise", "pixel", "--fidelity", "released", "--alpha3", "0.5"]
-    flags += ["--policy-layers", "relu", "relu", "relu", "--no-normalize-bonus", "--steps", "2.5e6"]
+    flags += ["--policy-layers", "relu", "relu", "relu", "--reward-scale", "none", "--steps", "2.5e6"]
     config, resume = cli.parse_train(flags)
     assert resume is None
-    assert (config.env, config.noise, config.bonus_epochs, config.normalize_bonus) == ("ms_pacman", "pixel", 3, False)
+    assert (config.env, config.noise, config.bonus_epochs, config.reward_scale) == ("ms_pacman", "pixel", 3, "none")
     assert config.policy_layers == ("relu", "relu", "relu")
     assert (config.steps, type(config.steps)) == (2_500_000, int)
     assert (config.bonus_options["alpha1"], config.bonus_options["alpha3"]) == (0.001, 0.5)
