@@ -13,6 +13,7 @@ RUNS = {
     "smoke": 12,
     "sample": 12,
     "quick": 225,
+    "rooms": 70,
     "atari-mini": 72,
     "atari-readings": 4,
     "paper-main": 18 * 4 * 3,
