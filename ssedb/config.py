@@ -22,6 +22,7 @@ FIDELITIES: dict[str, dict[str, Any]] = {
     "paper": dict(
         adam_eps=1e-7,
         policy_layers=("relu", "relu"),
+        reward_scale="run",
         bonus_epochs=1,
         mask_boundaries=True,
         sticky="step",
@@ -31,6 +32,7 @@ FIDELITIES: dict[str, dict[str, Any]] = {
     "released": dict(
         adam_eps=1e-8,
         policy_layers=("linear", "relu", "relu"),
+        reward_scale="run",
         bonus_epochs=3,
         mask_boundaries=False,
         sticky="frame",
@@ -38,7 +40,7 @@ FIDELITIES: dict[str, dict[str, Any]] = {
         box_noise="wrap",
     ),
 }
-FIDELITIES["ours"] = FIDELITIES["paper"]
+FIDELITIES["ours"] = {**FIDELITIES["paper"], "reward_scale": "recent"}
 
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": dict(
@@ -121,7 +123,9 @@ class TrainConfig:
     bonus_epochs: int = BY_NAME
     """Passes of the bonus model over a rollout."""
     learning_rate: float = BY_NAME
-    """Adam's rate, for the policy and the bonus."""
+    """Adam's rate for the policy."""
+    bonus_learning_rate: float = BY_NAME
+    """Adam's rate for the bonus model; the policy's unless given."""
     adam_eps: float = BY_NAME
     """Adam's epsilon, against division by zero."""
     gamma: float = 0.99
@@ -136,8 +140,8 @@ class TrainConfig:
     """Weight of the normalised bonus in the reward that trains."""
     extrinsic_coef: float = 0.0
     """Weight of the game's own reward, clipped to -1..1; at 0 it is only measured."""
-    normalize_bonus: bool = True
-    """Divide the bonus by the running spread of its discounted sums."""
+    reward_scale: Literal["run", "recent", "none"] = BY_NAME
+    """Divide the bonus by the std of its discounted sums: over the whole run, over recent rollouts, or not at all."""
     mask_boundaries: bool = BY_NAME
     """Leave pairs across an episode's end out of the bonus losses."""
     obs_norm_steps: int = 10_000
@@ -170,6 +174,8 @@ class TrainConfig:
         for name, value in defaults.items():
             if getattr(self, name) is BY_NAME:
                 object.__setattr__(self, name, value)
+        if self.bonus_learning_rate is BY_NAME:
+            object.__setattr__(self, "bonus_learning_rate", self.learning_rate)
         check_types(self)
         require(isinstance(self.bonus_options, Mapping), "bonus_options", self.bonus_options, "must be a table")
         require(self.env_workers == "auto" or self.env_workers >= 0, "env_workers", self.env_workers, "must be 0 or more")
@@ -191,7 +197,7 @@ class TrainConfig:
 
     def _check_numbers(self) -> None:
         positive = ["steps", "num_envs", "rollout_steps", "minibatch_envs", "ppo_epochs", "bonus_epochs", "learning_rate"]
-        positive += ["adam_eps", "clip", "obs_norm_steps", "policy_width", "max_episode_steps"]
+        positive += ["bonus_learning_rate", "adam_eps", "clip", "obs_norm_steps", "policy_width", "max_episode_steps"]
         for name in positive:
             value = getattr(self, name)
             require(value > 0, name, value, "must be above 0")
@@ -240,6 +246,8 @@ class TrainConfig:
             values = tomllib.loads(path.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise ConfigError(f"cannot read {path}: {error}; put back the file as the run wrote it") from None
+        if "normalize_bonus" in values:  # until version 0.1 there was one scale, on or off
+            values["reward_scale"] = "run" if values.pop("normalize_bonus") else "none"
         known = {f.name for f in dataclasses.fields(cls)}
         if unknown := sorted(set(values) - known):
             raise ConfigError(f"{path} has the unknown setting {unknown[0]!r}; it may be of another version of ssedb")

@@ -226,6 +226,7 @@ def parse_train(args: list[str]) -> tuple[TrainConfig, Path | None]:
     names = ("env", "noise", "bonus", "preset", "fidelity", "resume")
     for name in names:
         first.add_argument(f"--{name}")
+    first.add_argument("--learning-rate", type=float)  # the bonus model's unless that is given, too
     try:
         early = {name: value for name, value in vars(first.parse_known_args(args)[0]).items() if value is not None}
     except argparse.ArgumentError:  # a flag without its value: the real parser says it better

@@ -187,6 +187,25 @@ class ForwardModels(nn.Module):
         return (self(features, actions) - next_features).square().mean(-1)
 
 
+class Ensemble(nn.Module):
+    """K networks of two hidden layers evaluated as one: [B, I] to [K, B, O]."""
+
+    def __init__(self, models: int, in_dim: int, hidden_dim: int, out_dim: int) -> None:
+        super().__init__()
+        sizes = [(in_dim, hidden_dim), (hidden_dim, hidden_dim), (hidden_dim, out_dim)]
+        bounds = [(6 / (i + o)) ** 0.5 for i, o in sizes]  # glorot
+        self.weights = nn.ParameterList(
+            torch.empty(models, i, o).uniform_(-b, b) for (i, o), b in zip(sizes, bounds, strict=True)
+        )
+        self.biases = nn.ParameterList(torch.zeros(models, 1, o) for _, o in sizes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.expand(len(self.weights[0]), *x.shape)
+        for number, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            x = torch.baddbmm(bias, leaky_relu(x, LEAK) if number else x, weight)
+        return x
+
+
 class ActorCritic(nn.Module):
     """The policy and its value: uint8 observations [B, C, 84, 84] to logits [B, A] and values [B]."""
 

@@ -144,6 +144,28 @@ class FrameNorm(RunningMoments):
         self.add(obs[:, -1:].float())
 
 
+class FeatureNorm(nn.Module):
+    """(x - mean) / std of each dimension [B, D], by moving moments: features that are learned drift."""
+
+    WEIGHT = 0.01
+    mean: Tensor
+    square: Tensor
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(dim))
+        self.register_buffer("square", torch.ones(dim))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x - self.mean) / (self.square - self.mean.square()).clamp_min(1e-6).sqrt()
+
+    @torch.no_grad()
+    def take_in(self, x: Tensor) -> None:
+        """Move the moments towards those of a batch."""
+        self.mean.lerp_(x.mean(0), self.WEIGHT)
+        self.square.lerp_(x.square().mean(0), self.WEIGHT)
+
+
 class Moments:
     """Exact mean and variance of all that was added, in float64: batches merged by Chan's rule."""
 
@@ -184,17 +206,43 @@ def discounted_sums(rewards: Tensor, start: Tensor, gamma: float) -> Tensor:
     return powers @ rewards.double() + gamma ** (steps[:, None] + 1) * start.double()
 
 
+class RecentVariance:
+    """Variance within the newest batches: v <- v + w (Var(batch) - v), w = max(1 / number of batches, WEIGHT).
+
+    A level that drifts over training does not count, as it does in the variance of all that was ever added.
+    """
+
+    WEIGHT = 0.02
+
+    def __init__(self, device: torch.device | str = "cpu") -> None:
+        self.count = torch.zeros((), dtype=torch.float64, device=device)
+        self.variance = torch.zeros((), dtype=torch.float64, device=device)
+
+    def add(self, batch: Tensor) -> None:
+        """Add a batch [B]."""
+        self.count += 1
+        weight = (1 / self.count).clamp_min(self.WEIGHT)
+        self.variance += weight * (batch.double().var(correction=0) - self.variance)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {"count": self.count, "variance": self.variance}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        for name, value in state.items():
+            getattr(self, name).copy_(value)
+
+
 class RewardNorm:
-    """Divides rewards by the running std of their discounted sums.
+    """Division of rewards by the std of their discounted sums: of the whole run, or of recent rollouts.
 
     The sums run forward in time, go on from rollout to rollout and ignore episode ends; the statistics take in a rollout
     before it is divided. No mean is subtracted.
     """
 
-    def __init__(self, num_envs: int, gamma: float, device: torch.device | str = "cpu") -> None:
+    def __init__(self, num_envs: int, gamma: float, device: torch.device | str = "cpu", recent: bool = False) -> None:
         self.gamma = gamma
         self.sums = torch.zeros(num_envs, dtype=torch.float64, device=device)
-        self.moments = Moments(device=device)
+        self.moments: Moments | RecentVariance = RecentVariance(device) if recent else Moments(device=device)
 
     def __call__(self, rewards: Tensor) -> Tensor:
         """[T, N] to [T, N]."""

@@ -105,9 +105,9 @@ class Trainer:
         self.learn_policy = self.engine.ready(self._learn_policy)
         self.learn_bonus = self.engine.ready(self._learn_bonus, aside=True, replayable=replayable)
         self.diagnose = self.engine.ready(self._diagnose, replayable=False)
-        self.policy_adam = self._adam(self.policy)
-        self.bonus_adam = self._adam(self.bonus)
-        self.reward_norm = RewardNorm(config.num_envs, config.gamma, self.device)
+        self.policy_adam = self._adam(self.policy, config.learning_rate)
+        self.bonus_adam = self._adam(self.bonus, config.bonus_learning_rate)
+        self.reward_norm = RewardNorm(config.num_envs, config.gamma, self.device, recent=config.reward_scale == "recent")
         self.scores = Scores(config.num_envs)
         self.steps = self.updates = 0
         self.reached = 0  # the step that the environments are at, within a rollout too
@@ -152,7 +152,7 @@ class Trainer:
         self.engine.join()
         bonus = self.intrinsic_rewards()  # [T, N]
         self.take_in()
-        paid = self.reward_norm(bonus) if config.normalize_bonus else bonus
+        paid = bonus if config.reward_scale == "none" else self.reward_norm(bonus)
         rewards = config.intrinsic_coef * paid + config.extrinsic_coef * rollout.rewards.clamp(-1, 1)
         advantages, returns = ppo.advantages_and_returns(rewards, rollout.values, config.gamma, config.gae_lambda)
         self.advantages.copy_(ppo.normalize_advantages(advantages))
@@ -348,14 +348,12 @@ class Trainer:
         states = None if rollout.states is None else rollout.states[t, envs]
         return (*transitions, Context(rollout.episodes[t, envs], states))
 
-    def _adam(self, module: torch.nn.Module) -> torch.optim.Optimizer:
+    def _adam(self, module: torch.nn.Module, rate: float) -> torch.optim.Optimizer:
         # An optimiser needs something to hold, even for a bonus that learns nothing by gradient.
         trained = [p for p in module.parameters() if p.requires_grad] or [
             torch.nn.Parameter(torch.zeros(1, device=self.device))
         ]
-        return torch.optim.Adam(
-            trained, lr=self.config.learning_rate, eps=self.config.adam_eps, fused=True, capturable=self.engine.fast
-        )
+        return torch.optim.Adam(trained, lr=rate, eps=self.config.adam_eps, fused=True, capturable=self.engine.fast)
 
     def close(self) -> None:
         """Lets go of the environments."""

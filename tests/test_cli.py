@@ -124,7 +124,7 @@ def test_mistakes_end_with_2_and_one_line_within_two_seconds(args, message):
     [
         ("train --entropy-coeff 0.1", "there is no flag --entropy-coeff; did you mean --entropy-coef?"),
         ("train --noise_strenght=3", "there is no flag --noise_strenght; did you mean --noise-strength?"),
-        ("train --no-normalise-bonus", "there is no flag --no-normalise-bonus; did you mean --no-normalize-bonus?"),
+        ("train --no-mask-boundary", "there is no flag --no-mask-boundary; did you mean --no-mask-boundaries?"),
         ("train --bonus rnd --featurs 3", "there is no flag --featurs; "),
         ("eval x --episode 3", "did you mean --episodes?"),
         ("bench --update 3", "did you mean --updates?"),
@@ -268,10 +268,10 @@ def test_options_of_another_bonus_are_told_from_mistakes(flag):
 
 def test_flags_reach_the_configuration():
     flags = ["--env", "MsPacman", "--noise", "pixel", "--fidelity", "released", "--alpha3", "0.5"]
-    flags += ["--policy-layers", "relu", "relu", "relu", "--no-normalize-bonus", "--steps", "2.5e6"]
+    flags += ["--policy-layers", "relu", "relu", "relu", "--reward-scale", "none", "--steps", "2.5e6"]
     config, resume = cli.parse_train(flags)
     assert resume is None
-    assert (config.env, config.noise, config.bonus_epochs, config.normalize_bonus) == ("ms_pacman", "pixel", 3, False)
+    assert (config.env, config.noise, config.bonus_epochs, config.reward_scale) == ("ms_pacman", "pixel", 3, "none")
     assert config.policy_layers == ("relu", "relu", "relu")
     assert (config.steps, type(config.steps)) == (2_500_000, int)
     assert (config.bonus_options["alpha1"], config.bonus_options["alpha3"]) == (0.001, 0.5)

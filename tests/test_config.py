@@ -20,7 +20,7 @@ def test_defaults_are_the_papers():
     assert (config.gamma, config.gae_lambda, config.learning_rate, config.adam_eps) == (0.99, 0.95, 1e-4, 1e-7)
     assert (config.policy_channels, config.policy_width, config.policy_layers) == ((32, 64, 64), 512, ("relu", "relu"))
     assert (config.extrinsic_coef, config.obs_norm_steps, config.max_episode_steps) == (0.0, 10_000, 4500)
-    assert (config.intrinsic_coef, config.normalize_bonus, config.noop_max, config.noise_strength) == (1.0, True, 30, 1.0)
+    assert (config.intrinsic_coef, config.reward_scale, config.noop_max, config.noise_strength) == (1.0, "run", 30, 1.0)
     assert (config.noise, config.bonus, config.steps, config.fidelity, config.preset) == (
         "none", "db", 100_000_000, "paper", "paper",
     )  # fmt: skip
@@ -83,17 +83,19 @@ def test_alphas_are_the_released_ones_for_every_game_and_noise():
 
 
 PAPER = dict(
-    adam_eps=1e-7, policy_layers=("relu", "relu"), bonus_epochs=1, mask_boundaries=True, sticky="step", pixel_noise="add",
+    reward_scale="run", adam_eps=1e-7,
+    policy_layers=("relu", "relu"), bonus_epochs=1, mask_boundaries=True, sticky="step", pixel_noise="add",
     box_noise="fill", bonus_root="sqrt", nce_input="mean", action_input="first", prediction_std="head",
     target_frames="stack", momentum_every="step", tau=0.999, momentum_target=True, ablation="none",
 )  # fmt: skip
 RELEASED = dict(
-    adam_eps=1e-8, policy_layers=("linear", "relu", "relu"), bonus_epochs=3, mask_boundaries=False, sticky="frame",
+    reward_scale="run", adam_eps=1e-8,
+    policy_layers=("linear", "relu", "relu"), bonus_epochs=3, mask_boundaries=False, sticky="frame",
     pixel_noise="zeros", box_noise="wrap", bonus_root="none", nce_input="sample", action_input="every",
     prediction_std="scalar", target_frames="stack", momentum_every="epoch", tau=0.999, momentum_target=True,
     ablation="none",
 )  # fmt: skip
-OURS = {**PAPER, "prediction_std": "calibrated", "target_frames": "newest"}
+OURS = {**PAPER, "reward_scale": "recent", "prediction_std": "calibrated", "target_frames": "newest"}
 
 
 @pytest.mark.parametrize(("fidelity", "expected"), [("paper", PAPER), ("released", RELEASED), ("ours", OURS)])
@@ -140,6 +142,7 @@ OPTIONS = {
     "re3": dict(feature_dim=64, neighbours=3, distance="kth"),
     "db-ucb": dict(ridge=1.0),
     "db-bebold": dict(ridge=1.0, regulation=0.5),
+    "db-ensemble": dict(models=5, model_dim=256),
     "db-ngu": dict(ridge=1.0, neighbours=10, lifelong_cap=5.0, memory=65536),
     "db-count": dict(memory=4096, neighbours=10),
     "db-marginal": {},
@@ -264,3 +267,17 @@ def test_what_an_environment_cannot_be_made_with_is_said(settings, message):
 def test_true_is_no_whole_number():
     with pytest.raises(ConfigError, match="ppo_epochs=True: must be a whole number"):
         TrainConfig(ppo_epochs=True)
+
+
+@pytest.mark.parametrize(("before", "scale"), [("true", "run"), ("false", "none")])
+def test_older_runs_keep_their_reward_scale(tmp_path, before, scale):
+    text = TrainConfig(env="breakout", fidelity="ours").to_toml()
+    (tmp_path / "config.toml").write_text(text.replace('reward_scale = "recent"', f"normalize_bonus = {before}"))
+    assert TrainConfig.from_toml(tmp_path / "config.toml").reward_scale == scale
+
+
+def test_the_bonus_model_learns_at_the_policys_rate_unless_told_otherwise():
+    assert TrainConfig(env="breakout", learning_rate=0.5).bonus_learning_rate == 0.5
+    assert TrainConfig(env="breakout", learning_rate=0.5, bonus_learning_rate=0.25).bonus_learning_rate == 0.25
+    assert parse_train(["--learning-rate", "0.5"])[0].bonus_learning_rate == 0.5
+    assert parse_train(["--learning-rate=0.5", "--bonus-learning-rate", "0.25"])[0].bonus_learning_rate == 0.25

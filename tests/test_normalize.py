@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import ssedb
-from ssedb.normalize import FrameNorm, Moments, ObsNorm, RewardNorm, _blocks, discounted_sums, to_blocks
+from ssedb.normalize import FeatureNorm, FrameNorm, Moments, ObsNorm, RewardNorm, _blocks, discounted_sums, to_blocks
 
 
 def filtered_by_loop(rewards: np.ndarray, start: np.ndarray, gamma: float) -> np.ndarray:
@@ -37,8 +37,33 @@ def test_reward_norm_carries_sums_and_statistics_over_rollouts():
         np.testing.assert_allclose(norm(torch.from_numpy(rewards)), expected, rtol=1e-5)
 
 
-def test_reward_norm_restores():
-    first, second = RewardNorm(4, 0.9), RewardNorm(4, 0.9)
+def test_recent_scale_is_a_moving_average_of_each_rollouts_variance():
+    rng = np.random.default_rng(0)
+    norm, sums, variance = RewardNorm(4, 0.9, recent=True), np.zeros(4), 0.0
+    for number in range(1, 71):  # beyond 50 rollouts the newest weighs 0.02
+        rewards = rng.normal(5 - number / 20, 1 + number / 50, (6, 4))
+        found = norm(torch.tensor(rewards, dtype=torch.float32))
+        seen = []
+        for row in rewards:
+            sums = 0.9 * sums + row
+            seen += list(sums)
+        variance += max(1 / number, 0.02) * (np.var(seen) - variance)
+        np.testing.assert_allclose(found, rewards / np.sqrt(variance), rtol=1e-5)
+
+
+def test_recent_scale_does_not_count_the_drift_of_the_level():
+    """A signal of std 1 on a level that falls from 100 to 0, as a bonus that fades."""
+    draws = torch.Generator().manual_seed(0)
+    whole, recent = RewardNorm(16, 0.9), RewardNorm(16, 0.9, recent=True)
+    for level in torch.linspace(100, 0, 200):
+        rewards = level + torch.randn(32, 16, generator=draws)
+        spread = whole(rewards).std(), recent(rewards).std()
+    assert spread[1] > 20 * spread[0]
+
+
+@pytest.mark.parametrize("recent", [False, True])
+def test_reward_norm_restores(recent):
+    first, second = (RewardNorm(4, 0.9, recent=recent) for _ in range(2))
     rewards = torch.rand(5, 4)
     first(rewards)
     second.load_state_dict({k: v.clone() for k, v in first.state_dict().items()})
@@ -124,3 +149,12 @@ def test_observations_of_another_shape_are_named(name, shape):
     message = f"observations of shape {list(shape)}: this was made for [batch, 4, 84, 84]; give it such, or"
     with pytest.raises(ssedb.ConfigError, match=re.escape(message)):
         bonus.reward(obs, torch.zeros(2, dtype=torch.int64), obs)
+
+
+def test_features_are_scaled_by_moving_moments():
+    norm, rows = FeatureNorm(3), torch.tensor([[1.0, -2.0, 0.5], [3.0, 2.0, 0.5]])
+    torch.testing.assert_close(norm(rows), rows)  # mean 0 and std 1 until anything was taken in
+    for _ in range(3000):
+        norm.take_in(rows)
+    expected = torch.tensor([[-1.0, -1.0, 0.0], [1.0, 1.0, 0.0]])
+    torch.testing.assert_close(norm(rows), expected, atol=1e-3, rtol=0)

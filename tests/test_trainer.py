@@ -57,7 +57,7 @@ def test_the_bonus_reaches_the_policy(tmp_path):
     """One popular toolkit adds the bonus after the returns are computed; scaled by 0 or 1000 nothing changes there."""
     after = []
     for scale in (0.0, 1000.0):
-        trainer = Trainer(tiny_config(tmp_path, normalize_bonus=False, intrinsic_coef=scale), Grid(8))
+        trainer = Trainer(tiny_config(tmp_path, reward_scale="none", intrinsic_coef=scale), Grid(8))
         before = parameters(trainer)
         trainer.iterate()
         after.append([p.detach().clone() for p in trainer.policy.parameters()])

@@ -17,7 +17,8 @@ from tests.toy import SIDE, ToyEnv, tiny_config
 
 ENVS, STEPS = 6, 9
 UNUSUAL = dict(
-    gamma=0.9, gae_lambda=0.7, clip=0.03, entropy_coef=0.2, learning_rate=2e-3, adam_eps=1e-3, intrinsic_coef=0.5,
+    gamma=0.9, gae_lambda=0.7, clip=0.03, entropy_coef=0.2, learning_rate=2e-3,
+    bonus_learning_rate=3e-3, adam_eps=1e-3, intrinsic_coef=0.5,
     extrinsic_coef=0.3, ppo_epochs=3, bonus_epochs=2, num_envs=ENVS, rollout_steps=STEPS, minibatch_envs=2,
     policy_channels=(4, 4, 4), policy_width=16,
 )  # fmt: skip
@@ -134,8 +135,9 @@ class PlainRun:
     def __init__(self, trainer: Trainer, world: Snow, monkeypatch) -> None:
         self.trainer, self.world, self.config = trainer, world, trainer.config
         self.policy, self.weight = copy.deepcopy(trainer.policy), torch.tensor(1.0)
-        rates = self.config.learning_rate, self.config.adam_eps
-        self.adam, self.bonus_adam = PlainAdam(list(self.policy.parameters()), *rates), PlainAdam([self.weight], *rates)
+        eps = self.config.adam_eps
+        self.adam = PlainAdam(list(self.policy.parameters()), self.config.learning_rate, eps)
+        self.bonus_adam = PlainAdam([self.weight], self.config.bonus_learning_rate, eps)
         self.running, self.filtered = np.zeros(ENVS), []
         self.batches, self.given, loss = [], [], ppo.ppo_loss
 
@@ -162,7 +164,7 @@ class PlainRun:
 
         flat = obs[:-1].flatten(0, 1), actions.flatten(), obs[1:].flatten(0, 1)
         bonus = (self.weight * worth(*flat)).view(STEPS, ENVS).double().numpy()
-        paid = bonus / self.scale(bonus) if config.normalize_bonus else bonus
+        paid = bonus / {"run": self.scale, "recent": self.recent_scale, "none": lambda _: 1.0}[config.reward_scale](bonus)
         mixed = config.intrinsic_coef * paid + config.extrinsic_coef * np.clip(rewards.double().numpy(), -1, 1)
         advantages = plain_advantages(mixed, values.double().numpy(), config.gamma, config.gae_lambda)
         returns = advantages + values[:-1].double().numpy()
@@ -200,6 +202,15 @@ class PlainRun:
             self.running = self.config.gamma * self.running + step
             self.filtered += self.running.tolist()
         return float(np.std(self.filtered))
+
+    def recent_scale(self, bonus) -> float:
+        """The root of a moving average of each rollout's variance of discounted sums: the mean of the first 50."""
+        sums = []
+        for step in bonus:
+            self.running = self.config.gamma * self.running + step
+            sums += self.running.tolist()
+        self.filtered.append(np.var(sums))
+        return float(np.mean(self.filtered)) ** 0.5
 
     def places(self, obs):
         """Where each observation belongs, (t, env)."""
@@ -246,9 +257,9 @@ class PlainRun:
         assert abs(float(self.weight) - 1) > 1e-3
 
 
-@pytest.mark.parametrize("normalize", [True, False])
-def test_iterations_are_those_of_plain_loops(tmp_path, monkeypatch, normalize):
-    settings = dict(bonus=f"{__name__}:Known", bonus_options={}, normalize_bonus=normalize, mask_boundaries=normalize)
+@pytest.mark.parametrize("scale", ["run", "recent", "none"])
+def test_iterations_are_those_of_plain_loops(tmp_path, monkeypatch, scale):
+    settings = dict(bonus=f"{__name__}:Known", bonus_options={}, reward_scale=scale, mask_boundaries=scale == "run")
     world = Snow()
     trainer = Trainer(tiny_config(tmp_path, **UNUSUAL, **settings), world)
     run = PlainRun(trainer, world, monkeypatch)
@@ -327,7 +338,8 @@ MATTERS = {
     "entropy_coef": (TOY, 0.1),
     "intrinsic_coef": (TOY, 0.6),
     "extrinsic_coef": (TOY, 0.4),
-    "normalize_bonus": (TOY, False),
+    "reward_scale": (TOY, "recent"),
+    "bonus_learning_rate": (TOY, 1e-3),
     "mask_boundaries": (TOY, False),
     "policy_channels": (TOY, (4, 4, 8)),
     "policy_width": (TOY, 8),

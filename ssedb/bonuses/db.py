@@ -99,7 +99,12 @@ class DynamicBottleneck(Bonus):
         i_nce = objectives.contrastive_lower_bound(scores, mask)
         loss = objectives.db_loss(i_upper, i_pred, i_nce, (self.options.alpha1, self.options.alpha2, self.options.alpha3))
         metrics = {"i_upper": i_upper, "i_pred": i_pred, "i_nce": i_nce, "prediction_std": std.mean()}
-        return loss, {name: value.detach() for name, value in metrics.items()}
+        more, others = self.loss_over(z_mean.detach(), next_state.detach(), mask)
+        return loss + more, {name: value.detach() for name, value in (metrics | others).items()}
+
+    def loss_over(self, z: Tensor, next_state: Tensor, mask: Tensor | None) -> tuple[Tensor | float, dict[str, Tensor]]:
+        """Return the loss, and metrics, of a model over the representation [B, Z], which gets no gradient from it."""
+        return 0.0, {}
 
     def after_step(self) -> None:
         if self.options.momentum_every == "step":

@@ -95,7 +95,7 @@ def test_a_run_without_a_bottleneck_has_no_state():
     [
         TrainConfig(),
         TrainConfig(env="rooms", bonus="rnd", preset="rooms", steps=10, seed=3, out="runs/it's a name"),
-        TrainConfig(fidelity="released", noise="pixel", bonus_options={"alpha1": 0.5}, normalize_bonus=False),
+        TrainConfig(fidelity="released", noise="pixel", bonus_options={"alpha1": 0.5}, reward_scale="none"),
         tiny_config("runs/x", policy_layers=("relu", "linear", "relu")),
     ],
 )

@@ -1,0 +1,62 @@
+"""DB-ensemble: the information that a transition gives about the dynamics, by how far models over z disagree."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ssedb.bonuses.db import DynamicBottleneck
+from ssedb.networks import Ensemble
+from ssedb.normalize import FeatureNorm
+from ssedb.objectives import masked_mean
+from ssedb.options import DBOptions
+from ssedb.validate import require
+
+
+@dataclass(frozen=True)
+class EnsembleOptions(DBOptions):
+    """DB's choices, and those of the ensemble."""
+
+    models: int = 5
+    """Models that predict the next state from z."""
+    model_dim: int = 256
+    """Width of a model's two hidden layers."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.models > 1, "models", self.models, "must be 2 or more")
+        require(self.model_dim > 0, "model_dim", self.model_dim, "must be 1 or more")
+
+
+class DBEnsemble(DynamicBottleneck):
+    """Reward for the disagreement of models that predict the next state from DB's representation.
+
+    Model k predicts the projected next state p = f_m^P(s') from the mean of z; the reward is
+    sqrt(mean over dimensions of Var_k[prediction_k(z)]). All models agree where data have settled what follows, and all
+    average noise that nobody can predict.
+    """
+
+    Options = EnsembleOptions
+
+    def __init__(self, obs_shape: tuple[int, ...], num_actions: int, options: EnsembleOptions) -> None:
+        super().__init__(obs_shape, num_actions, options)
+        self.scale = FeatureNorm(options.latent_dim)
+        self.ensemble = Ensemble(options.models, options.latent_dim, options.model_dim, options.latent_dim)
+
+    @torch.no_grad()
+    def reward(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> Tensor:
+        predictions = self.ensemble(self.scale(self.represent(obs, actions)[0]))  # [K, B, Z]
+        return predictions.var(0, correction=0).mean(-1).sqrt()
+
+    def loss_over(self, z: Tensor, next_state: Tensor, mask: Tensor | None) -> tuple[Tensor | float, dict[str, Tensor]]:
+        errors = (self.ensemble(self.scale(z)) - self.momentum_projection(next_state)).square().mean(-1)  # [K, B]
+        return masked_mean(errors.sum(0), mask), {"ensemble_error": masked_mean(errors.mean(0), mask)}
+
+    @torch.no_grad()
+    def take_in(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> None:
+        self.scale.take_in(self.represent(obs, actions)[0])
+
+
+BONUS = DBEnsemble

@@ -1,0 +1,112 @@
+"""DB-ensemble: its reward and loss against NumPy, what gets a gradient, and that it fades where data settle the dynamics."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import ssedb
+from ssedb.networks import Ensemble
+from tests.toy import SIDE, TINY_OPTIONS, Grid, transitions
+
+MODELS = 3
+
+
+@pytest.fixture
+def bonus():
+    torch.manual_seed(0)
+    made = ssedb.make_bonus("db-ensemble", (4, SIDE, SIDE), 4, models=MODELS, model_dim=16, **TINY_OPTIONS)
+    with torch.no_grad():  # or nothing would tell the momentum copies from the online weights
+        for parameter in made.momentum_projection.parameters():
+            parameter += 0.1 * torch.randn_like(parameter)
+    return made
+
+
+@pytest.fixture(scope="module")
+def batch():
+    return tuple(x[:48] for x in transitions(Grid(8), 20))
+
+
+def plain_predictions(bonus, z):
+    """Every model by itself, in float64: [K, B, Z]."""
+    scale, ensemble = bonus.scale, bonus.ensemble
+    z = (z - scale.mean.double().numpy()) / np.sqrt((scale.square - scale.mean**2).double().numpy())
+    found = []
+    for k in range(MODELS):
+        x = z
+        for number, (weight, bias) in enumerate(zip(ensemble.weights, ensemble.biases, strict=True)):
+            x = np.where(x > 0, x, 0.2 * x) if number else x
+            x = x @ weight[k].detach().double().numpy() + bias[k].detach().double().numpy()
+        found.append(x)
+    return np.stack(found)
+
+
+def test_reward_is_the_spread_of_the_models(bonus, batch):
+    bonus.scale.take_in(torch.randn(64, bonus.options.latent_dim) * 3 + 1)
+    predictions = plain_predictions(bonus, bonus.features(*batch[:2]).double().numpy())
+    expected = np.sqrt(((predictions - predictions.mean(0)) ** 2).mean(0).mean(-1))
+    np.testing.assert_allclose(bonus.reward(*batch), expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_loss_adds_every_models_squared_error(bonus, batch, masked):
+    mask = torch.arange(len(batch[1])) % 3 > 0 if masked else None
+    torch.manual_seed(1)
+    loss, metrics = bonus.loss(*batch, mask)
+    torch.manual_seed(1)
+    without = ssedb.make_bonus("db", (4, SIDE, SIDE), 4, **TINY_OPTIONS)
+    without.load_state_dict({k: v for k, v in bonus.state_dict().items() if k.split(".")[0] not in ("scale", "ensemble")})
+    torch.manual_seed(1)
+    base, _ = without.loss(*batch, mask)
+    target = bonus.momentum_projection(bonus.target(batch[2])).detach().double().numpy()
+    errors = ((plain_predictions(bonus, bonus.features(*batch[:2]).double().numpy()) - target) ** 2).mean(-1)  # [K, B]
+    kept = errors if mask is None else errors[:, mask.numpy()]
+    assert (loss - base).item() == pytest.approx(kept.mean(1).sum(), rel=1e-3)
+    assert float(metrics["ensemble_error"]) == pytest.approx(kept.mean(), rel=1e-4)
+
+
+def test_ensemble_gives_the_representation_no_gradient(batch):
+    options = {**TINY_OPTIONS, "alpha1": 0.0, "alpha2": 0.0, "alpha3": 0.0}
+    alone = ssedb.make_bonus("db-ensemble", (4, SIDE, SIDE), 4, **options)
+    loss, _ = alone.loss(*batch)
+    loss.backward()
+    moved = {name.split(".")[0] for name, p in alone.named_parameters() if p.grad is not None and p.grad.abs().max() > 0}
+    assert moved == {"ensemble"}
+
+
+def test_inputs_follow_the_scale_of_z(bonus, batch):
+    before = bonus.scale.mean.clone()
+    for _ in range(5):
+        bonus.take_in(*batch)
+    z = bonus.features(*batch[:2])
+    expected = (1 - 0.99**5) * z.mean(0)
+    torch.testing.assert_close(bonus.scale.mean - before, expected, rtol=1e-3, atol=1e-5)
+
+
+def test_models_are_those_of_separate_networks():
+    torch.manual_seed(0)
+    ensemble, x = Ensemble(2, 3, 4, 5), torch.randn(6, 3)
+    found = ensemble(x)
+    assert found.shape == (2, 6, 5)
+    assert not torch.allclose(found[0], found[1])
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_reward_fades_where_data_settle_the_dynamics_and_noise_does_not_keep_it_up(monkeypatch, seed):
+    """Over a fixed z: one cloud is trained on under noise that nobody can predict, the other is never seen."""
+    torch.manual_seed(seed)
+    bonus = ssedb.make_bonus("db-ensemble", (4, SIDE, SIDE), 4, **TINY_OPTIONS)
+    monkeypatch.setattr(bonus, "represent", lambda z, actions: (z, None))
+    seen, unseen = (torch.randn(256, 32) + side * torch.ones(32) for side in (-1, 1))
+    states = seen @ torch.randn(32, 64)
+    adam = torch.optim.Adam(bonus.ensemble.parameters(), lr=1e-3)
+    first = bonus.reward(seen, None, None).mean()
+    for _ in range(200):
+        adam.zero_grad()
+        loss, metrics = bonus.loss_over(seen, states + 4 * torch.randn_like(states), None)
+        loss.backward()
+        adam.step()
+    assert metrics["ensemble_error"].sqrt() > 0.3  # the noise is there to stay
+    assert bonus.reward(seen, None, None).mean() < 0.5 * first
+    assert bonus.reward(seen, None, None).mean() < 0.5 * bonus.reward(unseen, None, None).mean()
