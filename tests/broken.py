@@ -17,6 +17,7 @@ class Sound(Bonus):
     """Distillation of a random linear map of the newest frame, with a running scale: all that the contract knows of."""
 
     fixed = ("target",)
+    also: tuple[str, ...] = ()  # checks beside `breaks` that fail by necessity
     scale: Tensor
 
     def __init__(self, obs_shape: tuple[int, ...], num_actions: int, options: NoOptions) -> None:
@@ -58,6 +59,7 @@ class PaysDoubles(Sound):
 
 class LosesOneByOne(Sound):
     breaks = "loss_is_a_scalar_with_figures"
+    also = ("bonus_reaches_the_policy",)  # the trainer refuses it
 
     def loss(self, obs, actions, next_obs, mask=None):
         loss, figures = super().loss(obs, actions, next_obs, mask)

@@ -31,12 +31,13 @@ def same(first, second) -> bool:
     return all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
 
-def test_ppo_learns_from_the_extrinsic_reward_when_told_to(tmp_path):
-    config = tiny_config(tmp_path, extrinsic_coef=1.0, intrinsic_coef=0.0, learning_rate=1e-3, gamma=0.5)
-    trainer = Trainer(config, Sides(8, episode=20))
+@pytest.mark.parametrize("seed", [0, 1])
+def test_ppo_learns_from_the_extrinsic_reward_when_told_to(tmp_path, seed):
+    settings = dict(extrinsic_coef=1.0, intrinsic_coef=0.0, learning_rate=1e-3, gamma=0.5, bonus="none", bonus_options={})
+    trainer = Trainer(tiny_config(tmp_path, seed=seed, **settings), Sides(8, seed=seed, episode=20))
     scores = [trainer.iterate()["score_rollout"] for _ in range(25)]
-    assert scores[0] < 14  # 20 steps at chance earn about 10
-    assert scores[-1] > 18
+    assert scores[0] < 14  # 8 episodes of 20 steps at chance earn 10 on average, with a std of 0.8
+    assert scores[-1] > 18  # twelve seeds gave 19.9 or 20
 
 
 def test_without_it_the_score_is_only_measured(tmp_path):

@@ -358,7 +358,11 @@ def test_the_information_plane_and_its_alarm(report, open_page):
     assert count_colour(page, plane, "#0072b2") == 0
     page.click("#view-information button.toggle")
     pick(page, "Task", "rooms-small, no noise")
-    assert count_colour(page, "#view-information canvas >> nth=1", "#0072b2") > 20
+    for _ in range(100):  # the canvas of another task is drawn a moment later
+        if drawn := count_colour(page, "#view-information canvas >> nth=1", "#0072b2") > 20:
+            break
+        page.wait_for_timeout(50)
+    assert drawn
 
 
 def test_rooms_maps_move_with_the_slider(report, open_page):
