@@ -239,8 +239,6 @@ def sweep(args: list[str]) -> int:
                 )
     if options.ray is not None and find_spec("ray") is None:
         raise ConfigError("Ray is not installed; run `pip install ssedb[ray]`, or leave --ray out")
-    if args.count("--set") > 1:
-        raise ConfigError("--set is given twice; write all after one, such as --set steps=100000 seed=[0,1]")
     overrides = dict(map(parse_override, options.set))
     if options.device != "auto":
         overrides["device"] = options.device
@@ -368,7 +366,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"ssedb: {error}", file=sys.stderr)
         return 2
     except PermissionError as error:
-        print(f"ssedb: {error.filename}: no permission; choose a path that you may use", file=sys.stderr)
+        print(f"ssedb: {error.filename or error}: no permission; choose a path that you may use", file=sys.stderr)
         return 2
     except BrokenPipeError:  # the reader of a pipe has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

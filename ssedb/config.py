@@ -235,9 +235,9 @@ class TrainConfig:
     def to_toml(self) -> str:
         tables = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         last = {name: tables.pop(name) for name in ("env_kwargs", "bonus_options")}
-        lines = [f"{name} = {_toml(value)}" for name, value in tables.items()]
+        lines = [f"{name} = {toml_value(value)}" for name, value in tables.items()]
         for title, table in last.items():
-            lines += ["", f"[{title}]"] + [f"{name} = {_toml(value)}" for name, value in table.items()]
+            lines += ["", f"[{title}]"] + [f"{name} = {toml_value(value)}" for name, value in table.items()]
         return "\n".join(lines) + "\n"
 
     @classmethod
@@ -246,8 +246,7 @@ class TrainConfig:
             values = tomllib.loads(path.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise ConfigError(f"cannot read {path}: {error}; put back the file as the run wrote it") from None
-        if "normalize_bonus" in values:  # until version 0.1 there was one scale, on or off
-            values["reward_scale"] = "run" if values.pop("normalize_bonus") else "none"
+        values = migrated(values)
         known = {f.name for f in dataclasses.fields(cls)}
         if unknown := sorted(set(values) - known):
             raise ConfigError(f"{path} has the unknown setting {unknown[0]!r}; it may be of another version of ssedb")
@@ -260,14 +259,27 @@ class TrainConfig:
             raise ConfigError(f"{path}: {error}") from None
 
 
-def _toml(value: object) -> str:
+def migrated(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a `config.toml` as this version names them; what was added since gets what it was then."""
+    values = dict(values)
+    if "normalize_bonus" in values:  # one reward scale, on or off
+        values["reward_scale"] = "run" if values.pop("normalize_bonus") else "none"
+    if "learning_rate" in values:  # one rate for policy and bonus model
+        values.setdefault("bonus_learning_rate", values["learning_rate"])
+    if values.get("bonus") == "re3" and "bonus_options" in values:  # the mean of the distances was the only choice
+        values["bonus_options"] = {"distance": "mean", **values["bonus_options"]}
+    return values
+
+
+def toml_value(value: object) -> str:
+    """Write a value as TOML has it."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, (int, float)):
-        return repr(value)
+        return repr(float(value) if isinstance(value, float) else value)  # NumPy's floats have a repr of their own
     if isinstance(value, (tuple, list)):
-        return "[" + ", ".join(_toml(v) for v in value) + "]"
+        return "[" + ", ".join(toml_value(v) for v in value) + "]"
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key} = {_toml(v)}" for key, v in value.items()) + "}"
+        return "{" + ", ".join(f"{key} = {toml_value(v)}" for key, v in value.items()) + "}"
     escaped = str(value).replace("\\", "\\\\").replace('"', '\\"')
     return '"' + "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in escaped) + '"'

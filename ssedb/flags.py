@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import tyro
 
-from ssedb.config import TrainConfig
+from ssedb.config import TrainConfig, toml_value
 from ssedb.errors import ConfigError
 from ssedb.options import OPTIONS, Preset, canonical_bonus, options_class
 from ssedb.runlog import saved_config
@@ -226,7 +226,7 @@ def parse_train(args: list[str]) -> tuple[TrainConfig, Path | None]:
     names = ("env", "noise", "bonus", "preset", "fidelity", "resume")
     for name in names:
         first.add_argument(f"--{name}")
-    first.add_argument("--learning-rate", type=float)  # the bonus model's unless that is given, too
+    first.add_argument("--learning-rate", "--learning_rate", type=float)  # the bonus model's unless that is given, too
     try:
         early = {name: value for name, value in vars(first.parse_known_args(args)[0]).items() if value is not None}
     except argparse.ArgumentError:  # a flag without its value: the real parser says it better
@@ -315,7 +315,7 @@ def _table(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.Primi
         "KEY=VALUE",
         lambda words: dict(map(key_value, words)),
         lambda value: isinstance(value, Mapping),
-        lambda table: [f"{key}={value!r}" for key, value in table.items()],
+        lambda table: [f"{key}={toml_value(value)}" for key, value in table.items()],
     )
 
 
@@ -344,9 +344,13 @@ def parse(spec: type[T], args: Sequence[str], command: str) -> T:
 
 
 def _refuse_unknown_flags(names: set[str], args: Sequence[str], command: str) -> None:
-    """Raise ConfigError for a flag that a command does not have, with those that it may be meant for."""
+    """Raise ConfigError for a table given twice, or a flag that a command does not have, with those it may be meant for."""
     known = [name.replace("_", "-") for name in sorted({"help", *names})]
-    for flag in (word.partition("=")[0] for word in args if word.startswith("--") and word != "--"):
+    flags = [word.partition("=")[0] for word in args if word.startswith("--") and word != "--"]
+    for flag in ("--set", "--env-kwargs"):  # of others the last counts, as in any command
+        if [word.replace("_", "-") for word in flags].count(flag) > 1:
+            raise ConfigError(f"{flag} is given twice; write all its KEY=VALUE after one")
+    for flag in flags:
         prefix = "--no-" if flag.startswith("--no-") else "--"
         name = flag.removeprefix(prefix).replace("_", "-")
         if not {name, flag[2:].replace("_", "-")} & set(known) and not name.startswith("tyro-"):

@@ -20,6 +20,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ssedb import references, stats
+from ssedb.config import migrated
 from ssedb.envs.names import NOISES, env_label
 from ssedb.errors import ConfigError
 from ssedb.references import human_normalised, random_normalised
@@ -186,7 +187,7 @@ def _load(path: Path) -> Run:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         return Run(path, {}, "damaged", f"config.toml cannot be read: {error}")
     failure = _json(path / FAILURE)
-    config = config or dict(failure.get("config", {}))
+    config = migrated(config or failure.get("config", {}))
     summary, probe, origin = (_json(path / name) for name in ("summary.json", "probe.json", ORIGIN))
     if summary.get("finished") and summary.get("steps", 0) >= config.get("steps", 0):
         status, reason = "finished", ""

@@ -10,7 +10,7 @@ import os
 import shlex
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ ERROR_LOG = "error.log"
 class RunFolder:
     """A locked run folder. Importing and opening it needs no torch, so that mistakes show at once."""
 
-    def __init__(self, path: Path, config: TrainConfig, lock: Any) -> None:
+    def __init__(self, path: Path, config: TrainConfig, lock: FolderLock) -> None:
         self.path, self.config, self._lock = path, config, lock
         self._metrics: Any = None
         self._writer: Any = None
@@ -44,7 +44,6 @@ class RunFolder:
         if any((path / name).exists() for name in ("config.toml", "metrics.jsonl", "checkpoints")):
             lock.close()
             raise ConfigError(f"{path} already holds a run; go on with `{resume_command(path)}`, or choose another --out")
-        (path / ERROR_LOG).unlink(missing_ok=True)  # of a run that ended before there was anything to keep
         return cls(path, config, lock)
 
     @classmethod
@@ -92,6 +91,7 @@ class RunFolder:
         from torch.utils.tensorboard.writer import SummaryWriter
 
         self._write("config.toml", self.config.to_toml())
+        (self.path / ERROR_LOG).unlink(missing_ok=True)  # of an earlier try
         path = self.path / "metrics.jsonl"
         torn = path.exists() and path.stat().st_size > 0 and not path.read_bytes().endswith(b"\n")
         self._metrics = open(path, "a", encoding="utf-8")  # noqa: SIM115 (closed by close)
@@ -133,7 +133,7 @@ class RunFolder:
                 log.close()
         if self._wandb is not None:
             self._wandb.finish()
-        unlock_folder(self.path, self._lock)
+        self._lock.close()
 
     def _line(self, row: dict[str, Any]) -> None:
         self._metrics.write(json.dumps({"time": round(time.time(), 3), **row}) + "\n")
@@ -245,8 +245,29 @@ def read_metrics(path: Path | str) -> list[dict[str, Any]]:
     return rows
 
 
-def lock_folder(path: Path, create: bool) -> Any:
-    """Takes the folder for this process. The kernel lets go of the lock when the process ends, however it ends."""
+class FolderLock:
+    """A folder that this process holds. The kernel lets go of the lock when the process ends, however it ends."""
+
+    def __init__(self, path: Path, file: Any, made: bool) -> None:
+        self.path, self._file, self._made = path, file, made
+
+    @property
+    def closed(self) -> bool:
+        return bool(self._file.closed)
+
+    def close(self) -> None:
+        """Let go of the folder; take it away if it was made for the lock and holds nothing else."""
+        if self._made:
+            with suppress(OSError):
+                if os.listdir(self.path) == [".lock"]:
+                    (self.path / ".lock").unlink()
+                    self.path.rmdir()
+        self._file.close()
+
+
+def lock_folder(path: Path, create: bool) -> FolderLock:
+    """Take a folder for this process, made if need be; raise FolderInUse if another has it."""
+    made = create and not path.exists()
     try:
         if create:
             path.mkdir(parents=True, exist_ok=True)
@@ -263,25 +284,14 @@ def lock_folder(path: Path, create: bool) -> Any:
     file.truncate(0)
     file.write(str(os.getpid()))
     file.flush()
-    return file
-
-
-def unlock_folder(path: Path, lock: Any) -> None:
-    """Let go of a folder; one that holds nothing but the lock is taken away."""
-    if path.is_dir() and os.listdir(path) == [".lock"]:
-        (path / ".lock").unlink()
-        path.rmdir()
-    lock.close()
+    return FolderLock(path, file, made)
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold a folder, made if need be, for as long as the block takes."""
-    lock = lock_folder(path, create=True)
-    try:
+    with closing(lock_folder(path, create=True)):
         yield
-    finally:
-        unlock_folder(path, lock)
 
 
 def _check_wandb(config: TrainConfig) -> None:

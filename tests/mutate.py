@@ -36,7 +36,7 @@ from rich.markup import escape
 ROOT = Path(__file__).parent.parent
 LIST = Path(__file__).with_name("mutants.toml")
 TIME_LIMIT = 600.0
-"""Seconds after which a mutant counts as noticed: it hangs."""
+"""Seconds after which a trial is given up; that a mutant hangs is not enough to notice it."""
 
 
 @dataclass(frozen=True)
@@ -128,10 +128,10 @@ class Trial:
 def judge(code: int | None, output: str) -> tuple[str, str]:
     """Tell the outcome, and what noticed it, from a run of pytest."""
     if code is None:
-        return "killed", f"no end within {TIME_LIMIT:.0f} s"
+        return "timed out", f"no end within {TIME_LIMIT:.0f} s"
     if code == 0:
         return "survived", ""
-    failed = re.search(r"^FAILED (\S+)(?: - (.*))?$", output, re.MULTILINE)
+    failed = re.search(r"^FAILED (.+?)(?: - (.*))?$", output, re.MULTILINE)
     if code != 1 or failed is None:
         return "broken", output.strip().splitlines()[-1] if output.strip() else f"pytest ended with {code}"
     reason = failed[2] or ""
@@ -177,7 +177,7 @@ def main() -> int:
             running.append(Trial(mutant.tests, mutant))
         trial = wait_for(running)
         outcome, by = judge(*trial.close())
-        colour = {"killed": "green", "survived": "bold red", "broken": "bold yellow"}[outcome]
+        colour = {"killed": "green", "survived": "bold red", "broken": "bold yellow", "timed out": "bold yellow"}[outcome]
         console.print(
             f"[{colour}]{outcome:<9}[/] {trial.seconds:4.0f} s  {escape(trial.mutant.file)}: {escape(trial.mutant.why)}"
             f"\n{'':17} {escape(by)}"

@@ -97,7 +97,10 @@ def test_resume_and_eval(trained):
         (["sweep", "x.toml", "--jobs", "0"], "jobs=0: must be 1 or more"),
         (["sweep", "x.toml", "--set", "steps"], "set='steps': write KEY=VALUE"),
         (["sweep", "x.toml", "--ray", "local", "--jobs", "2"], "jobs=2: Ray has its own scheduler"),
-        (["sweep", "x.toml", "--set", "a=1", "--set", "b=2"], "--set is given twice; write all after one"),
+        (
+            ["sweep", "x.toml", "--set", "a=1", "--set", "b=2"],
+            "--set is given twice; write all",
+        ),
         (["sweep", "x.toml", "--cpus", "-1"], "cpus=-1.0: must be 0 or more"),
         (["sweep"], "PATH"),
         (["stats", "/nonexistent"], "there is no folder /nonexistent; name one that holds runs"),

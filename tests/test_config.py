@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from ssedb.config import ConfigError, TrainConfig
@@ -280,4 +281,16 @@ def test_the_bonus_model_learns_at_the_policys_rate_unless_told_otherwise():
     assert TrainConfig(env="breakout", learning_rate=0.5).bonus_learning_rate == 0.5
     assert TrainConfig(env="breakout", learning_rate=0.5, bonus_learning_rate=0.25).bonus_learning_rate == 0.25
     assert parse_train(["--learning-rate", "0.5"])[0].bonus_learning_rate == 0.5
+    assert parse_train(["--learning_rate", "0.5"])[0].bonus_learning_rate == 0.5
     assert parse_train(["--learning-rate=0.5", "--bonus-learning-rate", "0.25"])[0].bonus_learning_rate == 0.25
+
+
+def test_floats_of_numpy_are_written_as_numbers(tmp_path):
+    config = TrainConfig(env="breakout", gamma=np.float64(0.5))
+    (tmp_path / "config.toml").write_text(config.to_toml())
+    assert TrainConfig.from_toml(tmp_path / "config.toml").gamma == 0.5
+
+
+def test_a_table_given_twice_is_refused():
+    with pytest.raises(ConfigError, match="--env-kwargs is given twice"):
+        parse_train(["--env", "CartPole-v1", "--env-kwargs", "a=1", "--env-kwargs", "b=2"])

@@ -28,7 +28,7 @@ def test_no_mutant_is_listed_twice():
         (1, "FAILED tests/test_a.py::test_b - assert 1 == 2\n1 failed", "killed"),
         (1, "FAILED tests/test_a.py::test_b - NameError: name 'x' is not defined", "broken"),
         (2, "ERROR tests/test_a.py\n1 error", "broken"),
-        (None, "", "killed"),
+        (None, "", "timed out"),
     ],
 )
 def test_outcome_follows_from_what_pytest_says(code, output, outcome):

@@ -241,3 +241,28 @@ def test_no_runs(tmp_path):
         results.load_runs(tmp_path)
     with pytest.raises(ConfigError, match="there is no folder"):
         results.load_runs(tmp_path / "nowhere")
+
+
+def write_older(folder):
+    """Rewrites a run's config.toml as versions before the reward scale and RE3's choice of distance wrote it."""
+    path = folder / "config.toml"
+    kept = [line for line in path.read_text().splitlines() if not line.startswith(("bonus_learning_rate", "distance"))]
+    older = ["normalize_bonus = true" if line.startswith("reward_scale") else line for line in kept]
+    path.write_text("\n".join(older) + "\n")
+
+
+def test_older_runs_are_not_taken_for_those_of_new_defaults(tmp_path):
+    for bonus, settings in (("db", {"fidelity": "ours"}), ("re3", {"bonus_options": {}})):
+        for age in ("older", "newer"):
+            make_run(tmp_path / f"{bonus}-{age}", bonus=bonus, **settings)
+        write_older(tmp_path / f"{bonus}-older")
+    runs = {run.path.name: run for run in results.load_runs(tmp_path)}
+    assert [run.status for run in runs.values()] == ["finished"] * 4
+    assert runs["db-older"].config["reward_scale"] == "run"
+    assert runs["db-newer"].config["reward_scale"] == "recent"
+    assert runs["re3-older"].config["bonus_options"]["distance"] == "mean"
+    assert runs["re3-newer"].config["bonus_options"]["distance"] == "kth"
+    assert len({run.method for run in runs.values()}) == 4
+    older = TrainConfig.from_toml(tmp_path / "re3-older" / "config.toml")
+    assert older.bonus_options["distance"] == "mean"
+    assert older.bonus_learning_rate == older.learning_rate

@@ -2,11 +2,12 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from ssedb.errors import ConfigError
-from ssedb.runlog import RunFolder, read_metrics
+from ssedb.runlog import ERROR_LOG, RunFolder, lock_folder, read_metrics
 from tests.toy import tiny_config
 
 
@@ -90,3 +91,19 @@ def test_wandb_is_asked_for_only_where_it_is_installed(tmp_path, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"pip install ssedb\[wandb\]"):
         RunFolder.create(tiny_config(tmp_path / "run", wandb=True))
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_a_folder_goes_with_its_lock_only_if_the_lock_made_it(tmp_path, monkeypatch, made):
+    monkeypatch.chdir(tmp_path)
+    folder = Path("new") if made else Path(".")
+    lock_folder(folder, create=True).close()
+    assert folder.exists() != made
+
+
+def test_the_log_of_an_error_goes_when_the_run_goes_on(tmp_path):
+    run = RunFolder.create(tiny_config(tmp_path / "run"))
+    (run.path / ERROR_LOG).write_text("it broke")
+    run.start_logging(None)
+    run.close()
+    assert not (run.path / ERROR_LOG).exists()

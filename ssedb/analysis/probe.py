@@ -253,7 +253,7 @@ def probe_run(
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         bonus = agent.make_bonus(fresh)
-        result = probe_bonus(bonus, world, data, choices, config.noise, config.learning_rate)
+        result = probe_bonus(bonus, world, data, choices, config.noise, config.bonus_learning_rate)
     about = {"run": str(run), "steps": agent.steps, "bonus": config.bonus, "fresh": fresh}
     (run / "probe.json").write_text(json.dumps({**about, **asdict(result)}, indent=2) + "\n", encoding="utf-8")
     picture = run / "probe.png"

@@ -36,11 +36,15 @@ class E3BOptions(FeatureOptions):
         require(self.slots > 0, "slots", self.slots, "must be 1 or more")
 
 
+NOBODY = torch.iinfo(torch.int64).min
+"""Owner of a slot that no episode has; below the number of any."""
+
+
 class EllipticalEpisodicBonus(InverseFeatures):
     """Reward for next states unlike those of the same episode, in inverse-dynamics features (E3B).
 
     b_t = x_t' C_{t-1}^-1 x_t, x_t the features of the next state and C_{t-1} = ridge I + the sum of x x' over the
-    episode so far. Without a context every transition is an episode of its own; so is one of a negative number.
+    episode so far. Without a context every transition is an episode of its own.
     """
 
     Options = E3BOptions
@@ -52,7 +56,7 @@ class EllipticalEpisodicBonus(InverseFeatures):
     def __init__(self, obs_shape: tuple[int, ...], num_actions: int, options: E3BOptions) -> None:
         super().__init__(obs_shape, num_actions, options)
         self.ridge = options.ridge
-        self.register_buffer("owners", torch.full((options.slots,), -1))  # the episode of each slot
+        self.register_buffer("owners", torch.full((options.slots,), NOBODY))  # the episode of each slot
         side = options.feature_dim
         self.register_buffer("sums", torch.zeros(options.slots, side, side, dtype=torch.float64))  # of x x'
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
+from collections.abc import Mapping
 from typing import Any
 
-from ssedb.config import TrainConfig
+from ssedb.config import TrainConfig, toml_value
 
 ALWAYS = ("env", "noise", "bonus", "preset", "fidelity", "steps", "seed", "out")
 """Said even where they are the default: they are what a reader looks for, and the first five imply the rest."""
@@ -31,6 +32,8 @@ def _flag(name: str, value: Any) -> list[str]:
     flag = "--" + name.replace("_", "-")
     if isinstance(value, bool):
         return [flag if value else "--no-" + flag[2:]]
+    if isinstance(value, Mapping):
+        return [flag, *(f"{key}={toml_value(entry)}" for key, entry in value.items())]
     if isinstance(value, tuple):
         return [flag, *map(str, value)]
     return [flag, str(value)]

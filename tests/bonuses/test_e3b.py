@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from ssedb.bonuses.base import Context
+from ssedb.bonuses.e3b import NOBODY
 from ssedb.errors import ConfigError
 from ssedb.trainer import Trainer
 from tests.bonuses import plain
@@ -15,7 +16,7 @@ TINY = {"channels": (4, 4, 4), "feature_dim": 6, "slots": 64}
 
 
 class SlowE3B:
-    """The definition, with a matrix inverted anew at every step; episodes of a negative number are not remembered."""
+    """The definition, with a matrix inverted anew at every step."""
 
     def __init__(self, ridge=0.1, dim=6):
         self.ridge, self.dim, self.episodes = ridge, dim, {}
@@ -26,7 +27,7 @@ class SlowE3B:
             ellipse = episodes.get(number, self.ridge * np.eye(self.dim))
             rewards.append(row @ np.linalg.inv(ellipse) @ row)
             episodes[number] = ellipse + np.outer(row, row)
-        return rewards, {n: e for n, e in episodes.items() if n >= 0}
+        return rewards, episodes
 
     def reward(self, x, numbers):
         return self._walk(x, numbers)[0]
@@ -62,11 +63,13 @@ def test_reward_is_the_ellipse_over_the_episode_so_far(ridge):
         first = 4 * int(episodes[-4:].max() // 4)  # the episodes under way go on
 
 
-def test_memory_is_of_the_episode_alone():
+@pytest.mark.parametrize("number", [0, -2])  # an episode that is analysed has a number below 0
+def test_memory_is_of_the_episode_alone(number):
     bonus, data = make("e3b", **TINY), batch()
-    first = bonus.reward(*data, Context(torch.zeros(12, dtype=torch.int64)))
-    bonus.take_in(*data, Context(torch.zeros(12, dtype=torch.int64)))
-    again = bonus.reward(*data, Context(torch.zeros(12, dtype=torch.int64)))
+    episode = Context(torch.full((12,), number))
+    first = bonus.reward(*data, episode)
+    bonus.take_in(*data, episode)
+    again = bonus.reward(*data, episode)
     assert (again < 0.8 * first).all()
     other = bonus.reward(*data, Context(torch.full((12,), 5)))
     torch.testing.assert_close(other, first)
@@ -77,7 +80,7 @@ def test_episodes_that_share_a_slot_keep_the_last():
     x = encoded(bonus, data[2])
     episodes = torch.tensor([1, 2, 1, 2, 5, 2, 5, 2, 9, 2, 9, 2])  # 1, 5 and 9 share a slot
     bonus.take_in(*data, Context(episodes))
-    assert bonus.owners.tolist() == [-1, 9, 2, -1]
+    assert bonus.owners.tolist() == [NOBODY, 9, 2, NOBODY]
     last = np.zeros((6, 6))
     for row in (8, 10):
         last += np.outer(x[row], x[row])
@@ -94,10 +97,9 @@ def test_episodes_that_share_a_slot_keep_the_last():
 def test_without_a_context_every_transition_is_an_episode_of_its_own():
     bonus, data = make("e3b", **TINY), batch()
     expected = (encoded(bonus, data[2]) ** 2).sum(1) / 0.1
-    for context in ((), (Context(-2 - torch.arange(12)),)):
-        bonus.take_in(*data, *context)
-        assert (bonus.owners == -1).all()
-        np.testing.assert_allclose(array(bonus.reward(*data, *context)), expected, rtol=1e-3)
+    bonus.take_in(*data)
+    assert (bonus.owners == NOBODY).all()
+    np.testing.assert_allclose(array(bonus.reward(*data)), expected, rtol=1e-3)
 
 
 def test_a_direction_that_is_new_shows_beside_far_larger_ones():

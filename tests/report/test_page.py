@@ -97,6 +97,10 @@ def test_a_run_without_a_bottleneck_has_no_state():
         TrainConfig(env="rooms", bonus="rnd", preset="rooms", steps=10, seed=3, out="runs/it's a name"),
         TrainConfig(fidelity="released", noise="pixel", bonus_options={"alpha1": 0.5}, reward_scale="none"),
         tiny_config("runs/x", policy_layers=("relu", "linear", "relu")),
+        TrainConfig(
+            env="CartPole-v1", env_kwargs={"size": 8, "mode": "a b", "goals": [1], "hard": True, "deep": {"x": 0.5}}
+        ),
+        TrainConfig(learning_rate=1e-3, bonus_learning_rate=1e-2),
     ],
 )
 def test_the_command_leads_to_the_same_configuration(config):
