@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -17,6 +18,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+import torch
 
 from ssedb.blame import Blamed, blamed
 from ssedb.errors import TrainingError
@@ -149,6 +151,8 @@ def _answer(pipe: Connection, seconds: float) -> Any:
 
 def _serve(pipe: Connection, make: Make, memory: Any, shape: tuple[int, ...], share: slice) -> None:
     """Step a share of the environments as the learner's process says, until it says None or is gone."""
+    torch.set_num_threads(1)  # a fork inherits OpenMP's pool without its threads, and would wait for them for ever
+    gc.freeze()  # garbage of the learner is not freed here: CUDA objects cannot be, after a fork
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the learner, which ends the rollout before it stops
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()

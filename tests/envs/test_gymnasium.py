@@ -40,6 +40,16 @@ class Counter(gymnasium.Env):
         return self.picture(), float(action), self.count == 6, False, {}
 
 
+class Multiplier(Counter):
+    """Multiplies matrices large enough for several threads, and collects garbage, in every step."""
+
+    def step(self, action):
+        torch.ones(512, 512) @ torch.ones(512, 512)
+        gc.collect()
+        return super().step(action)
+
+
+gymnasium.register("Multiplier-v0", Multiplier)
 for name, kwargs in {"Rgb": {}, "Gray": {"channels": 0}, "One": {"channels": 1}, "Float": {"dtype": np.float32}}.items():
     gymnasium.register(f"Counter{name}-v0", Counter, kwargs=kwargs)
 gymnasium.register("CounterShort-v0", Counter, max_episode_steps=4)
@@ -133,6 +143,56 @@ def test_auto_starts_processes_where_they_are_faster(strangers, monkeypatch):
         assert len(multiprocessing.active_children()) == expected, (name, num_envs)
         env.close()
         assert multiprocessing.active_children() == []
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    from ssedb import threads
+
+    monkeypatch.setattr(threads, "PATIENCE", 5.0)
+
+
+@pytest.fixture
+def two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_an_environment_may_compute_with_torch_in_its_process(impatient, two_threads):
+    torch.ones(512, 512) @ torch.ones(512, 512)  # starts the threads of this process, which a fork does not have
+    env = ssedb.make_env("Multiplier-v0", 2, env_workers=2)
+    env.reset()
+    assert env.step(torch.tensor([0, 1])).rewards.tolist() == [5, 6]
+    env.close()
+
+
+class Garbage:
+    """Refers to itself, so only the garbage collector frees it, and notes which process that was."""
+
+    def __init__(self, notes):
+        self.itself, self.notes = self, notes
+
+    def __del__(self):
+        with open(self.notes, "a") as file:
+            print(os.getpid(), file=file)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only forked processes inherit garbage")
+def test_garbage_of_the_learner_is_freed_by_the_learner_alone(tmp_path):
+    gc.collect()
+    gc.disable()
+    try:
+        Garbage(tmp_path / "freed")
+        env = ssedb.make_env("Multiplier-v0", 2, env_workers=2)
+        env.reset()
+        env.step(torch.tensor([0, 1]))
+        env.close()
+    finally:
+        gc.enable()
+    gc.collect()
+    assert (tmp_path / "freed").read_text().split() == [str(os.getpid())]
 
 
 def test_processes_end_with_an_environment_that_nobody_closes(strangers):
