@@ -195,6 +195,14 @@ def test_an_environment_that_cannot_be_made_in_its_process_leaves_none_behind(ho
     assert multiprocessing.active_children() == []
 
 
+def test_processes_that_are_not_forked_import_the_module_of_the_environment(strangers, monkeypatch):
+    spawn = multiprocessing.get_context("spawn")
+    monkeypatch.setattr(multiprocessing, "get_context", lambda method: spawn)
+    env = ssedb.make_env("strangeworlds:Walker-v0", 2, env_workers=1)
+    assert (env.reset() > 0).any()
+    env.close()
+
+
 class Garbage:
     """Refers to itself, so only the garbage collector frees it, and notes which process that was."""
 
