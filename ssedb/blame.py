@@ -18,16 +18,16 @@ from ssedb.runlog import ERROR_LOG
 class Blamed(Exception):
     """What went wrong inside an environment or a bonus, perhaps in another process."""
 
-    def __init__(self, said: str, story: str) -> None:
-        super().__init__(said, story)
-        self.said, self.story = said, story
+    def __init__(self, said: str, story: str, may_pass: bool = False) -> None:
+        super().__init__(said, story, may_pass)
+        self.said, self.story, self.may_pass = said, story, may_pass
 
     def __str__(self) -> str:
         return f"{self.said}\n{self.story}"
 
     @classmethod
     def of(cls, owner: str, error: BaseException) -> Blamed:
-        return cls(f"{owner} raised {one_line(error)}", "".join(traceback.format_exception(error)))
+        return cls(f"{owner} raised {one_line(error)}", "".join(traceback.format_exception(error)), may_pass=True)
 
 
 def blamed(error: BaseException) -> Blamed | None:
@@ -57,4 +57,5 @@ def blaming(folder: Path, when: Callable[[], str]) -> Iterator[None]:
             raise
         with suppress(OSError):
             (folder / ERROR_LOG).write_text(found.story, encoding="utf-8")
-        raise TrainingError(f"{found.said}, {when()}; the traceback is in {folder / ERROR_LOG}") from error
+        message = f"{found.said}, {when()}; the traceback is in {folder / ERROR_LOG}"
+        raise TrainingError(message, may_pass=found.may_pass) from error

@@ -10,7 +10,15 @@ class FolderInUse(ConfigError):
 
 
 class TrainingError(RuntimeError):
-    """Training cannot go on. The command line says what is saved, and exits with 1."""
+    """Training cannot go on. The command line says what is saved, and exits with 1.
+
+    Attributes:
+        may_pass: whether another try may succeed, as after a process has died; NaN comes again.
+    """
+
+    def __init__(self, message: str, *, may_pass: bool = False) -> None:
+        super().__init__(message)
+        self.may_pass = may_pass
 
 
 def one_line(error: BaseException) -> str:

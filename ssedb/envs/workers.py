@@ -140,7 +140,8 @@ class Workers:
                 process.join(1)
                 raise TrainingError(
                     f"a process that steps environments has died (exit code {process.exitcode}); "
-                    "--env-workers 0 steps them in the learner's own"
+                    "--env-workers 0 steps them in the learner's own",
+                    may_pass=True,
                 ) from None
         for found in answers:
             if isinstance(found, Blamed):
