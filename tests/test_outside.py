@@ -174,6 +174,11 @@ def test_evaluation_names_an_environment_that_raises(shell, monkeypatch, tmp_pat
     assert (
         "Walker.step raised ZeroDivisionError: the stripe fell over, under the agent of step 64;" in capsys.readouterr().err
     )
+    (out / "error.log").unlink()
+    (out / "error.log").mkdir()  # so that it cannot be written
+    assert cli.main(["eval", str(out), "--episodes", "1", "--device", "cpu"]) == 1
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said == "ssedb: Walker.step raised ZeroDivisionError: the stripe fell over, under the agent of step 64"
 
 
 def test_ctrl_c_reaches_the_learner_and_not_the_processes_that_step(shell):

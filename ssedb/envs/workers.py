@@ -20,8 +20,7 @@ import gymnasium
 import numpy as np
 import torch
 
-from ssedb.blame import Blamed, blamed
-from ssedb.errors import TrainingError
+from ssedb.errors import Blamed, TrainingError, methods_of
 from ssedb.threads import patiently
 
 Make = Callable[[], "gymnasium.Env[Any, Any]"]
@@ -190,11 +189,21 @@ def _serve(pipe: Connection, make: Make, memory: Any, shape: tuple[int, ...], sh
     except (EOFError, BrokenPipeError):
         pass
     except Exception as error:
-        pipe.send(blamed(error) or Blamed.of("an environment", error))
+        pipe.send(environment_blamed(error) or Blamed.of("an environment", error))
     finally:
         if envs is not None:
             with suppress(Exception):
                 envs.close()
+
+
+def environment_blamed(error: BaseException) -> Blamed | None:
+    """Find the environment whose code raised the error; None if it was no environment's."""
+    owner = None
+    for candidate, method in methods_of(error):
+        if isinstance(candidate, gymnasium.Env):  # the innermost; what Gymnasium wraps around it is not at fault
+            wrapped = type(candidate).__module__.startswith("gymnasium.")
+            owner = f"{type(candidate.unwrapped if wrapped else candidate).__name__}.{method}"
+    return None if owner is None else Blamed.of(owner, error)
 
 
 def _end_with(parent: int) -> None:

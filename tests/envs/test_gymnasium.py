@@ -203,6 +203,14 @@ def test_processes_that_are_not_forked_import_the_module_of_the_environment(stra
     env.close()
 
 
+def test_environments_import_no_run_folders():
+    code = "import sys, ssedb.envs.gymnasium; print(*(name for name in sys.modules if name.startswith('ssedb.')))"
+    env = {**os.environ, "PYTHONPATH": str(Path(ssedb.__file__).parent.parent)}
+    loaded = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True).stdout.split()
+    assert "ssedb.envs.workers" in loaded
+    assert {"ssedb.blame", "ssedb.runlog", "ssedb.checkpoint", "ssedb.bonuses"}.isdisjoint(loaded)
+
+
 class Garbage:
     """Refers to itself, so only the garbage collector frees it, and notes which process that was."""
 
