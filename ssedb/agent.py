@@ -99,9 +99,17 @@ def load(run: Path | str, device: str = "auto") -> Agent:
     require_checkpoint(run, config)
     engine.tune_allocator()
     place = engine.pick_device(device)
-    saved = checkpoint.load_latest(run / "checkpoints", place)
+    saved = checkpoint.load_latest(run / "checkpoints", "cpu")  # the optimizer and the memories need no place on a GPU
     assert saved is not None  # there is one, and one that cannot be read is an error
     state, about, complaints = saved
     for complaint in complaints:
         print(f"{complaint}; using the one before it", file=sys.stderr)
+    state["env"] = _moved(state["env"], place)  # small, and the probe compares its visit counts with states there
     return Agent(config, state, about["steps"], place)
+
+
+def _moved(state: Any, device: torch.device) -> Any:
+    """Move the tensors of a nested dictionary to the device."""
+    if isinstance(state, dict):
+        return {name: _moved(value, device) for name, value in state.items()}
+    return state.to(device) if isinstance(state, Tensor) else state

@@ -8,9 +8,10 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import torch
 
 import ssedb
-from ssedb import cli
+from ssedb import cli, engine
 from ssedb.results import Run, conditions
 from ssedb.runlog import read_metrics
 from ssedb.sweep.grid import read_grid
@@ -174,6 +175,32 @@ def test_evaluation_names_an_environment_that_raises(shell, monkeypatch, tmp_pat
     assert (
         "Walker.step raised ZeroDivisionError: the stripe fell over, under the agent of step 64;" in capsys.readouterr().err
     )
+    (out / "error.log").unlink()
+    (out / "error.log").mkdir()  # so that it cannot be written
+    assert cli.main(["eval", str(out), "--episodes", "1", "--device", "cpu"]) == 1
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said == "ssedb: Walker.step raised ZeroDivisionError: the stripe fell over, under the agent of step 64"
+
+
+def tensors(state):
+    if isinstance(state, torch.Tensor):
+        yield state
+    elif isinstance(state, (dict, list, tuple)):
+        for value in state.values() if isinstance(state, dict) else state:
+            yield from tensors(value)
+
+
+@pytest.mark.filterwarnings("ignore:for .*:UserWarning")  # weights that a meta device is given are dropped
+def test_a_loaded_agent_has_its_networks_alone_on_the_device(tmp_path, monkeypatch):
+    run = tmp_path / "run"
+    assert cli.main(["train", "--env", "rooms-small", *TINY, "--steps", "64", "--out", str(run)]) == 0
+    monkeypatch.setattr(engine, "pick_device", lambda device: torch.device("meta"))  # as a GPU, on any machine
+    agent = ssedb.load(run)
+    assert {weight.device.type for weight in agent.policy.parameters()} == {"meta"}
+    assert {weight.device.type for weight in agent.make_bonus().parameters()} == {"meta"}
+    places = {name: {tensor.device.type for tensor in tensors(state)} for name, state in agent.state.items()}
+    assert places.pop("env") == {"meta"}  # the visit counts, for the probe
+    assert set().union(*places.values()) == {"cpu"}
 
 
 def test_ctrl_c_reaches_the_learner_and_not_the_processes_that_step(shell):

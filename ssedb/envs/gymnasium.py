@@ -16,13 +16,13 @@ import torch
 from torch import Tensor
 
 from ssedb.envs.base import Env, Step
-from ssedb.envs.names import bare_id
+from ssedb.envs.names import bare_id, gymnasium_id
 from ssedb.envs.workers import Copies, Workers
 from ssedb.errors import ConfigError, one_line
 from ssedb.parallel import part
 
 TIMED_STEPS, TIMED_SECONDS = 20, 0.5
-"""How many steps of one environment are timed to decide on processes, and for how long at most."""
+"""Steps of one environment that are timed to decide on processes, and seconds after which the timing stops."""
 ROUND_TRIP = 5e-4
 """Seconds of a step of all environments that processes must save, or they are not worth it."""
 
@@ -36,6 +36,7 @@ class Maker:
     max_steps: int | None
 
     def __call__(self) -> gymnasium.Env[Any, Any]:
+        gymnasium_id(self.env_id)  # imports the module, which a process that was not forked has not done yet
         own = gymnasium.spec(bare_id(self.env_id)).max_episode_steps  # a limit the environment comes with is not lengthened
         limits = [steps for steps in (own, self.max_steps) if steps is not None]
         limit: dict[str, Any] = {"max_episode_steps": min(limits)} if limits else {}

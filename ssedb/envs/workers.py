@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -17,9 +18,9 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+import torch
 
-from ssedb.blame import Blamed, blamed
-from ssedb.errors import TrainingError
+from ssedb.errors import Blamed, TrainingError, methods_of
 from ssedb.threads import patiently
 
 Make = Callable[[], "gymnasium.Env[Any, Any]"]
@@ -60,8 +61,27 @@ class Copies:
             env.close()
 
 
+def _answer(pipe: Connection, seconds: float) -> Any:
+    if not pipe.poll(seconds):
+        raise TimeoutError
+    return pipe.recv()
+
+
+def _in_time(pipe: Connection, process: Any) -> Any:
+    """Wait for a step or a reset, which has a time-out."""
+    return patiently(partial(_answer, pipe))
+
+
+def _when_made(pipe: Connection, process: Any) -> Any:
+    """Wait until a process has made its environments, however long that takes; raise EOFError if the process has died."""
+    while not pipe.poll(1):
+        if not process.is_alive() and not pipe.poll():
+            raise EOFError
+    return pipe.recv()
+
+
 class Workers:
-    """The same copies, dealt out in turn to processes; each steps its own, and all step at the same time."""
+    """N environments in several processes, which step their shares at the same time; see `Copies` for the methods."""
 
     def __init__(self, make: Make, shape: tuple[int, ...], workers: int) -> None:
         # Forked processes know every environment that was registered here, and do not run the user's script again.
@@ -80,6 +100,11 @@ class Workers:
             self._processes.append(process)
         # Also where nobody closes it, as when what was to be trained cannot be made after all.
         self._end = weakref.finalize(self, _end_all, os.getpid(), self._pipes, self._processes)
+        try:
+            self._answers(_when_made)
+        except BaseException:
+            self.close()
+            raise
 
     def reset(self, seeds: Sequence[int]) -> None:
         for pipe, share in zip(self._pipes, self._shares, strict=True):
@@ -104,16 +129,18 @@ class Workers:
         """End the processes; one that is stuck is killed."""
         self._end()
 
-    def _answers(self) -> list[Any]:
+    def _answers(self, wait: Callable[[Connection, Any], Any] = _in_time) -> list[Any]:
+        """Wait for an answer of each process; raise the error that one has sent instead."""
         answers = []
         for pipe, process in zip(self._pipes, self._processes, strict=True):
             try:
-                answers.append(patiently(partial(_answer, pipe)))
+                answers.append(wait(pipe, process))
             except (EOFError, OSError):
                 process.join(1)
                 raise TrainingError(
                     f"a process that steps environments has died (exit code {process.exitcode}); "
-                    "--env-workers 0 steps them in the learner's own"
+                    "--env-workers 0 steps them in the learner's own",
+                    may_pass=True,
                 ) from None
         for found in answers:
             if isinstance(found, Blamed):
@@ -141,20 +168,17 @@ def _end_all(owner: int, pipes: list[Connection], processes: list[Any]) -> None:
         pipe.close()
 
 
-def _answer(pipe: Connection, seconds: float) -> Any:
-    if not pipe.poll(seconds):
-        raise TimeoutError
-    return pipe.recv()
-
-
 def _serve(pipe: Connection, make: Make, memory: Any, shape: tuple[int, ...], share: slice) -> None:
     """Step a share of the environments as the learner's process says, until it says None or is gone."""
+    torch.set_num_threads(1)  # a fork inherits OpenMP's pool without its threads, and would wait for them for ever
+    gc.freeze()  # garbage of the learner is not freed here: CUDA objects cannot be, after a fork
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the learner, which ends the rollout before it stops
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     envs = None
     try:
         envs = Copies(make, np.frombuffer(memory, np.uint8).reshape(shape)[share])
+        pipe.send(None)  # they are made
         while (order := pipe.recv()) is not None:
             if order[0] == "reset":
                 envs.reset(order[1])
@@ -165,11 +189,21 @@ def _serve(pipe: Connection, make: Make, memory: Any, shape: tuple[int, ...], sh
     except (EOFError, BrokenPipeError):
         pass
     except Exception as error:
-        pipe.send(blamed(error) or Blamed.of("an environment", error))
+        pipe.send(environment_blamed(error) or Blamed.of("an environment", error))
     finally:
         if envs is not None:
             with suppress(Exception):
                 envs.close()
+
+
+def environment_blamed(error: BaseException) -> Blamed | None:
+    """Find the environment whose code raised the error; None if it was no environment's."""
+    owner = None
+    for candidate, method in methods_of(error):
+        if isinstance(candidate, gymnasium.Env):  # the innermost; what Gymnasium wraps around it is not at fault
+            wrapped = type(candidate).__module__.startswith("gymnasium.")
+            owner = f"{type(candidate.unwrapped if wrapped else candidate).__name__}.{method}"
+    return None if owner is None else Blamed.of(owner, error)
 
 
 def _end_with(parent: int) -> None:

@@ -97,6 +97,5 @@ def describe(error: BaseException) -> str:
 
 
 def comes_not_always(error: BaseException) -> bool:
-    """Whether it is worth trying again: bad settings and NaN come however often one tries, what an environment raises may
-    not."""
-    return not isinstance(error, ConfigError) and (not isinstance(error, TrainingError) or error.__cause__ is not None)
+    """Tell whether another try may succeed. Bad settings fail every time; a TrainingError says so itself."""
+    return error.may_pass if isinstance(error, TrainingError) else not isinstance(error, ConfigError)

@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import gymnasium
@@ -13,6 +14,7 @@ import pytest
 import torch
 
 import ssedb
+from ssedb import threads
 from ssedb.envs.names import canonical_env
 from tests.outside import forget_package, write_package
 from tests.sweep.grids import wait_for
@@ -40,6 +42,30 @@ class Counter(gymnasium.Env):
         return self.picture(), float(action), self.count == 6, False, {}
 
 
+class Multiplier(Counter):
+    """Multiplies matrices large enough for several threads, and collects garbage, in every step."""
+
+    def step(self, action):
+        torch.ones(512, 512) @ torch.ones(512, 512)
+        gc.collect()
+        return super().step(action)
+
+
+class Laborious(Counter):
+    """Takes half a second to make; may fail or die then, unless `learner` is the process that makes it."""
+
+    def __init__(self, fails=False, dies=False, learner=0):
+        super().__init__()
+        time.sleep(0.5)
+        if learner and os.getpid() != learner:
+            if fails:
+                raise ZeroDivisionError("no more of them")
+            if dies:
+                os._exit(3)
+
+
+gymnasium.register("Multiplier-v0", Multiplier)
+gymnasium.register("Laborious-v0", Laborious)
 for name, kwargs in {"Rgb": {}, "Gray": {"channels": 0}, "One": {"channels": 1}, "Float": {"dtype": np.float32}}.items():
     gymnasium.register(f"Counter{name}-v0", Counter, kwargs=kwargs)
 gymnasium.register("CounterShort-v0", Counter, max_episode_steps=4)
@@ -135,6 +161,83 @@ def test_auto_starts_processes_where_they_are_faster(strangers, monkeypatch):
         assert multiprocessing.active_children() == []
 
 
+@pytest.fixture
+def two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_an_environment_may_compute_with_torch_in_its_process(monkeypatch, two_threads):
+    monkeypatch.setattr(threads, "PATIENCE", 5.0)
+    torch.ones(512, 512) @ torch.ones(512, 512)  # starts the threads of this process, which a fork does not have
+    env = ssedb.make_env("Multiplier-v0", 2, env_workers=2)
+    env.reset()
+    assert env.step(torch.tensor([0, 1])).rewards.tolist() == [5, 6]
+    env.close()
+
+
+def test_environments_may_take_longer_to_make_than_to_step(monkeypatch):
+    monkeypatch.setattr(threads, "PATIENCE", 0.5)
+    env = ssedb.make_env("Laborious-v0", 6, env_workers=2)  # 1.5 s in each process
+    assert (env.reset() == 0).all()
+    env.close()
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [("fails", "Laborious.__init__ raised ZeroDivisionError: no more of them"), ("dies", r"has died \(exit code 3\)")],
+)
+def test_an_environment_that_cannot_be_made_in_its_process_leaves_none_behind(how, message):
+    with pytest.raises(Exception, match=message):
+        ssedb.make_env("Laborious-v0", 2, env_workers=2, env_kwargs={how: True, "learner": os.getpid()})
+    assert multiprocessing.active_children() == []
+
+
+def test_processes_that_are_not_forked_import_the_module_of_the_environment(strangers, monkeypatch):
+    spawn = multiprocessing.get_context("spawn")
+    monkeypatch.setattr(multiprocessing, "get_context", lambda method: spawn)
+    env = ssedb.make_env("strangeworlds:Walker-v0", 2, env_workers=1)
+    assert (env.reset() > 0).any()
+    env.close()
+
+
+def test_environments_import_no_run_folders():
+    code = "import sys, ssedb.envs.gymnasium; print(*(name for name in sys.modules if name.startswith('ssedb.')))"
+    env = {**os.environ, "PYTHONPATH": str(Path(ssedb.__file__).parent.parent)}
+    loaded = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True).stdout.split()
+    assert "ssedb.envs.workers" in loaded
+    assert {"ssedb.blame", "ssedb.runlog", "ssedb.checkpoint", "ssedb.bonuses"}.isdisjoint(loaded)
+
+
+class Garbage:
+    """Refers to itself, so only the garbage collector frees it, and notes which process that was."""
+
+    def __init__(self, notes):
+        self.itself, self.notes = self, notes
+
+    def __del__(self):
+        with open(self.notes, "a") as file:
+            print(os.getpid(), file=file)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only forked processes inherit garbage")
+def test_garbage_of_the_learner_is_freed_by_the_learner_alone(tmp_path):
+    gc.collect()
+    gc.disable()
+    try:
+        Garbage(tmp_path / "freed")
+        env = ssedb.make_env("Multiplier-v0", 2, env_workers=2)
+        env.reset()
+        env.step(torch.tensor([0, 1]))
+        env.close()
+    finally:
+        gc.enable()
+    gc.collect()
+    assert (tmp_path / "freed").read_text().split() == [str(os.getpid())]
+
+
 def test_processes_end_with_an_environment_that_nobody_closes(strangers):
     env = ssedb.make_env("strangeworlds:Walker-v0", 4, env_workers=2)
     assert len(multiprocessing.active_children()) == 2
@@ -151,7 +254,6 @@ def test_processes_end_with_an_environment_that_nobody_closes(strangers):
 def test_a_process_that_is_stuck_or_dies_ends_training_and_leaves_none_behind(
     strangers, tmp_path, monkeypatch, dies, message
 ):
-    from ssedb import threads
     from tests.toy import tiny_config
 
     monkeypatch.setattr(threads, "PATIENCE", 1.0)

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from ssedb import train
 from ssedb.analysis import probe
 from ssedb.errors import ConfigError, FolderInUse, TrainingError
 from ssedb.progress import silent
@@ -15,7 +16,9 @@ from ssedb.sweep import plan
 from ssedb.sweep.execute import execute
 from ssedb.sweep.grid import read_grid
 from ssedb.sweep.plan import is_finished, strangers
+from tests.outside import forget_package, write_package
 from tests.sweep.grids import numbers, write_grid
+from tests.toy import tiny_config
 
 
 def test_a_finished_run_of_another_name_is_left_alone(tmp_path):
@@ -78,6 +81,27 @@ def test_what_would_come_again_is_not_tried_again():
         assert not module.comes_not_always(error)
     for error in (RuntimeError("CUDA error"), OSError("disk full"), MemoryError()):
         assert module.comes_not_always(error)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message", "again"),
+    [
+        ({"env": "strangeworlds:Stuck-v0", "env_kwargs": {"dies": True}, "env_workers": 2}, "has died", True),
+        ({"env": "strangeworlds:Walker-v0", "env_kwargs": {"fails_at": 4}, "env_workers": 0}, "Walker.step raised", True),
+        ({"env": "strangeworlds:Walker-v0", "env_kwargs": {"fails_at": 4}, "env_workers": 2}, "Walker.step raised", True),
+        ({"env": "rooms-small", "bonus": "strangebonus:Column", "bonus_options": {}}, "Column.reward gave shape", False),
+    ],
+    ids=["process dies", "environment raises", "environment raises in its process", "bonus of a wrong shape"],
+)
+def test_what_may_pass_is_tried_again(tmp_path, monkeypatch, settings, message, again):
+    write_package(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    try:
+        with pytest.raises(TrainingError, match=message) as caught:
+            train(tiny_config(tmp_path / "run", obs_norm_steps=8, **settings))
+    finally:
+        forget_package()
+    assert module.comes_not_always(caught.value) == again
 
 
 def test_the_probe_of_an_untrained_bonus_is_not_the_runs(tmp_path):
