@@ -207,7 +207,13 @@ def report(args: list[str]) -> int:
 def demo(args: list[str]) -> int:
     options = parse(flags.Demo, args, "demo")
     config = TrainConfig(
-        env=options.env, noise=options.noise, steps=options.steps, preset="rooms", fidelity="ours", out=options.out
+        env=options.env,
+        noise=options.noise,
+        steps=options.steps,
+        preset="rooms",
+        fidelity="ours",
+        reward_scale="run",
+        out=options.out,
     )
     if rooms_world(config.env) is None:
         raise ConfigError(
