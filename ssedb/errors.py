@@ -52,8 +52,8 @@ def methods_of(error: BaseException) -> Iterator[tuple[object, str]]:
 
 def one_line(error: BaseException) -> str:
     """Return the kind of an error and what it says, as one line."""
-    said = " ".join(str(error).split())
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+    message = " ".join(str(error).split())
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
 class Note(UserWarning):
