@@ -13,8 +13,6 @@ from ssedb.envs.workers import environment_blamed
 from ssedb.errors import Blamed, ConfigError, TrainingError, methods_of
 from ssedb.runlog import ERROR_LOG
 
-__all__ = ["Blamed", "blaming"]
-
 
 def _blamed(error: BaseException) -> Blamed | None:
     """Find the bonus or environment whose code raised the error; None if it was none of theirs."""

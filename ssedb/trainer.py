@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 
 from ssedb import engine, parallel, ppo
-from ssedb.blame import Blamed
 from ssedb.bonuses import make_bonus
 from ssedb.bonuses.base import Bonus, Context
 from ssedb.config import TrainConfig
@@ -28,7 +27,7 @@ from ssedb.envs.frames import SIDE
 from ssedb.envs.names import pools_of
 from ssedb.envs.noisy import NoisyEnv
 from ssedb.envs.pools import Pools
-from ssedb.errors import ConfigError, TrainingError
+from ssedb.errors import Blamed, ConfigError, TrainingError
 from ssedb.networks import ActorCritic
 from ssedb.normalize import RewardNorm
 from ssedb.parallel import ALONE, Team

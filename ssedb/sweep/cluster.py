@@ -21,7 +21,7 @@ from typing import Any
 
 from ssedb.errors import ConfigError
 from ssedb.sweep.display import Display
-from ssedb.sweep.execute import Steps, comes_not_always, describe, execute, write_failure
+from ssedb.sweep.execute import Steps, describe, execute, may_succeed_on_retry, write_failure
 from ssedb.sweep.grid import Planned
 from ssedb.sweep.pool import Outcome
 from ssedb.sweep.worker import LOG, output_to
@@ -144,6 +144,6 @@ def run_task(run: Planned, probe: bool, device: str, threads: int, retries: int,
             except Exception as error:
                 print(traceback.format_exc(), file=sys.stderr, flush=True)
                 said = describe(error)
-                again = attempts <= retries and comes_not_always(error)
+                again = attempts <= retries and may_succeed_on_retry(error)
         write_failure(run, said, attempts)
         return said

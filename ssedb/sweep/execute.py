@@ -96,6 +96,6 @@ def describe(error: BaseException) -> str:
     return " ".join(str(error).split()) if isinstance(error, (TrainingError, ConfigError)) else one_line(error)
 
 
-def comes_not_always(error: BaseException) -> bool:
+def may_succeed_on_retry(error: BaseException) -> bool:
     """Tell whether another try may succeed. Bad settings fail every time; a TrainingError says so itself."""
     return error.may_pass if isinstance(error, TrainingError) else not isinstance(error, ConfigError)

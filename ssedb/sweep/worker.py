@@ -61,7 +61,7 @@ def work(pipe: Connection, number: int, device: str, threads: int) -> None:
 
 def _one(pipe: Connection, run: Any, probe: bool, device: str) -> bool:
     """One run; whether this process is fit for another."""
-    from ssedb.sweep.execute import Steps, comes_not_always, describe, execute
+    from ssedb.sweep.execute import Steps, describe, execute, may_succeed_on_retry
 
     def tell(*message: Any) -> None:
         with contextlib.suppress(OSError):  # the sweep is gone: the run still saves before it ends
@@ -83,7 +83,7 @@ def _one(pipe: Connection, run: Any, probe: bool, device: str) -> bool:
             tell("memory", memory_of_this_process(device))
     except Exception as error:
         print(traceback.format_exc(), file=sys.stderr, flush=True)
-        tell("failed", describe(error), comes_not_always(error))
+        tell("failed", describe(error), may_succeed_on_retry(error))
         return "out of memory" not in str(error)  # a new process begins with a clean memory
     finally:
         _tidy_up(device)

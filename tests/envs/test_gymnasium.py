@@ -3,6 +3,7 @@
 import gc
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -200,6 +201,18 @@ def test_processes_that_are_not_forked_import_the_module_of_the_environment(stra
     monkeypatch.setattr(multiprocessing, "get_context", lambda method: spawn)
     env = ssedb.make_env("strangeworlds:Walker-v0", 2, env_workers=1)
     assert (env.reset() > 0).any()
+    env.close()
+
+
+def test_processes_go_on_through_ctrl_c(strangers):
+    """A terminal sends it to all of them; the learner decides when to stop."""
+    env = ssedb.make_env("strangeworlds:Walker-v0", 2, env_workers=2)
+    env.reset()
+    for process in multiprocessing.active_children():
+        os.kill(process.pid, signal.SIGINT)
+        process.join(0.5)
+    assert len(multiprocessing.active_children()) == 2
+    assert env.step([0, 0]).frames.shape[0] == 2
     env.close()
 
 

@@ -78,9 +78,9 @@ def test_a_run_goes_on_with_the_engine_it_was_begun_with(run):
 
 def test_what_would_come_again_is_not_tried_again():
     for error in (TrainingError("bonus_loss is nan"), ConfigError("steps=0")):
-        assert not module.comes_not_always(error)
+        assert not module.may_succeed_on_retry(error)
     for error in (RuntimeError("CUDA error"), OSError("disk full"), MemoryError()):
-        assert module.comes_not_always(error)
+        assert module.may_succeed_on_retry(error)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_what_may_pass_is_tried_again(tmp_path, monkeypatch, settings, message, 
             train(tiny_config(tmp_path / "run", obs_norm_steps=8, **settings))
     finally:
         forget_package()
-    assert module.comes_not_always(caught.value) == again
+    assert module.may_succeed_on_retry(caught.value) == again
 
 
 def test_the_probe_of_an_untrained_bonus_is_not_the_runs(tmp_path):
