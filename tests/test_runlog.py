@@ -93,12 +93,12 @@ def test_wandb_is_asked_for_only_where_it_is_installed(tmp_path, monkeypatch):
         RunFolder.create(tiny_config(tmp_path / "run", wandb=True))
 
 
-@pytest.mark.parametrize("made", [True, False])
-def test_a_folder_goes_with_its_lock_only_if_the_lock_made_it(tmp_path, monkeypatch, made):
+@pytest.mark.parametrize(("name", "stays"), [("new", False), ("old", True), (".", True)])
+def test_a_folder_goes_with_its_lock_only_if_the_lock_made_it(tmp_path, monkeypatch, name, stays):
     monkeypatch.chdir(tmp_path)
-    folder = Path("new") if made else Path(".")
-    lock_folder(folder, create=True).close()
-    assert folder.exists() != made
+    Path("old").mkdir()
+    lock_folder(Path(name), create=True).close()
+    assert Path(name).exists() == stays
 
 
 def test_the_log_of_an_error_goes_when_the_run_goes_on(tmp_path):
