@@ -6,9 +6,13 @@ import dataclasses
 import json
 import multiprocessing
 import os
+import signal
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -130,14 +134,14 @@ def _run_all(config: TrainConfig, runs: list[tuple[str, int]]) -> list[Result]:
     context = multiprocessing.get_context("spawn")
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"), TimeRemainingColumn())
     live = sys.stderr.isatty()
-    with (
-        context.Manager() as manager,
-        ProcessPoolExecutor(workers, context) as pool,
-        Progress(*columns, console=terminal.console(stderr=True), disable=not live) as bars,
-    ):
-        messages = manager.Queue()
+    with ExitStack() as later:
+        with _no_ctrl_c():  # the processes inherit it: a terminal sends Ctrl-C to all, and this one ends them
+            messages = later.enter_context(context.Manager()).Queue()
+            pool = later.enter_context(ProcessPoolExecutor(workers, context))
+            order = [pool.submit(run_method, config, *run, messages, max(1, cores // workers)) for run in runs]
+        later.enter_context(_ended_if_stopped(pool))
+        bars = later.enter_context(Progress(*columns, console=terminal.console(stderr=True), disable=not live))
         tasks = {run: bars.add_task(f"{run[0]:<7} seed {run[1]}", total=config.steps, start=False) for run in runs}
-        order = [pool.submit(run_method, config, *run, messages, max(1, cores // workers)) for run in runs]
         waiting, done, said = set(order), dict.fromkeys(runs, 0), time.monotonic()
         while waiting:
             ended, waiting = wait(waiting, timeout=0.5, return_when=FIRST_COMPLETED)
@@ -153,6 +157,30 @@ def _run_all(config: TrainConfig, runs: list[tuple[str, int]]) -> list[Result]:
                 shares = (f"{method} seed {seed} {steps / config.steps:.0%}" for (method, seed), steps in done.items())
                 print(", ".join(shares), file=sys.stderr, flush=True)
         return [future.result() for future in order]
+
+
+@contextmanager
+def _no_ctrl_c() -> Iterator[None]:
+    """Ignore Ctrl-C, here and in the processes started meanwhile."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _ended_if_stopped(pool: ProcessPoolExecutor) -> Iterator[None]:
+    """Kill the pool's processes if the block is left early; the pool itself would wait for runs of minutes."""
+    try:
+        yield
+    except BaseException:
+        for process in list(pool._processes.values()):
+            process.kill()
+        raise
 
 
 COLUMNS = {
@@ -185,5 +213,5 @@ def print_table(console: Console, results: list[Result]) -> None:
         console.print(f"{label}: {better} for {best}")
     console.print(
         "Noise in the bonus: the share of its variance that comes from redrawing the noise over the same true transitions; "
-        "0 is blind to noise, 1 sees nothing else. Correlation with counts: whether rarer choices are paid more."
+        "0 is blind to noise, 1 sees nothing else. Correlation with counts: do rarer state-action pairs get more?"
     )

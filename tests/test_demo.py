@@ -1,6 +1,11 @@
 """The demo in small: every method runs, the table names the best honestly, the picture is drawn."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 
 import pytest
 from rich.console import Console
@@ -37,3 +42,20 @@ def test_the_table_says_who_is_best_even_if_it_is_a_rival():
     assert "0.80 (0.70 to 0.90)" in text
     assert "noise in the bonus: lowest for rnd" in text
     assert "states seen: highest for random" in text
+
+
+def test_ctrl_c_ends_the_demo_and_all_its_processes_at_once(tmp_path):
+    command = [sys.executable, "-m", "ssedb", "demo", "--steps", "1e6", "--out", str(tmp_path)]
+    demo = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )  # fmt: skip
+    assert "Three agents explore" in demo.stdout.readline()
+    time.sleep(2)  # its processes are there, loading torch
+    began = time.monotonic()
+    os.killpg(demo.pid, signal.SIGINT)  # as a terminal does, to all of them
+    said = demo.communicate(timeout=120)[0]
+    assert demo.returncode == 130, said
+    assert time.monotonic() - began < 60  # a run takes an hour
+    assert said.endswith("ssedb: stopped\n")
+    assert "Traceback" not in said

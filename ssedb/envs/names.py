@@ -134,7 +134,7 @@ def canonical_env(name: str) -> str:
         return known
     if game := atari_game(bare_id(name)):
         return game
-    near = difflib.get_close_matches(name.lower(), atari_games(), n=3, cutoff=0.5)
+    near = difflib.get_close_matches(name.lower(), [*atari_games(), "rooms", "rooms-small", "rooms-large"], n=2, cutoff=0.6)
     hints = [f"did you mean {' or '.join(near)}? "] if near else []
     if not near or re.search(r"-v\d+$", name):
         hints.append("does a package have to be imported? use module:Id; ")

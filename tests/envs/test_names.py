@@ -30,3 +30,5 @@ def test_gymnasium_ids_are_kept():
 def test_an_unknown_name_is_an_error_with_suggestions():
     with pytest.raises(ssedb.ConfigError, match=r"'alein'; did you mean alien.*list envs"):
         canonical_env("alein")
+    with pytest.raises(ssedb.ConfigError, match="'rooms-smal'; did you mean rooms-small"):
+        canonical_env("rooms-smal")
