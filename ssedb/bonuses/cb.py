@@ -44,7 +44,7 @@ class CBOptions(NoOptions):
 
 
 class CuriosityBottleneck(Bonus):
-    """Pays for the KL divergence of a frame's code, trained to tell the return and nothing else.
+    """Reward for the KL divergence of a frame's code, trained to tell the return and nothing else.
 
     With no reward every return is 0, so there is nothing to tell and only the compression is left: that is the
     self-supervised setting in which the paper compares with it.

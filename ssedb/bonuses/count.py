@@ -39,7 +39,7 @@ class CountOptions(NoOptions):
 
 
 class Count(Bonus):
-    """Pays by how rarely a choice was made: of true states on Rooms, of coarse frames elsewhere."""
+    """Reward by how rarely a state-action pair occurred: of true states on Rooms, of coarse frames elsewhere."""
 
     Options = CountOptions
     uses_context = True

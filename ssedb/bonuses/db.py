@@ -41,7 +41,7 @@ class PredictionHead(nn.Module):
 
 
 class DynamicBottleneck(Bonus):
-    """Pays for how far the representation of a choice is from saying nothing, N(0, I)."""
+    """Reward for how far the representation of a state-action pair is from saying nothing, N(0, I)."""
 
     Options = DBOptions
     fixed = ("momentum_encoder", "momentum_projection")

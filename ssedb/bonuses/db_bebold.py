@@ -25,7 +25,7 @@ class BeBoldOptions(UCBOptions):
 
 
 class BeBold(UpperConfidence):
-    """Pays for the gain in novelty from one state to the next, in DB's representation."""
+    """Reward for the gain in novelty from one state to the next, in DB's representation."""
 
     Options = BeBoldOptions
 

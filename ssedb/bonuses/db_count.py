@@ -32,7 +32,7 @@ class DBCountOptions(DBOptions):
 
 
 class DBCount(DynamicBottleneck):
-    """Pays 1 / sqrt(N + 1), N a count of the past choices that are near this one in DB's representation."""
+    """Reward of 1 / sqrt(N + 1), N a count of past state-action pairs near this one in DB's representation."""
 
     Options = DBCountOptions
     past_obs: Tensor

@@ -12,7 +12,7 @@ from ssedb.objectives import pairwise_kl
 
 
 class Marginal(DynamicBottleneck):
-    """Pays for posteriors that few others of the batch resemble: DB's bonus with the marginal of the batch.
+    """Reward for posteriors that few others of the batch resemble: DB's bonus with the marginal of the batch.
 
     The divergence of a Gaussian from a mixture of them has no closed form; its pairwise upper bound does, and it is tight
     where the posteriors are either alike or apart. It lies between 0 and log(batch).

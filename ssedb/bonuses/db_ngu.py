@@ -34,7 +34,7 @@ class NGUOptions(UCBOptions):
 
 
 class NeverGiveUp(UpperConfidence):
-    """Pays for novelty within the episode times novelty over life, in DB's representation.
+    """Reward for novelty within the episode times novelty over life, in DB's representation.
 
     Without a context every transition is an episode of its own.
     """

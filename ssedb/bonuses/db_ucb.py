@@ -26,7 +26,7 @@ class UCBOptions(DBOptions):
 
 
 class UpperConfidence(DynamicBottleneck):
-    """Pays for the information gained about the dynamics, were they linear in DB's representation."""
+    """Reward for the information gained about the dynamics, were they linear in DB's representation."""
 
     Options = UCBOptions
     precision: Tensor

@@ -31,7 +31,7 @@ class DisagreementOptions(FeatureOptions):
 
 
 class Disagreement(Bonus):
-    """Pays for the variance of an ensemble's predictions in fixed random features."""
+    """Reward for the variance of an ensemble's predictions in fixed random features."""
 
     Options = DisagreementOptions
     fixed = ("encoder",)

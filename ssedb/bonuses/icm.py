@@ -37,7 +37,7 @@ class InverseFeatures(Bonus):
 
 
 class IntrinsicCuriosity(InverseFeatures):
-    """Pays for what a forward model gets wrong in inverse-dynamics features."""
+    """Reward for what a forward model gets wrong in inverse-dynamics features."""
 
     def __init__(self, obs_shape: tuple[int, ...], num_actions: int, options: FeatureOptions) -> None:
         super().__init__(obs_shape, num_actions, options)

@@ -9,7 +9,7 @@ from ssedb.bonuses.base import Bonus, NoOptions
 
 
 class NoBonus(Bonus):
-    """Pays nothing: a uniformly random agent, the baseline of all others."""
+    """No reward: a uniformly random agent, the baseline of all others."""
 
     pays = False
 

@@ -13,7 +13,7 @@ from ssedb.objectives import masked_mean
 
 
 class RandomFeatures(Bonus):
-    """Pays for what a forward model gets wrong in fixed random features."""
+    """Reward for what a forward model gets wrong in fixed random features."""
 
     Options = FeatureOptions
     fixed: ClassVar[tuple[str, ...]] = ("encoder",)

@@ -12,7 +12,7 @@ from ssedb.objectives import masked_mean
 
 
 class RandomNetworkDistillation(Bonus):
-    """Pays for newest frames on which a predictor misses a fixed random network."""
+    """Reward for newest frames on which a predictor misses a fixed random network."""
 
     Options = FeatureOptions
     fixed = ("target",)
