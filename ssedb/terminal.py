@@ -1,4 +1,4 @@
-"""How text reaches a terminal: as it is, with its words whole. A pipe or a file gets a line for a line."""
+"""Text for a terminal: as it is, with its words whole. A pipe or a file gets a line for a line."""
 
 from __future__ import annotations
 
