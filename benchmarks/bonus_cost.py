@@ -34,7 +34,9 @@ class Still(Env):
         self.num_envs, self.device = num_envs, torch.device(device)
         self.frames = torch.randint(256, (num_envs, 84, 84), dtype=torch.uint8, device=device)
         self.step_made = Step(
-            self.frames, torch.zeros(num_envs, device=device), torch.zeros_like(self.frames[:, 0, 0]).bool()
+            self.frames,
+            torch.zeros(num_envs, device=device),
+            torch.zeros_like(self.frames[:, 0, 0]).bool(),
         )
 
     def reset(self) -> Tensor:
@@ -89,21 +91,33 @@ def wait(device: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--minibatches", type=int, default=8, help="how many of the rollout's 8 minibatches are timed")
+    parser.add_argument(
+        "--minibatches",
+        type=int,
+        default=8,
+        help="how many of the rollout's 8 minibatches are timed",
+    )
     parser.add_argument("--bonuses", nargs="+", default=ssedb.list_bonuses())
     args = parser.parse_args()
     print(
         f"torch {torch.__version__}, {args.device}, {torch.get_num_threads()} threads, {args.minibatches} of 8 minibatches\n"
     )
-    print("| bonus | pay, ms | take in, ms | learn, ms | all, ms | steps/s | GiB |\n|---|---|---|---|---|---|---|")
+    print(
+        "| bonus | pay, ms | take in, ms | learn, ms | all, ms | steps/s | GiB |\n|---|---|---|---|---|---|---|"
+    )
     for bonus in args.bonuses:
         with multiprocessing.get_context("spawn").Pool(1) as pool:
             pay, take_in, learn, peak = pool.apply(measure, (bonus, args.device, args.minibatches))
         total = pay + take_in + learn
         cells = [f"{1000 * x:,.1f}" for x in (pay, take_in, learn, total)]
-        print(f"| `{bonus}` | {' | '.join(cells)} | {128 * 128 / total:,.0f} | {peak:.2f} |", flush=True)
+        print(
+            f"| `{bonus}` | {' | '.join(cells)} | {128 * 128 / total:,.0f} | {peak:.2f} |",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

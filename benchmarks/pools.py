@@ -34,7 +34,9 @@ def one_after_the_other(vectors: list[AtariVectorEnv], steps: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--env", default="breakout")
     parser.add_argument("--envs", type=int, default=8 * (os.cpu_count() or 1))
     parser.add_argument("--steps", type=int, default=128)
@@ -45,7 +47,10 @@ def main() -> None:
         parser.error(f"--env {game}: use an Atari game, such as breakout")
     if options.envs < POOLS or options.envs % POOLS:
         parser.error(f"--envs {options.envs}: must be a multiple of {POOLS}")
-    whole, pools = AtariEnv(game, options.envs), [AtariEnv(game, options.envs // POOLS, seed=i) for i in range(1, POOLS + 1)]
+    whole, pools = (
+        AtariEnv(game, options.envs),
+        [AtariEnv(game, options.envs // POOLS, seed=i) for i in range(1, POOLS + 1)],
+    )
     for env in (whole, *pools):
         env.reset()
     vectors = [pool.ale for pool in pools]
@@ -64,7 +69,9 @@ def main() -> None:
     print("| | agent steps/s | / one vector |\n|---|---|---|")
     for name, times in seconds.items():
         ratio = statistics.median(a / b for a, b in zip(seconds["one vector"], times, strict=True))
-        print(f"| {name} | {options.envs * options.steps / statistics.median(times):,.0f} | {ratio:.2f} |")
+        print(
+            f"| {name} | {options.envs * options.steps / statistics.median(times):,.0f} | {ratio:.2f} |"
+        )
     for env in (whole, *pools):
         env.close()
 

@@ -2,9 +2,9 @@
 
     python benchmarks/random_references.py --episodes 100 --processes 16 --out random_references.json
 
-`ssedb/random_references.json`, the zero of normalised scores, was measured with it. Episodes begin with up to 30 no-ops and
-end after 4500 agent steps at most, as in training. Every environment plays the same number of whole episodes, so that short
-ones are not favoured. Each process plays one batch of a game at a time; the file is written anew whenever a game is done.
+`ssedb/compare/random_references.json`, the zero of normalised scores, was measured with it. Episodes begin with up to 30
+no-ops and end after 4500 agent steps at most, as in training. Every environment plays the same number of whole episodes, so
+that short ones are not favoured. Each process plays one batch of a game at a time; the file is written anew whenever a game is done.
 """
 
 from __future__ import annotations
@@ -48,9 +48,13 @@ def play(task: tuple[str, int]) -> tuple[str, list[float], list[int]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--games", nargs="+", default=[*ssedb.GAMES, *EXTRA_GAMES])
-    parser.add_argument("--episodes", type=int, default=100, help=f"of each game, a multiple of {BATCH}")
+    parser.add_argument(
+        "--episodes", type=int, default=100, help=f"of each game, a multiple of {BATCH}"
+    )
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--out", type=Path, default=Path("random_references.json"))
     options = parser.parse_args()
@@ -81,9 +85,14 @@ def main() -> None:
                 "episodes": len(scores),
                 "mean_length": round(statistics.fmean(lengths), 1),
             }
-            print(f"| {game} | {' | '.join(str(value) for value in measured[game].values())} |", flush=True)
+            print(
+                f"| {game} | {' | '.join(str(value) for value in measured[game].values())} |",
+                flush=True,
+            )
             games = dict(sorted(measured.items()))
-            options.out.write_text(json.dumps({**about, "games": games}, indent=2) + "\n", encoding="utf-8")
+            options.out.write_text(
+                json.dumps({**about, "games": games}, indent=2) + "\n", encoding="utf-8"
+            )
 
 
 if __name__ == "__main__":

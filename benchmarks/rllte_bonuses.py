@@ -47,7 +47,9 @@ try:
     from rllte.common.utils import TorchRunningMeanStd
     from rllte.xplore.reward import ICM, RND, Disagreement
 except ImportError as error:
-    raise SystemExit(f"{error}; install rllte-core with: pip install --no-deps -r requirements/rivals.txt") from None
+    raise SystemExit(
+        f"{error}; install rllte-core with: pip install --no-deps -r requirements/rivals.txt"
+    ) from None
 
 RIVALS = {"icm": ICM, "rnd": RND, "disagreement": Disagreement}
 STACK, ACTIONS, FEATURES, LEARNING_RATE = (4, 84, 84), 18, 512, 1e-4
@@ -64,16 +66,23 @@ class Side:
 
 
 def theirs(name: str, batch: dict[str, Tensor], args: argparse.Namespace) -> Side:
-    env = SimpleNamespace(observation_space=Box(0, 255, STACK), action_space=Discrete(ACTIONS), num_envs=args.envs)
+    env = SimpleNamespace(
+        observation_space=Box(0, 255, STACK), action_space=Discrete(ACTIONS), num_envs=args.envs
+    )
     env.unwrapped = env
     options = dict(latent_dim=FEATURES, lr=LEARNING_RATE, batch_size=args.batch_size)
     options |= dict(rwd_norm_type="none", obs_norm_type="none")  # obs / 255, as ours
     if name == "disagreement":
         options["ensemble_size"] = args.models
     bonus = RIVALS[name](env, args.device, **options)
-    if name == "rnd":  # its default; set afterwards, because it would first play 2560 steps in every environment
+    if (
+        name == "rnd"
+    ):  # its default; set afterwards, because it would first play 2560 steps in every environment
         bonus.obs_norm_type, bonus.obs_norm = "rms", TorchRunningMeanStd(shape=STACK)
-    floats = {key: value.float() if key.endswith("observations") else value for key, value in batch.items()}
+    floats = {
+        key: value.float() if key.endswith("observations") else value
+        for key, value in batch.items()
+    }
     zeros = torch.zeros(args.steps, args.envs, device=args.device)
     samples = {**floats, "rewards": zeros, "terminateds": zeros, "truncateds": zeros}
 
@@ -81,23 +90,31 @@ def theirs(name: str, batch: dict[str, Tensor], args: argparse.Namespace) -> Sid
         for _ in range(args.epochs):
             bonus.update(samples)
 
-    modules = [value for value in vars(bonus).values() if isinstance(value, nn.Module)] + getattr(bonus, "ensemble", [])
+    modules = [value for value in vars(bonus).values() if isinstance(value, nn.Module)] + getattr(
+        bonus, "ensemble", []
+    )
     return Side(lambda: bonus.compute(samples, sync=False), learn, *count(nn.ModuleList(modules)))
 
 
 def ours(name: str, batch: dict[str, Tensor], args: argparse.Namespace) -> Side:
-    options = dict(feature_dim=FEATURES) | (dict(models=args.models) if name == "disagreement" else {})
+    options = dict(feature_dim=FEATURES) | (
+        dict(models=args.models) if name == "disagreement" else {}
+    )
     bonus = ssedb.make_bonus(name, STACK, ACTIONS, **options).to(args.device)
     trained = [parameter for parameter in bonus.parameters() if parameter.requires_grad]
     adam = torch.optim.Adam(trained, lr=LEARNING_RATE, fused=True)
-    obs, actions, next_obs = (batch[key].flatten(0, 1) for key in ("observations", "actions", "next_observations"))
+    obs, actions, next_obs = (
+        batch[key].flatten(0, 1) for key in ("observations", "actions", "next_observations")
+    )
 
     def minibatches(order: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         for rows in order.to(args.device).split(args.batch_size):
             yield obs[rows], actions[rows], next_obs[rows]
 
     def pay() -> Tensor:
-        rewards = [bonus.reward(*transitions) for transitions in minibatches(torch.arange(len(obs)))]
+        rewards = [
+            bonus.reward(*transitions) for transitions in minibatches(torch.arange(len(obs)))
+        ]
         for transitions in minibatches(torch.arange(len(obs))) if name == "rnd" else ():
             bonus.take_in(*transitions)
         return torch.cat(rewards).view(args.steps, args.envs)
@@ -119,7 +136,9 @@ def ours(name: str, batch: dict[str, Tensor], args: argparse.Namespace) -> Side:
 def count(module: nn.Module) -> tuple[int, int]:
     """Parameters that are trained, and those that stay."""
     sizes = [(parameter.requires_grad, parameter.numel()) for parameter in module.parameters()]
-    return sum(size for trained, size in sizes if trained), sum(size for trained, size in sizes if not trained)
+    return sum(size for trained, size in sizes if trained), sum(
+        size for trained, size in sizes if not trained
+    )
 
 
 def work(part: Callable[[], object]) -> float:
@@ -151,23 +170,43 @@ def compare(name: str, batch: dict[str, Tensor], args: argparse.Namespace) -> It
         flops = work(they), work(we)  # which is the first turn of the burn-in
         for _ in range(args.burn_in - 1):
             they(), we()
-        times = [(seconds(they, args.device), seconds(we, args.device)) for _ in range(args.repeats)]
+        times = [
+            (seconds(they, args.device), seconds(we, args.device)) for _ in range(args.repeats)
+        ]
         medians = [1000 * statistics.median(side) for side in zip(*times, strict=True)]
         faster = statistics.median(their_time / our_time for their_time, our_time in times)
-        cells = [f"{ms:,.1f}" for ms in medians] + [f"**{faster:.2f}**"] + [f"{gflop:,.1f}" for gflop in flops]
+        cells = (
+            [f"{ms:,.1f}" for ms in medians]
+            + [f"**{faster:.2f}**"]
+            + [f"{gflop:,.1f}" for gflop in flops]
+        )
         yield f"| {name}, {part} | {' | '.join(cells)} | {faster * flops[1] / flops[0]:.2f} | {' | '.join(sizes)} |"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--steps", type=int, default=128, help="steps of the rollout (default 128)")
-    parser.add_argument("--envs", type=int, default=8, help="environments of the rollout (default 8)")
-    parser.add_argument("--batch-size", type=int, default=256, help="transitions in a minibatch (default 256)")
-    parser.add_argument("--epochs", type=int, default=1, help="passes over the rollout in learning (default 1)")
-    parser.add_argument("--models", type=int, default=10, help="forward models of Disagreement (default 10)")
-    parser.add_argument("--burn-in", type=int, default=2, help="turns before the timed ones (default 2)")
-    parser.add_argument("--repeats", type=int, default=5, help="timed turns, of which the median counts (default 5)")
+    parser.add_argument(
+        "--envs", type=int, default=8, help="environments of the rollout (default 8)"
+    )
+    parser.add_argument(
+        "--batch-size", type=int, default=256, help="transitions in a minibatch (default 256)"
+    )
+    parser.add_argument(
+        "--epochs", type=int, default=1, help="passes over the rollout in learning (default 1)"
+    )
+    parser.add_argument(
+        "--models", type=int, default=10, help="forward models of Disagreement (default 10)"
+    )
+    parser.add_argument(
+        "--burn-in", type=int, default=2, help="turns before the timed ones (default 2)"
+    )
+    parser.add_argument(
+        "--repeats", type=int, default=5, help="timed turns, of which the median counts (default 5)"
+    )
     parser.add_argument("--bonuses", nargs="+", choices=list(RIVALS), default=list(RIVALS))
     args = parser.parse_args()
     device = engine.pick_device(args.device)
@@ -185,7 +224,15 @@ def main() -> None:
         f"rllte-core {version('rllte-core')}; {args.steps} steps x {args.envs} envs, minibatches of {args.batch_size}, "
         f"{args.epochs} epochs, {args.models} models, median of {args.repeats} turns after {args.burn_in}\n"
     )
-    columns = ["", "rllte, ms", "ours, ms", "ours faster by", "rllte, GFLOP", "ours, GFLOP", "faster at equal work"]
+    columns = [
+        "",
+        "rllte, ms",
+        "ours, ms",
+        "ours faster by",
+        "rllte, GFLOP",
+        "ours, GFLOP",
+        "faster at equal work",
+    ]
     columns += ["rllte, parameters (trained + fixed)", "ours, parameters"]
     print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
     for name in args.bonuses:

@@ -43,7 +43,9 @@ try:
     import stable_baselines3
     from stable_baselines3.common.vec_env import VecEnv
 except ImportError as error:
-    raise SystemExit(f"{error}; install Stable-Baselines3 with: pip install --no-deps -r requirements/rivals.txt") from None
+    raise SystemExit(
+        f"{error}; install Stable-Baselines3 with: pip install --no-deps -r requirements/rivals.txt"
+    ) from None
 
 
 class Emulators(VecEnv):
@@ -63,7 +65,9 @@ class Emulators(VecEnv):
             episodic_life=False,
             autoreset_mode=AutoresetMode.SAME_STEP,
         )
-        super().__init__(config.num_envs, self.ale.single_observation_space, self.ale.single_action_space)
+        super().__init__(
+            config.num_envs, self.ale.single_observation_space, self.ale.single_action_space
+        )
 
     def reset(self) -> np.ndarray:
         return self.ale.reset(seed=0)[0]
@@ -76,7 +80,10 @@ class Emulators(VecEnv):
         dones = terminated | truncated
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         for i in np.flatnonzero(dones):
-            infos[i] = {"terminal_observation": info["final_obs"][i], "TimeLimit.truncated": bool(truncated[i])}
+            infos[i] = {
+                "terminal_observation": info["final_obs"][i],
+                "TimeLimit.truncated": bool(truncated[i]),
+            }
         return obs, np.clip(rewards, -1, 1).astype(np.float32), dones, infos
 
     def close(self) -> None:
@@ -89,7 +96,9 @@ class Emulators(VecEnv):
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
         raise NotImplementedError
 
-    def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> list[Any]:
+    def env_method(
+        self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any
+    ) -> list[Any]:
         raise NotImplementedError
 
     def env_is_wrapped(self, wrapper_class: type, indices: Any = None) -> list[bool]:
@@ -131,7 +140,9 @@ def theirs(config: ssedb.TrainConfig) -> Made:
         seed=config.seed,
         device=config.device,
     )
-    return lambda: model.learn(config.rollout_size, reset_num_timesteps=False), parameters(model.policy)
+    return lambda: model.learn(config.rollout_size, reset_num_timesteps=False), parameters(
+        model.policy
+    )
 
 
 def parameters(policy: torch.nn.Module) -> int:
@@ -142,7 +153,9 @@ class Contestant:
     """Lives in a process of its own and works when it is its turn."""
 
     def __init__(self, make: Callable[..., Made], config: ssedb.TrainConfig, tuned: bool) -> None:
-        spin = {"GOMP_SPINCOUNT": "10000"} if tuned else {}  # OpenMP reads it when the process starts
+        spin = (
+            {"GOMP_SPINCOUNT": "10000"} if tuned else {}
+        )  # OpenMP reads it when the process starts
         with patch.dict(os.environ, {**spin, **os.environ}):
             self.pool = multiprocessing.get_context("spawn").Pool(1)
         self.parameters = self.pool.apply(_make, (make, config, tuned))
@@ -160,7 +173,9 @@ def _make(make: Callable[..., Made], config: ssedb.TrainConfig, tuned: bool) -> 
     if tuned:
         engine.tune_allocator()
     tf32 = config.precision != "fp32"
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32  # theirs; ours goes by the config
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = (
+        tf32  # theirs; ours goes by the config
+    )
     _here["config"], (_here["update"], size) = config, make(config)
     return size
 
@@ -175,21 +190,56 @@ def _rate(updates: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--engine", choices=("auto", "eager", "fast"), default="auto", help="ours, as in `ssedb train`")
-    parser.add_argument("--precision", choices=("tf32", "bf16", "fp32"), default="tf32", help="on a GPU (default tf32)")
+    parser.add_argument(
+        "--engine",
+        choices=("auto", "eager", "fast"),
+        default="auto",
+        help="ours, as in `ssedb train`",
+    )
+    parser.add_argument(
+        "--precision",
+        choices=("tf32", "bf16", "fp32"),
+        default="tf32",
+        help="on a GPU (default tf32)",
+    )
     parser.add_argument("--env", default="alien", help="an Atari game (default alien)")
     parser.add_argument("--num-envs", type=int, default=16, help="emulators of each (default 16)")
-    parser.add_argument("--rollout-steps", type=int, default=128, help="steps of each between updates (default 128)")
-    parser.add_argument("--minibatch-envs", type=int, default=4, help="minibatch size / rollout steps (default 4)")
-    parser.add_argument("--ppo-epochs", type=int, default=3, help="passes over a rollout (default 3)")
-    parser.add_argument("--updates", type=int, default=1, help="rollouts and updates in a turn (default 1)")
-    parser.add_argument("--burn-in", type=int, default=1, help="turns before the timed ones (default 1)")
-    parser.add_argument("--repeats", type=int, default=5, help="timed turns, of which the median counts (default 5)")
-    parser.add_argument("--tune-both", action="store_true", help="Stable-Baselines3 gets our allocator settings too")
+    parser.add_argument(
+        "--rollout-steps", type=int, default=128, help="steps of each between updates (default 128)"
+    )
+    parser.add_argument(
+        "--minibatch-envs", type=int, default=4, help="minibatch size / rollout steps (default 4)"
+    )
+    parser.add_argument(
+        "--ppo-epochs", type=int, default=3, help="passes over a rollout (default 3)"
+    )
+    parser.add_argument(
+        "--updates", type=int, default=1, help="rollouts and updates in a turn (default 1)"
+    )
+    parser.add_argument(
+        "--burn-in", type=int, default=1, help="turns before the timed ones (default 1)"
+    )
+    parser.add_argument(
+        "--repeats", type=int, default=5, help="timed turns, of which the median counts (default 5)"
+    )
+    parser.add_argument(
+        "--tune-both", action="store_true", help="Stable-Baselines3 gets our allocator settings too"
+    )
     args = parser.parse_args()
-    sizes = ("device", "engine", "precision", "env", "num_envs", "rollout_steps", "minibatch_envs", "ppo_epochs")
+    sizes = (
+        "device",
+        "engine",
+        "precision",
+        "env",
+        "num_envs",
+        "rollout_steps",
+        "minibatch_envs",
+        "ppo_epochs",
+    )
     config = ssedb.TrainConfig(
         **{name: getattr(args, name) for name in sizes},
         bonus="none",
@@ -208,8 +258,14 @@ def main() -> None:
     )
     we = Contestant(ours, config, tuned=True)
     they = Contestant(theirs, config, args.tune_both)
-    contestants = {"emulators alone": Contestant(emulators_alone, config, False), "Stable-Baselines3": they, "ours": we}
-    print(f"parameters: Stable-Baselines3 {they.parameters:,}, ours {we.parameters:,}\n", flush=True)
+    contestants = {
+        "emulators alone": Contestant(emulators_alone, config, False),
+        "Stable-Baselines3": they,
+        "ours": we,
+    }
+    print(
+        f"parameters: Stable-Baselines3 {they.parameters:,}, ours {we.parameters:,}\n", flush=True
+    )
     for turn in range(args.burn_in + args.repeats):
         for contestant in contestants.values():
             rate = contestant.rate(args.updates)
@@ -222,7 +278,9 @@ def main() -> None:
             statistics.median(a / b for a, b in zip(contestant.rates, other.rates, strict=True))
             for other in (contestants["emulators alone"], they)
         ]
-        print(f"| {name} | {statistics.median(contestant.rates):,.0f} | {over[0]:.2f} | {over[1]:.2f} |")
+        print(
+            f"| {name} | {statistics.median(contestant.rates):,.0f} | {over[0]:.2f} | {over[1]:.2f} |"
+        )
         contestant.pool.terminate()
 
 

@@ -18,7 +18,9 @@ from ssedb.trainer import Trainer
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--env", default="boxing")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--envs", type=int, nargs="+", default=[32, 128, 512])
@@ -38,12 +40,23 @@ def measure(options: argparse.Namespace) -> None:
     rows = []
     print("  envs   pools alone   trained   trained / alone")
     for envs in options.envs:
-        sizes = {"num_envs": envs, "minibatch_envs": max(envs // 8, 1), "rollout_steps": options.rollout_steps}
-        trainer = Trainer(ssedb.TrainConfig(env=options.env, device=options.device, preset=options.preset, **sizes))
+        sizes = {
+            "num_envs": envs,
+            "minibatch_envs": max(envs // 8, 1),
+            "rollout_steps": options.rollout_steps,
+        }
+        trainer = Trainer(
+            ssedb.TrainConfig(
+                env=options.env, device=options.device, preset=options.preset, **sizes
+            )
+        )
         got = side_by_side(trainer, options.updates)
         trainer.env.close()
         rates = {what: got.rate(what) for what in got.seconds}
-        print(f"{envs:6} {rates['alone']:13,.0f} {rates['trained']:9,.0f}   {got.against('alone')}", flush=True)
+        print(
+            f"{envs:6} {rates['alone']:13,.0f} {rates['trained']:9,.0f}   {got.against('alone')}",
+            flush=True,
+        )
         rows.append({"envs": envs, **rates})
         if options.out:
             options.out.write_text(json.dumps(rows))

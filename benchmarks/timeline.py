@@ -22,7 +22,13 @@ import ssedb
 from ssedb.engine import Bridge
 from ssedb.trainer import Trainer
 
-COLOURS = {"emulators": "#0072B2", "waiting": "#999999", "pay": "#E69F00", "PPO": "#D55E00", "bonus model": "#009E73"}
+COLOURS = {
+    "emulators": "#0072B2",
+    "waiting": "#999999",
+    "pay": "#E69F00",
+    "PPO": "#D55E00",
+    "bonus model": "#009E73",
+}
 
 
 class Recorder:
@@ -101,8 +107,14 @@ def _wait() -> None:
 
 
 def record(options: argparse.Namespace) -> None:
-    sizes = {} if options.num_envs is None else {"num_envs": options.num_envs, "minibatch_envs": options.num_envs // 8}
-    config = ssedb.TrainConfig(env=options.env, device=options.device, preset=options.preset, bonus_epochs=3, **sizes)
+    sizes = (
+        {}
+        if options.num_envs is None
+        else {"num_envs": options.num_envs, "minibatch_envs": options.num_envs // 8}
+    )
+    config = ssedb.TrainConfig(
+        env=options.env, device=options.device, preset=options.preset, bonus_epochs=3, **sizes
+    )
     trainer = Trainer(config)
     for _ in range(4):
         trainer.advance()
@@ -131,21 +143,37 @@ def draw(options: argparse.Namespace) -> None:
     for row, kind, begin, end in spans:
         if begin * 1e3 < options.milliseconds:
             width = min(end * 1e3, options.milliseconds) - begin * 1e3
-            axes.barh(rows.index(row), width, left=begin * 1e3, height=0.8, color=COLOURS[kind], linewidth=0)
+            axes.barh(
+                rows.index(row),
+                width,
+                left=begin * 1e3,
+                height=0.8,
+                color=COLOURS[kind],
+                linewidth=0,
+            )
     axes.set_yticks(range(len(rows)), rows)
     axes.invert_yaxis()
     axes.set_xlabel("milliseconds")
     axes.set_xlim(0, options.milliseconds)
     kinds = [kind for kind in COLOURS if any(kind == span[1] for span in spans)]
     handles = [plt.Rectangle((0, 0), 1, 1, color=COLOURS[kind]) for kind in kinds]
-    axes.legend(handles, kinds, ncol=len(kinds), loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
+    axes.legend(
+        handles,
+        kinds,
+        ncol=len(kinds),
+        loc="lower center",
+        bbox_to_anchor=(0.5, 1.0),
+        frameon=False,
+    )
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     figure.savefig(options.out, dpi=150, bbox_inches="tight")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     commands = parser.add_subparsers(required=True)
     recording = commands.add_parser("record")
     recording.add_argument("--env", default="boxing")

@@ -8,31 +8,31 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from ssedb.agent import Agent, load
     from ssedb.bonuses import list_bonuses, make_bonus
     from ssedb.config import TrainConfig
     from ssedb.envs import make_env
     from ssedb.envs.names import GAMES
     from ssedb.errors import ConfigError, TrainingError
-    from ssedb.evaluation import Evaluation, evaluate
-    from ssedb.run import TrainResult, resume, train
+    from ssedb.runs.agent import Agent, load
+    from ssedb.runs.evaluation import Evaluation, evaluate
+    from ssedb.runs.loop import TrainResult, resume, train
 
 # Each name is imported when it is first used: torch takes seconds to load, and `ssedb --help` should not wait for it.
 _HOME = {
-    "Agent": "ssedb.agent",
+    "Agent": "ssedb.runs.agent",
     "ConfigError": "ssedb.errors",
-    "Evaluation": "ssedb.evaluation",
+    "Evaluation": "ssedb.runs.evaluation",
     "GAMES": "ssedb.envs.names",
     "TrainConfig": "ssedb.config",
-    "TrainResult": "ssedb.run",
+    "TrainResult": "ssedb.runs.loop",
     "TrainingError": "ssedb.errors",
-    "evaluate": "ssedb.evaluation",
+    "evaluate": "ssedb.runs.evaluation",
     "list_bonuses": "ssedb.bonuses",
-    "load": "ssedb.agent",
+    "load": "ssedb.runs.agent",
     "make_bonus": "ssedb.bonuses",
     "make_env": "ssedb.envs",
-    "resume": "ssedb.run",
-    "train": "ssedb.run",
+    "resume": "ssedb.runs.loop",
+    "train": "ssedb.runs.loop",
 }
 
 __all__ = [

@@ -43,13 +43,17 @@ def run_bench(config: TrainConfig, updates: int) -> dict[str, float]:
     rates: dict[str, float] = {}
     on_cpu = engine.pick_device(config.device).type == "cpu"
     if on_cpu:
-        console.print("timing the plain update in a process of its own (contiguous layout, default allocator) ...")
+        console.print(
+            "timing the plain update in a process of its own (contiguous layout, default allocator) ..."
+        )
         rates["update, plain"] = _plain_update_in_fresh_process(config)
     trainer = Trainer(config)
     console.print(_title(config, trainer))
     library = library_vector(config)
     turns = f"{updates} update{'s'[: updates > 1]}"
-    console.print(f"timing {turns} of training, in turn with the environments alone; on a CPU that is the longest part ...")
+    console.print(
+        f"timing {turns} of training, in turn with the environments alone; on a CPU that is the longest part ..."
+    )
     whole = side_by_side(trainer, updates, library)
     rates |= {"emulator": whole.rate("alone"), "trained": whole.rate("trained")}
     if library is not None:
@@ -78,11 +82,19 @@ def run_bench(config: TrainConfig, updates: int) -> dict[str, float]:
     if library is not None:
         table.add_row("trained / library", whole.against("library"), "")
     table.add_row("trained / emulator", whole.against("alone"), "")
-    table.add_row("ideal", f"{ideal:,.0f}", "one part after the other: 1 / (1/emulator + 1/inference + 1/bonus + 1/update)")
+    table.add_row(
+        "ideal",
+        f"{ideal:,.0f}",
+        "one part after the other: 1 / (1/emulator + 1/inference + 1/bonus + 1/update)",
+    )
     table.add_row("trained / ideal", f"{rates['trained'] / ideal:.3f}", "")
     if on_cpu:
         for plain in ("update, plain", "update, plain with our allocator"):
-            table.add_row(plain, f"{rates[plain]:,.0f}", f"ours is {rates['update'] / rates[plain]:.2f}x as fast")
+            table.add_row(
+                plain,
+                f"{rates[plain]:,.0f}",
+                f"ours is {rates['update'] / rates[plain]:.2f}x as fast",
+            )
     else:
         table.add_row("GPU memory", _memory(), "allocated, and held by torch, at its highest")
     terminal.print_table(console, table)
@@ -96,7 +108,9 @@ def run_all(config: TrainConfig, updates: int) -> dict[str, dict[str, float]]:
     results: dict[str, dict[str, float]] = {}
     lines: list[tuple[str, SideBySide]] = []
 
-    def measure(name: str, config: TrainConfig, env: Env | None, library: AtariVectorEnv | None) -> Trainer:
+    def measure(
+        name: str, config: TrainConfig, env: Env | None, library: AtariVectorEnv | None
+    ) -> Trainer:
         began = time.perf_counter()
         trainer = Trainer(config, env)
         got = side_by_side(trainer, updates, library)
@@ -112,7 +126,10 @@ def run_all(config: TrainConfig, updates: int) -> dict[str, dict[str, float]]:
     trainer = Trainer(three, env)
     console.print(_title(three, trainer))
     updates_alone = update_rate(trainer)
-    results["update"] = {"trained": updates_alone, "compile and capture": time.perf_counter() - began}
+    results["update"] = {
+        "trained": updates_alone,
+        "compile and capture": time.perf_counter() - began,
+    }
     console.print(
         f"updates alone, PPO x3 and DB x3: {updates_alone:,.0f} ({results['update']['compile and capture']:.0f} s)"
     )
@@ -122,24 +139,45 @@ def run_all(config: TrainConfig, updates: int) -> dict[str, dict[str, float]]:
     torch.cuda.reset_peak_memory_stats()
     trainer = measure(f"{config.env}, db, 3 epochs of each", three, env, library)
     memory = _memory()
-    results["memory"] = {"allocated": torch.cuda.max_memory_allocated(), "held": torch.cuda.max_memory_reserved()}
+    results["memory"] = {
+        "allocated": torch.cuda.max_memory_allocated(),
+        "held": torch.cuda.max_memory_reserved(),
+    }
     console.print(f"GPU memory: {memory} (allocated, and held by torch, at its highest)")
     del trainer
     for bonus in RIVALS:
-        measure(f"{config.env}, {bonus}", dataclasses.replace(config, bonus=bonus, bonus_options={}), env, library)
+        measure(
+            f"{config.env}, {bonus}",
+            dataclasses.replace(config, bonus=bonus, bonus_options={}),
+            env,
+            library,
+        )
     env.close()
-    raw = dataclasses.replace(config, noise="random-box", fidelity="released", box_noise="wrap", pixel_noise="zeros")
+    raw = dataclasses.replace(
+        config, noise="random-box", fidelity="released", box_noise="wrap", pixel_noise="zeros"
+    )
     env = training_env(raw, config.num_envs, 0, device)
     if library is not None:
         library.close()
         library = library_vector(raw)
     for noise in ("random-box", "pixel"):
         noisy = dataclasses.replace(raw, noise=noise, bonus_options={}, bonus_epochs=3)
-        parts = [NoisyEnv(part.env, noise, pixel="zeros", box="wrap") for part in env.parts if isinstance(part, NoisyEnv)]
+        parts = [
+            NoisyEnv(part.env, noise, pixel="zeros", box="wrap")
+            for part in env.parts
+            if isinstance(part, NoisyEnv)
+        ]
         measure(f"{config.env}, db, {noise} on raw frames", noisy, Pools(parts), library)
     env.close()
-    measure("rooms, db, 4096 worlds", dataclasses.replace(config, env="rooms", num_envs=4096, bonus_options={}), None, None)
-    table = Table("what", "one vector of the library", "the pools alone", "trained", "/ library", "/ pools")
+    measure(
+        "rooms, db, 4096 worlds",
+        dataclasses.replace(config, env="rooms", num_envs=4096, bonus_options={}),
+        None,
+        None,
+    )
+    table = Table(
+        "what", "one vector of the library", "the pools alone", "trained", "/ library", "/ pools"
+    )
     for name, got in lines:
         table.add_row(name, *got.columns())
     table.add_row("updates alone, PPO x3 and DB x3", "-", "-", f"{updates_alone:,.0f}", "-", "-")
@@ -182,15 +220,24 @@ class SideBySide:
         return f"{self.ratio(what):.3f}{error}"
 
     def columns(self) -> list[str]:
-        rates = [f"{self.rate(what):,.0f}" if what in self.seconds else "-" for what in ("library", "alone", "trained")]
-        return rates + [self.against(what) if what in self.seconds else "-" for what in ("library", "alone")]
+        rates = [
+            f"{self.rate(what):,.0f}" if what in self.seconds else "-"
+            for what in ("library", "alone", "trained")
+        ]
+        return rates + [
+            self.against(what) if what in self.seconds else "-" for what in ("library", "alone")
+        ]
 
     def line(self, name: str) -> str:
         names = ("library", "alone", "trained", "/ library", "/ alone")
-        return f"{name}: " + ", ".join(f"{what} {column}" for what, column in zip(names, self.columns(), strict=True))
+        return f"{name}: " + ", ".join(
+            f"{what} {column}" for what, column in zip(names, self.columns(), strict=True)
+        )
 
 
-def side_by_side(trainer: Trainer, updates: int, library: AtariVectorEnv | None = None) -> SideBySide:
+def side_by_side(
+    trainer: Trainer, updates: int, library: AtariVectorEnv | None = None
+) -> SideBySide:
     """Times both, and the library's vector if there is one, in turn."""
     seconds: dict[str, list[float]] = {}
 
@@ -229,10 +276,15 @@ def _step_alone(trainer: Trainer) -> None:
     vectors = [source.ale for source in sources if isinstance(source, AtariEnv)]
     if vectors:
         by_itself = len(trainer.player.parts) > 1
-        step_vectors([[vector] for vector in vectors] if by_itself else [vectors], trainer.config.rollout_steps)
+        step_vectors(
+            [[vector] for vector in vectors] if by_itself else [vectors],
+            trainer.config.rollout_steps,
+        )
         return
     for _ in range(trainer.config.rollout_steps):
-        trainer.env.send(torch.randint(trainer.env.num_actions, (trainer.env.num_envs,), device=trainer.device))
+        trainer.env.send(
+            torch.randint(trainer.env.num_actions, (trainer.env.num_envs,), device=trainer.device)
+        )
         trainer.env.recv()
     _wait()
 
@@ -288,7 +340,9 @@ def _plain_update(settings: dict[str, Any]) -> float:
 
 def _title(config: TrainConfig, trainer: Trainer) -> str:
     where = engine.machine(trainer.device)["device"]
-    precision = f", {config.precision}, engine {config.engine}" if trainer.device.type == "cuda" else ""
+    precision = (
+        f", {config.precision}, engine {config.engine}" if trainer.device.type == "cuda" else ""
+    )
     return (
         f"{config.env}, noise {config.noise}, preset {config.preset}: {config.num_envs} envs x {config.rollout_steps} steps"
         f", {where}{precision}, {torch.get_num_threads()} threads, torch {torch.__version__}"

@@ -169,7 +169,12 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         for name, table in (("preset", PRESETS), ("fidelity", FIDELITIES)):
-            require(getattr(self, name) in table, name, repr(getattr(self, name)), f"use one of {', '.join(table)}")
+            require(
+                getattr(self, name) in table,
+                name,
+                repr(getattr(self, name)),
+                f"use one of {', '.join(table)}",
+            )
         defaults = {**FIDELITIES[self.fidelity], **PRESETS[self.preset]}
         for name, value in defaults.items():
             if getattr(self, name) is BY_NAME:
@@ -177,8 +182,18 @@ class TrainConfig:
         if self.bonus_learning_rate is BY_NAME:
             object.__setattr__(self, "bonus_learning_rate", self.learning_rate)
         check_types(self)
-        require(isinstance(self.bonus_options, Mapping), "bonus_options", self.bonus_options, "must be a table")
-        require(self.env_workers == "auto" or self.env_workers >= 0, "env_workers", self.env_workers, "must be 0 or more")
+        require(
+            isinstance(self.bonus_options, Mapping),
+            "bonus_options",
+            self.bonus_options,
+            "must be a table",
+        )
+        require(
+            self.env_workers == "auto" or self.env_workers >= 0,
+            "env_workers",
+            self.env_workers,
+            "must be 0 or more",
+        )
         object.__setattr__(self, "env_kwargs", plain_table("env_kwargs", self.env_kwargs))
         check_env_kwargs(self.env, self.env_kwargs)
         if note := dropped_sticky_actions(self.env, self.noise):
@@ -191,13 +206,33 @@ class TrainConfig:
         require(self.noise in NOISES, "noise", repr(self.noise), f"use one of {', '.join(NOISES)}")
         self._check_numbers()
         options = resolve_options(
-            self.bonus, self.bonus_options, fidelity=self.fidelity, preset=self.preset, env=self.env, noise=self.noise
+            self.bonus,
+            self.bonus_options,
+            fidelity=self.fidelity,
+            preset=self.preset,
+            env=self.env,
+            noise=self.noise,
         )
         object.__setattr__(self, "bonus_options", options)
 
     def _check_numbers(self) -> None:
-        positive = ["steps", "num_envs", "rollout_steps", "minibatch_envs", "ppo_epochs", "bonus_epochs", "learning_rate"]
-        positive += ["bonus_learning_rate", "adam_eps", "clip", "obs_norm_steps", "policy_width", "max_episode_steps"]
+        positive = [
+            "steps",
+            "num_envs",
+            "rollout_steps",
+            "minibatch_envs",
+            "ppo_epochs",
+            "bonus_epochs",
+            "learning_rate",
+        ]
+        positive += [
+            "bonus_learning_rate",
+            "adam_eps",
+            "clip",
+            "obs_norm_steps",
+            "policy_width",
+            "max_episode_steps",
+        ]
         for name in positive:
             value = getattr(self, name)
             require(value > 0, name, value, "must be above 0")
@@ -212,9 +247,21 @@ class TrainConfig:
         ):
             value = getattr(self, name)
             require(value >= 0, name, value, "must be 0 or more")
-        for name in ("num_envs", "rollout_steps", "max_episode_steps", "noop_max"):  # emulators count in 32 bits
-            require(getattr(self, name) <= 10**8, name, getattr(self, name), f"must be at most {10**8:,}")
-        require(self.seed < 2**32, "seed", self.seed, f"must be below {2**32}")  # torch would take it for a smaller one
+        for name in (
+            "num_envs",
+            "rollout_steps",
+            "max_episode_steps",
+            "noop_max",
+        ):  # emulators count in 32 bits
+            require(
+                getattr(self, name) <= 10**8,
+                name,
+                getattr(self, name),
+                f"must be at most {10**8:,}",
+            )
+        require(
+            self.seed < 2**32, "seed", self.seed, f"must be below {2**32}"
+        )  # torch would take it for a smaller one
         for name in ("gamma", "gae_lambda"):
             value = getattr(self, name)
             require(0 <= value <= 1, name, value, "must lie between 0 and 1")
@@ -226,7 +273,9 @@ class TrainConfig:
                 f"use {' or '.join(choices)}"
             )
         if self.noise == "sticky" and self.noise_strength > 4:
-            raise ConfigError(f"noise_strength={self.noise_strength} makes the sticky probability exceed 1; use 4 or less")
+            raise ConfigError(
+                f"noise_strength={self.noise_strength} makes the sticky probability exceed 1; use 4 or less"
+            )
 
     @property
     def rollout_size(self) -> int:
@@ -237,7 +286,9 @@ class TrainConfig:
         last = {name: tables.pop(name) for name in ("env_kwargs", "bonus_options")}
         lines = [f"{name} = {toml_value(value)}" for name, value in tables.items()]
         for title, table in last.items():
-            lines += ["", f"[{title}]"] + [f"{name} = {toml_value(value)}" for name, value in table.items()]
+            lines += ["", f"[{title}]"] + [
+                f"{name} = {toml_value(value)}" for name, value in table.items()
+            ]
         return "\n".join(lines) + "\n"
 
     @classmethod
@@ -245,14 +296,20 @@ class TrainConfig:
         try:
             values = tomllib.loads(path.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise ConfigError(f"cannot read {path}: {error}; put back the file as the run wrote it") from None
+            raise ConfigError(
+                f"cannot read {path}: {error}; put back the file as the run wrote it"
+            ) from None
         values = migrated(values)
         known = {f.name for f in dataclasses.fields(cls)}
         if unknown := sorted(set(values) - known):
-            raise ConfigError(f"{path} has the unknown setting {unknown[0]!r}; it may be of another version of ssedb")
+            raise ConfigError(
+                f"{path} has the unknown setting {unknown[0]!r}; it may be of another version of ssedb"
+            )
         if "env" not in values:
             raise ConfigError(f"{path} names no env; put back the file as the run wrote it")
-        settings: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+        settings: dict[str, Any] = {
+            k: tuple(v) if isinstance(v, list) else v for k, v in values.items()
+        }
         try:
             return cls(**{**settings, **overrides})
         except ConfigError as error:
@@ -266,7 +323,9 @@ def migrated(values: Mapping[str, Any]) -> dict[str, Any]:
         values["reward_scale"] = "run" if values.pop("normalize_bonus") else "none"
     if "learning_rate" in values:  # one rate for policy and bonus model
         values.setdefault("bonus_learning_rate", values["learning_rate"])
-    if values.get("bonus") == "re3" and "bonus_options" in values:  # the mean of the distances was the only choice
+    if (
+        values.get("bonus") == "re3" and "bonus_options" in values
+    ):  # the mean of the distances was the only choice
         values["bonus_options"] = {"distance": "mean", **values["bonus_options"]}
     return values
 
@@ -276,7 +335,9 @@ def toml_value(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, (int, float)):
-        return repr(float(value) if isinstance(value, float) else value)  # NumPy's floats have a repr of their own
+        return repr(
+            float(value) if isinstance(value, float) else value
+        )  # NumPy's floats have a repr of their own
     if isinstance(value, (tuple, list)):
         return "[" + ", ".join(toml_value(v) for v in value) + "]"
     if isinstance(value, Mapping):

@@ -24,12 +24,17 @@ from rich.table import Table
 from ssedb import terminal
 from ssedb.analysis import measures
 from ssedb.analysis.maps import mean_by_cell
-from ssedb.analysis.probe import Transitions, count_correlation, draw_transitions, rewards_and_features
+from ssedb.analysis.probe import (
+    Transitions,
+    count_correlation,
+    draw_transitions,
+    rewards_and_features,
+)
 from ssedb.config import TrainConfig
 from ssedb.envs.names import rooms_world
 from ssedb.envs.rooms import RoomsEnv, World
 from ssedb.errors import ConfigError
-from ssedb.progress import PLAIN_LINE_EVERY
+from ssedb.runs.progress import PLAIN_LINE_EVERY
 from ssedb.trainer import Trainer
 
 METHODS = ("db", "rnd", "random")
@@ -57,7 +62,9 @@ def run_method(config: TrainConfig, method: str, seed: int, messages: Any, threa
     if method == "random":
         truth = _play_at_random(config, seed, result)
     else:
-        trainer = Trainer(dataclasses.replace(config, bonus=method, bonus_options={}, seed=seed, device="cpu"))
+        trainer = Trainer(
+            dataclasses.replace(config, bonus=method, bonus_options={}, seed=seed, device="cpu")
+        )
         trainer.fit_observations()
         truth = trainer.env.env.truth  # type: ignore[attr-defined]
         result.rows.append({"steps": 0, **truth.metrics(), **_probe(trainer, data)})
@@ -107,7 +114,9 @@ def run_demo(config: TrainConfig, seeds: int) -> list[Result]:
     try:
         config.out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError(f"cannot write to {config.out}: {error.strerror}; choose a folder you may write to") from None
+        raise ConfigError(
+            f"cannot write to {config.out}: {error.strerror}; choose a folder you may write to"
+        ) from None
     console = terminal.console()
     console.print(
         f"Three agents explore {config.env} with no reward, under {config.noise} noise: DB, RND (curiosity by "
@@ -117,7 +126,9 @@ def run_demo(config: TrainConfig, seeds: int) -> list[Result]:
     results = _run_all(config, [(method, seed) for method in METHODS for seed in range(seeds)])
     print_table(console, results)
     plot_demo(results, World(*_world(config)), config, config.out / "demo.png")
-    text = json.dumps({"env": config.env, "noise": config.noise, "runs": [dataclasses.asdict(r) for r in results]})
+    text = json.dumps(
+        {"env": config.env, "noise": config.noise, "runs": [dataclasses.asdict(r) for r in results]}
+    )
     (config.out / "demo.json").write_text(text + "\n", encoding="utf-8")
     console.print(f"\nlook at      {config.out / 'demo.png'}", soft_wrap=True)
     console.print(f"numbers      {config.out / 'demo.json'}", soft_wrap=True)
@@ -129,19 +140,36 @@ def run_demo(config: TrainConfig, seeds: int) -> list[Result]:
 
 def _run_all(config: TrainConfig, runs: list[tuple[str, int]]) -> list[Result]:
     """As many runs at a time as there are cores, with a bar for each."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     workers = max(1, min(cores, len(runs)))
     context = multiprocessing.get_context("spawn")
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TimeRemainingColumn(),
+    )
     live = sys.stderr.isatty()
     with ExitStack() as later:
-        with _no_ctrl_c():  # the processes inherit it: a terminal sends Ctrl-C to all, and this one ends them
+        with (
+            _no_ctrl_c()
+        ):  # the processes inherit it: a terminal sends Ctrl-C to all, and this one ends them
             messages = later.enter_context(context.Manager()).Queue()
             pool = later.enter_context(ProcessPoolExecutor(workers, context))
-            order = [pool.submit(run_method, config, *run, messages, max(1, cores // workers)) for run in runs]
+            order = [
+                pool.submit(run_method, config, *run, messages, max(1, cores // workers))
+                for run in runs
+            ]
         later.enter_context(_ended_if_stopped(pool))
-        bars = later.enter_context(Progress(*columns, console=terminal.console(stderr=True), disable=not live))
-        tasks = {run: bars.add_task(f"{run[0]:<7} seed {run[1]}", total=config.steps, start=False) for run in runs}
+        bars = later.enter_context(
+            Progress(*columns, console=terminal.console(stderr=True), disable=not live)
+        )
+        tasks = {
+            run: bars.add_task(f"{run[0]:<7} seed {run[1]}", total=config.steps, start=False)
+            for run in runs
+        }
         waiting, done, said = set(order), dict.fromkeys(runs, 0), time.monotonic()
         while waiting:
             ended, waiting = wait(waiting, timeout=0.5, return_when=FIRST_COMPLETED)
@@ -154,7 +182,10 @@ def _run_all(config: TrainConfig, runs: list[tuple[str, int]]) -> list[Result]:
                 future.result()  # a run that failed ends the demo with its error
             if not live and (time.monotonic() - said > PLAIN_LINE_EVERY or not waiting):
                 said = time.monotonic()
-                shares = (f"{method} seed {seed} {steps / config.steps:.0%}" for (method, seed), steps in done.items())
+                shares = (
+                    f"{method} seed {seed} {steps / config.steps:.0%}"
+                    for (method, seed), steps in done.items()
+                )
                 print(", ".join(shares), file=sys.stderr, flush=True)
         return [future.result() for future in order]
 
@@ -194,13 +225,18 @@ COLUMNS = {
 def print_table(console: Console, results: list[Result]) -> None:
     """The last row of every run: mean over the seeds, and from the least to the most."""
     table = Table(
-        "", *(label for label, _ in COLUMNS.values()), title="at the end: mean (least to most)", title_justify="left"
+        "",
+        *(label for label, _ in COLUMNS.values()),
+        title="at the end: mean (least to most)",
+        title_justify="left",
     )
     means: dict[str, dict[str, float]] = {name: {} for name in COLUMNS}
     for method in METHODS:
         cells = []
         for name in COLUMNS:
-            values = [r.rows[-1][name] for r in results if r.method == method and name in r.rows[-1]]
+            values = [
+                r.rows[-1][name] for r in results if r.method == method and name in r.rows[-1]
+            ]
             if not values:
                 cells.append("-")
                 continue
@@ -209,7 +245,9 @@ def print_table(console: Console, results: list[Result]) -> None:
         table.add_row(method, *cells)
     terminal.print_table(console, table)
     for name, (label, better) in COLUMNS.items():
-        best = (min if better == "lowest" else max)(means[name], key=lambda method: means[name][method])
+        best = (min if better == "lowest" else max)(
+            means[name], key=lambda method: means[name][method]
+        )
         console.print(f"{label}: {better} for {best}")
     console.print(
         "Noise in the bonus: the share of its variance that comes from redrawing the noise over the same true transitions; "

@@ -43,13 +43,19 @@ def pick_device(name: str) -> torch.device:
     except RuntimeError:
         raise ConfigError(f"device={name!r}: use auto, cpu, cuda or cuda:N") from None
     if device.type == "cuda" and not torch.cuda.is_available():
-        raise ConfigError(f"device={name!r}: torch {torch.__version__} sees no GPU here; use --device cpu")
+        raise ConfigError(
+            f"device={name!r}: torch {torch.__version__} sees no GPU here; use --device cpu"
+        )
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise ConfigError(f"device={name!r}: torch sees {torch.cuda.device_count()} GPUs, numbered from 0; use one of them")
+        raise ConfigError(
+            f"device={name!r}: torch sees {torch.cuda.device_count()} GPUs, numbered from 0; use one of them"
+        )
     if device.type == "cuda" and parallel.size() > 1:
         number, gpus = int(os.environ.get("LOCAL_RANK", 0)), torch.cuda.device_count()
         if number >= gpus:
-            raise ConfigError(f"process {number + 1} of this machine finds {gpus} GPUs; start one process for each")
+            raise ConfigError(
+                f"process {number + 1} of this machine finds {gpus} GPUs; start one process for each"
+            )
         return torch.device("cuda", number)
     return device
 
@@ -69,7 +75,9 @@ def machine(device: torch.device) -> dict[str, str]:
 def _cpu_name() -> str:
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
-            return next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
+            return next(
+                line.split(":", 1)[1].strip() for line in file if line.startswith("model name")
+            )
     except (OSError, StopIteration):  # not Linux, or another kind of processor
         return platform.processor() or platform.machine()
 
@@ -78,7 +86,11 @@ def memory(device: torch.device) -> int:
     """Bytes that it has in all; of a CPU, as far as the system tells."""
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory)
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else sys.maxsize
+    return (
+        os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        if hasattr(os, "sysconf")
+        else sys.maxsize
+    )
 
 
 def tune_allocator() -> bool:
@@ -104,18 +116,37 @@ class Engine:
     of one after the other, and `join` is waited for before the next bonus is paid. On a CPU everything happens in turn.
     """
 
-    def __init__(self, device: torch.device, *, fast: bool, overlap: bool, precision: str, seed: int) -> None:
-        self.device, self.fast, self.overlaps, self.precision = device, fast, overlap and fast, precision
+    def __init__(
+        self, device: torch.device, *, fast: bool, overlap: bool, precision: str, seed: int
+    ) -> None:
+        self.device, self.fast, self.overlaps, self.precision = (
+            device,
+            fast,
+            overlap and fast,
+            precision,
+        )
         self._recorders: dict[bool, Replayer] = {}  # by whether it runs aside
         if device.type == "cuda":
-            other = int(np.random.SeedSequence(seed).generate_state(1)[0])  # or both generators would draw the same numbers
+            other = int(
+                np.random.SeedSequence(seed).generate_state(1)[0]
+            )  # or both generators would draw the same numbers
             self._generator = torch.Generator(device).manual_seed(other)
-            self._stream = torch.cuda.Stream(device) if self.overlaps else torch.cuda.current_stream(device)
+            self._stream = (
+                torch.cuda.Stream(device) if self.overlaps else torch.cuda.current_stream(device)
+            )
             # Graphs of one pool share memory and so must not run at the same time.
-            self._recorders = {True: Replayer(), False: Replayer(priority=-1)}  # play goes before what runs aside
+            self._recorders = {
+                True: Replayer(),
+                False: Replayer(priority=-1),
+            }  # play goes before what runs aside
 
     def ready(
-        self, function: F, *, aside: bool = False, replayable: bool = True, generators: Sequence[torch.Generator] = ()
+        self,
+        function: F,
+        *,
+        aside: bool = False,
+        replayable: bool = True,
+        generators: Sequence[torch.Generator] = (),
     ) -> F:
         """The function as it is to be called; `aside` if it will be called there. Names the generators it draws from."""
 
@@ -170,7 +201,9 @@ class Engine:
         return {"cuda": torch.cuda.get_rng_state(self.device), "aside": self._generator.get_state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        if self.device.type == "cuda" and state:  # a run that comes from a CPU has no such randomness yet
+        if (
+            self.device.type == "cuda" and state
+        ):  # a run that comes from a CPU has no such randomness yet
             torch.cuda.set_rng_state(state["cuda"].cpu(), self.device)
             self._generator.set_state(state["aside"].cpu())
 
@@ -178,7 +211,9 @@ class Engine:
 def is_fast(name: str, device: torch.device) -> bool:
     """Whether to record and replay: `auto` does so on a GPU."""
     if name == "fast" and device.type != "cuda":
-        raise ConfigError("engine=fast: it replays CUDA graphs and needs a GPU; use --engine auto or eager")
+        raise ConfigError(
+            "engine=fast: it replays CUDA graphs and needs a GPU; use --engine auto or eager"
+        )
     return name != "eager" and device.type == "cuda"
 
 
@@ -221,7 +256,9 @@ def convolving() -> Iterator[None]:
     if image_dtype() is torch.float32:
         yield
         return
-    with torch.autocast("cuda", image_dtype(), cache_enabled=False):  # graphs must not share what is cached
+    with torch.autocast(
+        "cuda", image_dtype(), cache_enabled=False
+    ):  # graphs must not share what is cached
         yield
 
 
@@ -246,8 +283,12 @@ def fused(function: F) -> F:
             compiled = careful(torch.compile(function))
         try:
             return compiled(*args, **kwargs)
-        except torch._dynamo.exc.TorchDynamoException as error:  # no Triton here, or no C compiler for it
-            warnings.warn(f"{function.__name__} is not compiled: {str(error).splitlines()[0]}", stacklevel=2)
+        except (
+            torch._dynamo.exc.TorchDynamoException
+        ) as error:  # no Triton here, or no C compiler for it
+            warnings.warn(
+                f"{function.__name__} is not compiled: {str(error).splitlines()[0]}", stacklevel=2
+            )
             compiled = function
             return function(*args, **kwargs)
 
@@ -267,7 +308,9 @@ def exact(function: F) -> F:
     return call  # type: ignore[return-value]
 
 
-_one_at_a_time = threading.RLock()  # for what is the whole process's: precision, and the device while a graph is recorded
+_one_at_a_time = (
+    threading.RLock()
+)  # for what is the whole process's: precision, and the device while a graph is recorded
 
 
 @contextmanager
@@ -300,9 +343,13 @@ class Bridge:
             self._up = [torch.from_numpy(array) for array in arrays]
             return
         if self._memory is None:
-            ends = np.cumsum([0, *(-(-array.nbytes // 16) * 16 for array in arrays)]).tolist()  # where any number may begin
+            ends = np.cumsum(
+                [0, *(-(-array.nbytes // 16) * 16 for array in arrays)]
+            ).tolist()  # where any number may begin
             given = [torch.from_numpy(array) for array in arrays]
-            self._kinds = [(begin, x.nbytes, x.dtype, x.shape) for begin, x in zip(ends, given, strict=False)]
+            self._kinds = [
+                (begin, x.nbytes, x.dtype, x.shape) for begin, x in zip(ends, given, strict=False)
+            ]
             self._memory = torch.empty(ends[-1], dtype=torch.uint8, pin_memory=True)
             self._places = [part.numpy() for part in self._parts_of(self._memory)]
             self._above = torch.empty(ends[-1], dtype=torch.uint8, device=self.device)
@@ -317,7 +364,10 @@ class Bridge:
         return self._up
 
     def _parts_of(self, memory: Tensor) -> list[Tensor]:
-        return [memory[begin : begin + size].view(dtype).view(shape) for begin, size, dtype, shape in self._kinds]
+        return [
+            memory[begin : begin + size].view(dtype).view(shape)
+            for begin, size, dtype, shape in self._kinds
+        ]
 
     def lower(self, tensor: Tensor) -> None:
         """Begins to bring a tensor to the host."""
@@ -325,7 +375,10 @@ class Bridge:
             self._down = tensor
             return
         if self._down is None:
-            self._down, self._event = torch.empty_like(tensor, device="cpu", pin_memory=True), torch.cuda.Event()
+            self._down, self._event = (
+                torch.empty_like(tensor, device="cpu", pin_memory=True),
+                torch.cuda.Event(),
+            )
         self._down.copy_(tensor, non_blocking=True)
         self._event.record(torch.cuda.current_stream(self.device))
 
@@ -364,8 +417,12 @@ class Replayer:
     WARM_UP = 3
 
     def __init__(self, priority: int = 0) -> None:
-        self.pool = torch.cuda.graph_pool_handle()  # shared: graphs run one after the other, and their results are copied
-        self.stream = torch.cuda.Stream(priority=priority)  # recording needs one of its own, and so do the calls before it
+        self.pool = (
+            torch.cuda.graph_pool_handle()
+        )  # shared: graphs run one after the other, and their results are copied
+        self.stream = torch.cuda.Stream(
+            priority=priority
+        )  # recording needs one of its own, and so do the calls before it
 
     def __call__(self, function: F, generators: Sequence[torch.Generator] = ()) -> F:
         recordings: dict[Any, _Recording] = {}
@@ -378,7 +435,9 @@ class Replayer:
                 calls[shapes] += 1
                 if calls[shapes] <= self.WARM_UP:
                     return self._plainly(functools.partial(function, *args, **kwargs))
-                recording = _Recording(functools.partial(function, **kwargs), args, generators, self)
+                recording = _Recording(
+                    functools.partial(function, **kwargs), args, generators, self
+                )
                 recordings[key] = recording
             return recording(args)
 
@@ -408,7 +467,9 @@ class _Recording:
         for generator in generators:
             self.graph.register_generator_state(generator)
         # Threads that wait for actions may go on meanwhile: that is no error.
-        recording = torch.cuda.graph(self.graph, replayer.pool, replayer.stream, capture_error_mode="thread_local")
+        recording = torch.cuda.graph(
+            self.graph, replayer.pool, replayer.stream, capture_error_mode="thread_local"
+        )
         with _one_at_a_time, recording:
             self.result = function(*self.inputs)
 
@@ -428,4 +489,6 @@ def _copy(result: Any) -> Any:
         return result.clone()
     if isinstance(result, tuple):
         return tuple(value.clone() for value in result)
-    return dict(zip(result, torch.stack(list(result.values())).unbind(), strict=True))  # figures: one copy for all
+    return dict(
+        zip(result, torch.stack(list(result.values())).unbind(), strict=True)
+    )  # figures: one copy for all

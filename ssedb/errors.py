@@ -41,7 +41,11 @@ class Blamed(Exception):
     @classmethod
     def of(cls, owner: str, error: BaseException) -> Blamed:
         """Blame `owner`, such as Walker.step, for an error that it raised; another try may succeed."""
-        return cls(f"{owner} raised {one_line(error)}", "".join(tracebacks.format_exception(error)), may_pass=True)
+        return cls(
+            f"{owner} raised {one_line(error)}",
+            "".join(tracebacks.format_exception(error)),
+            may_pass=True,
+        )
 
 
 def methods_of(error: BaseException) -> Iterator[tuple[object, str]]:

@@ -37,7 +37,9 @@ def normc(layer: nn.Linear) -> nn.Linear:
 
 def _leaky_conv(x: Tensor, layer: nn.Conv2d, filters: Tensor) -> Tensor:
     """A convolution with a layer's bias and stride, and the leaky ReLU after it."""
-    stride = layer.stride if filters is layer.weight else 1  # over blocks there is nothing to stride over
+    stride = (
+        layer.stride if filters is layer.weight else 1
+    )  # over blocks there is nothing to stride over
     if layer.bias is None or not engine.fuses():
         return leaky_relu(conv2d(x, filters, layer.bias, stride), LEAK)
     return _add_and_leak(conv2d(x, filters, None, stride), layer.bias)
@@ -59,7 +61,9 @@ class ConvTrunk(nn.Module):
         self.conv3 = glorot(nn.Conv2d(c2, c3, 3, 1))
         side = [(((s - 8) // 4 + 1 - 4) // 2 + 1) - 2 for s in obs_shape[1:]]
         if len(side) != 2 or min(side) < 1:
-            raise ConfigError(f"obs_shape={tuple(obs_shape)}: the encoder takes [C, H, W] with H and W of 36 or more")
+            raise ConfigError(
+                f"obs_shape={tuple(obs_shape)}: the encoder takes [C, H, W] with H and W of 36 or more"
+            )
         self.out_dim = c3 * side[0] * side[1]
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
@@ -68,14 +72,20 @@ class ConvTrunk(nn.Module):
             x = _leaky_conv(x, self.conv1, self._filters(x))
             x = _leaky_conv(x, self.conv2, self.conv2.weight)
             x = _leaky_conv(x, self.conv3, self.conv3.weight)
-        return x.permute(0, 2, 3, 1).flatten(1).float()  # [B, h * w * c]: in channels_last this order needs no copy
+        return (
+            x.permute(0, 2, 3, 1).flatten(1).float()
+        )  # [B, h * w * c]: in channels_last this order needs no copy
 
     def _filters(self, x: Tensor) -> Tensor:
         """The first convolution's; over blocks of 4x4 pixels it is one of 2x2, whose many channels suit the hardware."""
         weight = self.conv1.weight
         if x.shape[1] == weight.shape[1]:
             return weight
-        filters = weight.reshape(*weight.shape[:2], 2, BLOCK, 2, BLOCK).permute(0, 1, 3, 5, 2, 4).flatten(1, 3)
+        filters = (
+            weight.reshape(*weight.shape[:2], 2, BLOCK, 2, BLOCK)
+            .permute(0, 1, 3, 5, 2, 4)
+            .flatten(1, 3)
+        )
         return filters.contiguous(memory_format=torch.channels_last)
 
 
@@ -111,7 +121,14 @@ def join(x: Tensor, extra: Tensor | None) -> Tensor:
 class Posterior(nn.Module):
     """g^Z: state [B, S] and one-hot action [B, A] to the mean and std [B, Z] of the representation."""
 
-    def __init__(self, state_dim: int, num_actions: int, hidden_dim: int, latent_dim: int, action_everywhere: bool) -> None:
+    def __init__(
+        self,
+        state_dim: int,
+        num_actions: int,
+        hidden_dim: int,
+        latent_dim: int,
+        action_everywhere: bool,
+    ) -> None:
         super().__init__()
         extra = num_actions if action_everywhere else 0
         self.action_everywhere = action_everywhere
@@ -167,19 +184,28 @@ class ForwardModels(nn.Module):
 
     def __init__(self, models: int, dim: int, num_actions: int) -> None:
         super().__init__()
-        layers, bound = 2 * self.BLOCKS + 2, (6 / (2 * dim + num_actions)) ** 0.5  # glorot over [features, action]
+        layers, bound = (
+            2 * self.BLOCKS + 2,
+            (6 / (2 * dim + num_actions)) ** 0.5,
+        )  # glorot over [features, action]
         self.weight = nn.Parameter(torch.empty(layers, models, dim, dim).uniform_(-bound, bound))
-        self.action_weight = nn.Parameter(torch.empty(layers, models, num_actions, dim).uniform_(-bound, bound))
+        self.action_weight = nn.Parameter(
+            torch.empty(layers, models, num_actions, dim).uniform_(-bound, bound)
+        )
         self.bias = nn.Parameter(torch.zeros(layers, models, 1, dim))
 
     def _layer(self, number: int, x: Tensor, actions: Tensor) -> Tensor:
-        return torch.baddbmm(self.action_weight[number][:, actions] + self.bias[number], x, self.weight[number])
+        return torch.baddbmm(
+            self.action_weight[number][:, actions] + self.bias[number], x, self.weight[number]
+        )
 
     def forward(self, features: Tensor, actions: Tensor) -> Tensor:
         x = features.expand(self.weight.shape[1], *features.shape)
         x = leaky_relu(self._layer(0, x, actions), LEAK)
         for number in range(1, 2 * self.BLOCKS, 2):
-            x = x + self._layer(number + 1, leaky_relu(self._layer(number, x, actions), LEAK), actions)
+            x = x + self._layer(
+                number + 1, leaky_relu(self._layer(number, x, actions), LEAK), actions
+            )
         return self._layer(2 * self.BLOCKS + 1, x, actions)
 
     def errors(self, features: Tensor, actions: Tensor, next_features: Tensor) -> Tensor:
@@ -195,7 +221,8 @@ class Ensemble(nn.Module):
         sizes = [(in_dim, hidden_dim), (hidden_dim, hidden_dim), (hidden_dim, out_dim)]
         bounds = [(6 / (i + o)) ** 0.5 for i, o in sizes]  # glorot
         self.weights = nn.ParameterList(
-            torch.empty(models, i, o).uniform_(-b, b) for (i, o), b in zip(sizes, bounds, strict=True)
+            torch.empty(models, i, o).uniform_(-b, b)
+            for (i, o), b in zip(sizes, bounds, strict=True)
         )
         self.biases = nn.ParameterList(torch.zeros(models, 1, o) for _, o in sizes)
 
@@ -210,7 +237,12 @@ class ActorCritic(nn.Module):
     """The policy and its value: uint8 observations [B, C, 84, 84] to logits [B, A] and values [B]."""
 
     def __init__(
-        self, obs_shape: tuple[int, ...], num_actions: int, channels: Sequence[int], width: int, layers: Sequence[str]
+        self,
+        obs_shape: tuple[int, ...],
+        num_actions: int,
+        channels: Sequence[int],
+        width: int,
+        layers: Sequence[str],
     ) -> None:
         super().__init__()
         self.normalize = ObsNorm(obs_shape)

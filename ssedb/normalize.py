@@ -22,11 +22,17 @@ def to_blocks(images: Tensor) -> Tensor:
     """
     b, c, h, w = (*images.shape[:2], images.shape[2] // BLOCK, images.shape[3] // BLOCK)
     images = images[..., : h * BLOCK, : w * BLOCK]
-    if not torch.compiler.is_compiling() and _in_words(images):  # a compiler sees through the other way
-        words = images.view(torch.int32).view(b, c, h, BLOCK, w)  # four bytes at a time move several times faster
+    if not torch.compiler.is_compiling() and _in_words(
+        images
+    ):  # a compiler sees through the other way
+        words = images.view(torch.int32).view(
+            b, c, h, BLOCK, w
+        )  # four bytes at a time move several times faster
         blocks = words.permute(0, 2, 4, 1, 3).contiguous().view(torch.uint8).view(b, h, w, -1)
     else:
-        blocks = images.reshape(b, c, h, BLOCK, w, BLOCK).permute(0, 2, 4, 1, 3, 5).reshape(b, h, w, -1)
+        blocks = (
+            images.reshape(b, c, h, BLOCK, w, BLOCK).permute(0, 2, 4, 1, 3, 5).reshape(b, h, w, -1)
+        )
     return blocks.permute(0, 3, 1, 2)
 
 
@@ -39,18 +45,26 @@ def _pictures(images: Tensor, mean: Tensor, std: Tensor) -> Tensor:
 def _blocks(images: Tensor, mean: Tensor, std: Tensor, clip: float) -> Tensor:
     """The same in blocks, clipped to +-clip, in the precision of convolutions."""
     # The mean and the std are put in order beforehand: they are small, and then the large kernel reads in its own order.
-    return _scale_blocks(images, to_blocks(mean), to_blocks(std) if std.ndim else std, clip, engine.image_dtype())
+    return _scale_blocks(
+        images, to_blocks(mean), to_blocks(std) if std.ndim else std, clip, engine.image_dtype()
+    )
 
 
 @engine.fused
-def _scale_blocks(images: Tensor, mean: Tensor, std: Tensor, clip: float, dtype: torch.dtype) -> Tensor:
+def _scale_blocks(
+    images: Tensor, mean: Tensor, std: Tensor, clip: float, dtype: torch.dtype
+) -> Tensor:
     return ((to_blocks(images) - mean) / std).clamp_(-clip, clip).to(dtype)
 
 
 def _in_words(images: Tensor) -> bool:
     """Whether bytes may be moved four at a time."""
     *strides, last = images.stride()
-    return images.dtype == torch.uint8 and last == 1 and not any(s % BLOCK for s in (*strides, images.storage_offset()))
+    return (
+        images.dtype == torch.uint8
+        and last == 1
+        and not any(s % BLOCK for s in (*strides, images.storage_offset()))
+    )
 
 
 class ObsNorm(nn.Module):
@@ -64,7 +78,9 @@ class ObsNorm(nn.Module):
 
     def __init__(self, obs_shape: tuple[int, ...]) -> None:
         super().__init__()
-        self.register_buffer("mean", torch.zeros(1, *obs_shape).contiguous(memory_format=torch.channels_last))
+        self.register_buffer(
+            "mean", torch.zeros(1, *obs_shape).contiguous(memory_format=torch.channels_last)
+        )
         self.register_buffer("std", torch.tensor(255.0))
 
     def set(self, mean: Tensor, std: Tensor) -> None:
@@ -115,7 +131,9 @@ class RunningMoments(nn.Module):
         n = len(batch)
         mean, total = batch.mean(0), self.count + n
         delta = mean - self.mean
-        self.squares += (batch - mean).square().sum(0) + delta.square() * (self.count * n / total).float()
+        self.squares += (batch - mean).square().sum(0) + delta.square() * (
+            self.count * n / total
+        ).float()
         self.mean += delta * (n / total).float()
         self.count += n
 
@@ -172,14 +190,18 @@ class Moments:
     def __init__(self, shape: tuple[int, ...] = (), device: torch.device | str = "cpu") -> None:
         self.count = torch.zeros((), dtype=torch.float64, device=device)
         self.mean = torch.zeros(shape, dtype=torch.float64, device=device)
-        self.squares = torch.zeros(shape, dtype=torch.float64, device=device)  # sum of squared deviations
+        self.squares = torch.zeros(
+            shape, dtype=torch.float64, device=device
+        )  # sum of squared deviations
 
     def add(self, batch: Tensor) -> None:
         """Adds [B, *shape]."""
         batch = batch.double()
         mean = batch.mean(0)
         delta, total = mean - self.mean, self.count + len(batch)
-        self.squares += (batch - mean).square().sum(0) + delta.square() * self.count * len(batch) / total
+        self.squares += (batch - mean).square().sum(0) + delta.square() * self.count * len(
+            batch
+        ) / total
         self.mean += delta * len(batch) / total
         self.count += len(batch)
 
@@ -239,10 +261,14 @@ class RewardNorm:
     before it is divided. No mean is subtracted.
     """
 
-    def __init__(self, num_envs: int, gamma: float, device: torch.device | str = "cpu", recent: bool = False) -> None:
+    def __init__(
+        self, num_envs: int, gamma: float, device: torch.device | str = "cpu", recent: bool = False
+    ) -> None:
         self.gamma = gamma
         self.sums = torch.zeros(num_envs, dtype=torch.float64, device=device)
-        self.moments: Moments | RecentVariance = RecentVariance(device) if recent else Moments(device=device)
+        self.moments: Moments | RecentVariance = (
+            RecentVariance(device) if recent else Moments(device=device)
+        )
 
     def __call__(self, rewards: Tensor) -> Tensor:
         """[T, N] to [T, N]."""

@@ -27,7 +27,9 @@ def compression_upper_bound(mean: Tensor, std: Tensor, mask: Tensor | None = Non
     return masked_mean(kl_to_standard_normal(mean, std), mask)
 
 
-def predictive_lower_bound(next_state: Tensor, mean: Tensor, std: Tensor, mask: Tensor | None = None) -> Tensor:
+def predictive_lower_bound(
+    next_state: Tensor, mean: Tensor, std: Tensor, mask: Tensor | None = None
+) -> Tensor:
     """I_pred, the log-likelihood of the next state under N(mean, std^2 I) [eq::predictive_lower_bound].
 
     `std` is [B, 1] or broadcasts to it.
@@ -61,7 +63,9 @@ def contrastive_lower_bound(scores: Tensor, mask: Tensor | None = None) -> Tenso
     return masked_mean(own - scores.logsumexp(-1), mask)
 
 
-def db_loss(i_upper: Tensor, i_pred: Tensor, i_nce: Tensor, alphas: tuple[float, float, float]) -> Tensor:
+def db_loss(
+    i_upper: Tensor, i_pred: Tensor, i_nce: Tensor, alphas: tuple[float, float, float]
+) -> Tensor:
     """L_DB, to be minimised [eq:db-loss]."""
     return alphas[0] * i_upper - alphas[1] * i_pred - alphas[2] * i_nce
 
@@ -74,7 +78,9 @@ def momentum_update(momentum: Iterable[Tensor], online: Iterable[Tensor], tau: f
 
 def db_bonus(mean: Tensor, std: Tensor, root: Literal["sqrt", "none"] = "sqrt") -> Tensor:
     """The reward of each row: the root of KL[g^Z || N(0, I)] [eq:reward-practice], or without the root as released."""
-    divergence = kl_to_standard_normal(mean, std).clamp_min(0)  # rounding may leave -1e-7 where it is 0
+    divergence = kl_to_standard_normal(mean, std).clamp_min(
+        0
+    )  # rounding may leave -1e-7 where it is 0
     return divergence.sqrt() if root == "sqrt" else divergence
 
 

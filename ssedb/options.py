@@ -111,15 +111,38 @@ class DBOptions:
     @classmethod
     def defaults(cls, fidelity: str, preset: str, env: str | None, noise: str) -> dict[str, Any]:
         alpha1, alpha3 = released_alphas(env, noise)
-        return {**cls.FIDELITIES[fidelity], "alpha1": alpha1, "alpha3": alpha3, **cls.PRESETS[preset]}
+        return {
+            **cls.FIDELITIES[fidelity],
+            "alpha1": alpha1,
+            "alpha3": alpha3,
+            **cls.PRESETS[preset],
+        }
 
 
 def released_alphas(game: str | None, noise: str) -> tuple[float, float]:
     """(alpha1, alpha3) of the released code for a game and a noise; a game that is not in its table gets the common row."""
     low_alpha1 = {"alien", "bank_heist", "beam_rider", "gopher"}
-    high_alpha3 = {"alien", "bank_heist", "boxing", "breakout", "centipede", "crazy_climber", "kangaroo", "ms_pacman"}
+    high_alpha3 = {
+        "alien",
+        "bank_heist",
+        "boxing",
+        "breakout",
+        "centipede",
+        "crazy_climber",
+        "kangaroo",
+        "ms_pacman",
+    }
     high_alpha3 |= {"seaquest", "solaris", "wizard_of_wor"}
-    rest = {"asteroids", "beam_rider", "chopper_command", "gopher", "gravitar", "kung_fu_master", "tennis", "time_pilot"}
+    rest = {
+        "asteroids",
+        "beam_rider",
+        "chopper_command",
+        "gopher",
+        "gravitar",
+        "kung_fu_master",
+        "tennis",
+        "time_pilot",
+    }
     rest |= {"up_n_down", "video_pinball", "zaxxon"}
     if noise == "random-box":
         weak = {"crazy_climber", "kangaroo", "ms_pacman", "seaquest", "kung_fu_master", "up_n_down"}
@@ -154,7 +177,12 @@ def canonical_bonus(name: str) -> str:
 def options_class(bonus: str) -> type[Any]:
     """The frozen dataclass of a bonus's settings."""
     known = ":" in bonus or bonus in bonus_names()
-    require(known, "bonus", repr(bonus), f"use one of {', '.join(bonus_names())}, or package.module:Class")
+    require(
+        known,
+        "bonus",
+        repr(bonus),
+        f"use one of {', '.join(bonus_names())}, or package.module:Class",
+    )
     if bonus in OPTIONS:
         return OPTIONS[bonus]
     from ssedb.bonuses import bonus_class
@@ -178,7 +206,9 @@ def resolve_options(
     cls = options_class(bonus)
     known = [f.name for f in dataclasses.fields(cls)]
     if unknown := [name for name in given if name not in known]:
-        raise ConfigError(f"bonus {bonus!r} has no setting {unknown[0]!r}; it has {', '.join(known)}")
+        raise ConfigError(
+            f"bonus {bonus!r} has no setting {unknown[0]!r}; it has {', '.join(known)}"
+        )
     settings = {k: tuple(v) if isinstance(v, list) else v for k, v in given.items()}
     game = None if env is None else canonical_env(env)
     options = cls(**{**cls.defaults(fidelity, preset, game, noise), **settings})

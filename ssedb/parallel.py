@@ -96,7 +96,9 @@ class Team:
 
         gradients = [p.grad for p in parameters if p.grad is not None]
         mean = _reduced(torch.cat([g.flatten() for g in gradients])) / self.size
-        for gradient, new in zip(gradients, mean.split([g.numel() for g in gradients]), strict=True):
+        for gradient, new in zip(
+            gradients, mean.split([g.numel() for g in gradients]), strict=True
+        ):
             gradient.copy_(new.view_as(gradient))
 
 
@@ -123,10 +125,16 @@ def randn_like(x: Tensor) -> Tensor:
     return part(torch.randn, x.shape, dtype=x.dtype, device=x.device)
 
 
-def each(state: dict[str, Any], names: Sequence[str], change: Callable[[Any], Any]) -> dict[str, Any]:
+def each(
+    state: dict[str, Any], names: Sequence[str], change: Callable[[Any], Any]
+) -> dict[str, Any]:
     """The entries of these names, at any depth, changed."""
     return {
-        name: each(value, names, change) if isinstance(value, dict) else change(value) if name in names else value
+        name: each(value, names, change)
+        if isinstance(value, dict)
+        else change(value)
+        if name in names
+        else value
         for name, value in state.items()
     }
 
@@ -163,7 +171,9 @@ def check(config: TrainConfig) -> None:
     """A run on several processes must split evenly."""
     count, rows = size(), config.minibatch_envs * config.rollout_steps
     if config.num_envs % count:
-        raise ConfigError(f"num_envs={config.num_envs} does not split over {count} processes; use a multiple of {count}")
+        raise ConfigError(
+            f"num_envs={config.num_envs} does not split over {count} processes; use a multiple of {count}"
+        )
     if rows % count:
         raise ConfigError(
             f"minibatch_envs={config.minibatch_envs} with rollout_steps={config.rollout_steps} makes minibatches of {rows}, "
@@ -176,9 +186,13 @@ def check(config: TrainConfig) -> None:
             f"step; use a multiple of {pools * count}"
         )
     if count > 1 and config.engine == "fast":
-        raise ConfigError("engine=fast: CUDA graphs are for one process; leave --engine out with several")
+        raise ConfigError(
+            "engine=fast: CUDA graphs are for one process; leave --engine out with several"
+        )
     if count > 1 and ":" in config.device:
-        raise ConfigError(f"device={config.device}: several processes take a GPU each; use --device cuda")
+        raise ConfigError(
+            f"device={config.device}: several processes take a GPU each; use --device cuda"
+        )
 
 
 def _reduced(x: Tensor) -> Tensor:
@@ -195,5 +209,9 @@ def _talking() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        reason = str(error).split("] ", 1)[-1].split(". ")[0].splitlines()[0]  # without the place in the C++ code
-        raise TrainingError(f"process {rank()} of {size()} has lost the others ({reason})") from None
+        reason = (
+            str(error).split("] ", 1)[-1].split(". ")[0].splitlines()[0]
+        )  # without the place in the C++ code
+        raise TrainingError(
+            f"process {rank()} of {size()} has lost the others ({reason})"
+        ) from None

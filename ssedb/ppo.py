@@ -8,7 +8,9 @@ from torch import Tensor
 from ssedb import engine
 
 
-def advantages_and_returns(rewards: Tensor, values: Tensor, gamma: float, gae_lambda: float) -> tuple[Tensor, Tensor]:
+def advantages_and_returns(
+    rewards: Tensor, values: Tensor, gamma: float, gae_lambda: float
+) -> tuple[Tensor, Tensor]:
     """Generalised advantage estimates and the value targets: rewards [T, N], values [T + 1, N] to twice [T, N].
 
     The task is treated as one without end: exploration goes on through an episode's end, so ends are not looked at. That
@@ -17,7 +19,9 @@ def advantages_and_returns(rewards: Tensor, values: Tensor, gamma: float, gae_la
     deltas = rewards + gamma * values[1:] - values[:-1]
     steps = torch.arange(len(rewards), dtype=deltas.dtype, device=deltas.device)
     ahead = steps[None, :] - steps[:, None]
-    weights = torch.where(ahead >= 0, (gamma * gae_lambda) ** ahead.clamp_min(0), 0.0)  # [T, T], upper triangle
+    weights = torch.where(
+        ahead >= 0, (gamma * gae_lambda) ** ahead.clamp_min(0), 0.0
+    )  # [T, T], upper triangle
     advantages = weights @ deltas
     return advantages, advantages + values[:-1]
 
@@ -44,7 +48,9 @@ def ppo_loss(
     entropy = -(log_probs.exp() * log_probs).sum(-1).mean()
     log_ratio = log_probs.gather(-1, actions[:, None]).squeeze(-1) - old_log_probs
     ratio = log_ratio.exp()
-    policy_loss = -torch.minimum(advantages * ratio, advantages * ratio.clamp(1 - clip, 1 + clip)).mean()
+    policy_loss = -torch.minimum(
+        advantages * ratio, advantages * ratio.clamp(1 - clip, 1 + clip)
+    ).mean()
     value_loss = 0.5 * (values - returns).square().mean()
     loss = policy_loss + value_loss - entropy_coef * entropy
     metrics = {

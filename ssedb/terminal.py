@@ -26,7 +26,12 @@ def wrapped(text: str, begin: str = "", indent: str = "") -> str:
     """Wrap a paragraph between words at the terminal's width; later lines begin with `indent`."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else ENDLESS
     return textwrap.fill(
-        text, width, initial_indent=begin, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        text,
+        width,
+        initial_indent=begin,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
     )
 
 

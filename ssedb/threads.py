@@ -81,8 +81,12 @@ class Courier:
         self._end()
 
 
-def _work(tasks: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None], gpu: int | None) -> None:
-    if gpu is not None:  # each thread must be told which is meant, or it would take a piece of the first
+def _work(
+    tasks: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None], gpu: int | None
+) -> None:
+    if (
+        gpu is not None
+    ):  # each thread must be told which is meant, or it would take a piece of the first
         torch.cuda.set_device(gpu)
     while (given := tasks.get()) is not None:
         future, task = given

@@ -20,6 +20,8 @@ from torch import Tensor
 from ssedb import engine, parallel, ppo
 from ssedb.bonuses import make_bonus
 from ssedb.bonuses.base import Bonus, Context
+from ssedb.collect.rollout import STACK, Player, Rollout, random_agent_statistics
+from ssedb.collect.scores import Scores
 from ssedb.config import TrainConfig
 from ssedb.envs import make_env
 from ssedb.envs.base import Env
@@ -31,9 +33,7 @@ from ssedb.errors import Blamed, ConfigError, TrainingError
 from ssedb.networks import ActorCritic
 from ssedb.normalize import RewardNorm
 from ssedb.parallel import ALONE, Team
-from ssedb.progress import Progress, silent
-from ssedb.rollout import STACK, Player, Rollout, random_agent_statistics
-from ssedb.scores import Scores
+from ssedb.runs.progress import Progress, silent
 from ssedb.threads import Courier
 
 OBS_NORM_ENVS = 8
@@ -56,7 +56,9 @@ class Trainer:
         self.device, fast = _place(config, team)
         torch.manual_seed(config.seed)
         with team:
-            self.env = env or training_env(config, config.num_envs // team.size, stream, self.device)
+            self.env = env or training_env(
+                config, config.num_envs // team.size, stream, self.device
+            )
             frames = self.env.reset()
             self.env.stagger()
             self.env.merge(team)
@@ -81,13 +83,23 @@ class Trainer:
         self.advantages, self.returns = (torch.zeros_like(self.rollout.rewards) for _ in range(2))
         obs_shape, num_actions = self.rollout.obs_shape, self.env.num_actions
         self.policy = ActorCritic(
-            obs_shape, num_actions, config.policy_channels, config.policy_width, config.policy_layers
+            obs_shape,
+            num_actions,
+            config.policy_channels,
+            config.policy_width,
+            config.policy_layers,
         ).to(self.device)
-        self.bonus = make_bonus(config.bonus, obs_shape, num_actions, **config.bonus_options).to(self.device)
+        self.bonus = make_bonus(config.bonus, obs_shape, num_actions, **config.bonus_options).to(
+            self.device
+        )
         if team.size > 1 and not self.bonus.deterministic:
-            raise ConfigError(f"bonus {config.bonus!r} draws at random when it pays; train it in one process")
+            raise ConfigError(
+                f"bonus {config.bonus!r} draws at random when it pays; train it in one process"
+            )
         self.learns = config.extrinsic_coef > 0 or (config.intrinsic_coef > 0 and self.bonus.pays)
-        if not self.learns:  # advantages that are nothing but the value's errors would make the policy drift
+        if (
+            not self.learns
+        ):  # advantages that are nothing but the value's errors would make the policy drift
             self.policy.make_uniform()
         if self.bonus.uses_context and self.env.true_states() is not None:
             for stretch in self._stretches:
@@ -106,13 +118,17 @@ class Trainer:
         self.diagnose = self.engine.ready(self._diagnose, replayable=False)
         self.policy_adam = self._adam(self.policy, config.learning_rate)
         self.bonus_adam = self._adam(self.bonus, config.bonus_learning_rate)
-        self.reward_norm = RewardNorm(config.num_envs, config.gamma, self.device, recent=config.reward_scale == "recent")
+        self.reward_norm = RewardNorm(
+            config.num_envs, config.gamma, self.device, recent=config.reward_scale == "recent"
+        )
         self.scores = Scores(config.num_envs)
         self.steps = self.updates = 0
         self.reached = 0  # the step that the environments are at, within a rollout too
         self._splits = False  # not known yet
         self._turn: _Turn | None = None  # the one whose bonus model may be learning still
-        self._clerk = Courier(self.device) if self.engine.overlaps else None  # writes a turn up while the next is played
+        self._clerk = (
+            Courier(self.device) if self.engine.overlaps else None
+        )  # writes a turn up while the next is played
         self._writing: Future[dict[str, Any]] | None = None
 
     def fit_observations(self, seen: tuple[Tensor, Tensor] | None = None) -> None:
@@ -131,14 +147,18 @@ class Trainer:
         the turn before (None in the first)."""
         config, team, began = self.config, self.team, time.perf_counter()
         half = config.rollout_steps // 2
-        pace = math.ceil(config.bonus_epochs * config.num_envs / config.minibatch_envs / max(half, 1))
+        pace = math.ceil(
+            config.bonus_epochs * config.num_envs / config.minibatch_envs / max(half, 1)
+        )
 
         def on_step(t: int) -> None:
             self.reached = self.steps + (t + 1) * config.num_envs
             self.progress.step(self.reached)
             if self._turn is None:
                 return
-            if t < half:  # the emulators are busy; all of it before the first step would keep them waiting for the host
+            if (
+                t < half
+            ):  # the emulators are busy; all of it before the first step would keep them waiting for the host
                 for _ in islice(self._turn.rest, pace):
                     pass
             elif self._clerk is not None:
@@ -152,8 +172,12 @@ class Trainer:
         bonus = self.intrinsic_rewards()  # [T, N]
         self.take_in()
         paid = bonus if config.reward_scale == "none" else self.reward_norm(bonus)
-        rewards = config.intrinsic_coef * paid + config.extrinsic_coef * rollout.rewards.clamp(-1, 1)
-        advantages, returns = ppo.advantages_and_returns(rewards, rollout.values, config.gamma, config.gae_lambda)
+        rewards = config.intrinsic_coef * paid + config.extrinsic_coef * rollout.rewards.clamp(
+            -1, 1
+        )
+        advantages, returns = ppo.advantages_and_returns(
+            rewards, rollout.values, config.gamma, config.gae_lambda
+        )
         self.advantages.copy_(ppo.normalize_advantages(advantages))
         self.returns.copy_(returns)
 
@@ -172,8 +196,15 @@ class Trainer:
                 self.progress.learn()
         self.steps += config.rollout_size
         self.updates += 1
-        self._before, self.played = self.played, self._stretches[self._stretches.index(self.played) - 1]  # the other one
-        turn.about = {"steps": self.steps, "updates": self.updates, **self.env.metrics()}  # before the worlds go on
+        self._before, self.played = (
+            self.played,
+            self._stretches[self._stretches.index(self.played) - 1],
+        )  # the other one
+        turn.about = {
+            "steps": self.steps,
+            "updates": self.updates,
+            **self.env.metrics(),
+        }  # before the worlds go on
         turn.rest = self._rest_of(turn)
         turn.seconds = time.perf_counter() - began
         self._turn = turn
@@ -256,13 +287,19 @@ class Trainer:
         return self.team.sum(rewards)
 
     def _pay(self, t: Tensor, envs: Tensor, rollout: Rollout) -> Tensor:
-        return self._of_shape("reward", self.bonus.reward(*self.experience(t, envs, rollout)), envs.shape)
+        return self._of_shape(
+            "reward", self.bonus.reward(*self.experience(t, envs, rollout)), envs.shape
+        )
 
     def _of_shape(self, method: str, value: Any, shape: tuple[int, ...]) -> Tensor:
         """Return what a method of the bonus gave; name the bonus if it has another shape."""
         if isinstance(value, Tensor) and value.shape == shape:
             return value
-        given = f"shape {list(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
+        given = (
+            f"shape {list(value.shape)}"
+            if isinstance(value, Tensor)
+            else f"a {type(value).__name__}"
+        )
         said = f"{type(self.bonus).__name__}.{method} gave {given}, not a tensor of shape {list(shape)}"
         raise Blamed(said, "".join(traceback.format_stack()))
 
@@ -303,7 +340,9 @@ class Trainer:
     def _diagnose(self, t: Tensor, envs: Tensor, rollout: Rollout) -> dict[str, Tensor]:
         return self.bonus.diagnostics(*self.transitions(t, envs, rollout))
 
-    def _bonus_loss(self, t: Tensor, envs: Tensor, rollout: Rollout) -> tuple[Tensor, dict[str, Tensor]]:
+    def _bonus_loss(
+        self, t: Tensor, envs: Tensor, rollout: Rollout
+    ) -> tuple[Tensor, dict[str, Tensor]]:
         mask = ~rollout.dones[t, envs] if self.config.mask_boundaries else None
         loss, figures = self.bonus.loss(*self.transitions(t, envs, rollout), mask)
         return self._of_shape("loss", loss, ()), figures
@@ -316,7 +355,10 @@ class Trainer:
         def loss(team: Team) -> Tensor:
             mine = team.mine(t), team.mine(envs)
             devices = [self.device] if self.device.type == "cuda" else []
-            with team, torch.random.fork_rng(devices):  # with the noise that the first update will draw
+            with (
+                team,
+                torch.random.fork_rng(devices),
+            ):  # with the noise that the first update will draw
                 return team.mean(self._bonus_loss(*mine, rollout)[0])
 
         whole, parts = loss(ALONE), loss(self.team)
@@ -335,7 +377,9 @@ class Trainer:
         self.team.average_gradients(adam.param_groups[0]["params"])
         adam.step()
 
-    def transitions(self, t: Tensor, envs: Tensor, rollout: Rollout) -> tuple[Tensor, Tensor, Tensor]:
+    def transitions(
+        self, t: Tensor, envs: Tensor, rollout: Rollout
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """(obs, actions, next_obs), what a bonus knows."""
         return rollout.stacks(t, envs), rollout.actions[t, envs], rollout.stacks(t + 1, envs)
 
@@ -352,7 +396,9 @@ class Trainer:
         trained = [p for p in module.parameters() if p.requires_grad] or [
             torch.nn.Parameter(torch.zeros(1, device=self.device))
         ]
-        return torch.optim.Adam(trained, lr=rate, eps=self.config.adam_eps, fused=True, capturable=self.engine.fast)
+        return torch.optim.Adam(
+            trained, lr=rate, eps=self.config.adam_eps, fused=True, capturable=self.engine.fast
+        )
 
     def close(self) -> None:
         """Lets go of the environments."""
@@ -366,7 +412,9 @@ class Trainer:
         for name, module in (("policy", self.policy), ("bonus", self.bonus)):
             norms = [parameter.norm() for parameter in module.parameters()]
             if norms and not torch.stack(norms).isfinite().all():
-                raise TrainingError(f"the weights of the {name} are not finite after update {self.updates}")
+                raise TrainingError(
+                    f"the weights of the {name} are not finite after update {self.updates}"
+                )
 
     def state_dict(self) -> dict[str, Any]:
         """The state of the run, the same however many processes it runs on; they must ask for it together."""
@@ -410,7 +458,9 @@ class Trainer:
         self.engine.load_state_dict(state.get("engine", {}))
 
 
-def look_around(config: TrainConfig, progress: Progress = silent, team: Team = ALONE) -> tuple[Tensor, Tensor]:
+def look_around(
+    config: TrainConfig, progress: Progress = silent, team: Team = ALONE
+) -> tuple[Tensor, Tensor]:
     """Return the mean picture [4, H, W] and the std of what a random agent sees, in environments of its own.
 
     A run does so before it makes those it trains in: to close one may take away what all of the process share.
@@ -447,7 +497,9 @@ class _Turn:
 
     def means(self, team: Team) -> dict[str, float]:
         """The mean of every figure, over all processes; waits for the device once."""
-        means = torch.stack([torch.stack(values).double().mean() for values in self.figures.values()])
+        means = torch.stack(
+            [torch.stack(values).double().mean() for values in self.figures.values()]
+        )
         return dict(zip(self.figures, team.mean(means.cpu()).tolist(), strict=True))
 
 
@@ -464,7 +516,10 @@ def _place(config: TrainConfig, team: Team) -> tuple[torch.device, bool]:
 
 def _require_room(config: TrainConfig, num_envs: int, device: torch.device) -> None:
     """A number with too many zeros is told before anything is made."""
-    frames, there = (config.rollout_steps + STACK) * num_envs * SIDE**2 / 2**30, engine.memory(device) / 2**30
+    frames, there = (
+        (config.rollout_steps + STACK) * num_envs * SIDE**2 / 2**30,
+        engine.memory(device) / 2**30,
+    )
     if frames > there:
         raise ConfigError(
             f"num_envs={config.num_envs}: the frames of {config.rollout_steps} steps would take {frames:,.0f} GiB, and "
@@ -472,7 +527,9 @@ def _require_room(config: TrainConfig, num_envs: int, device: torch.device) -> N
         )
 
 
-def env_of(config: TrainConfig, num_envs: int, stream: int, device: torch.device, part: int = 0) -> NoisyEnv:
+def env_of(
+    config: TrainConfig, num_envs: int, stream: int, device: torch.device, part: int = 0
+) -> NoisyEnv:
     """The run's environment; each stream, and each part of it, has randomness of its own."""
     return make_env(
         config.env,

@@ -31,26 +31,44 @@ def _check_type(name: str, value: Any, hint: Any) -> None:
     elif origin in (Union, UnionType):  # a number, or a word that stands for one
         number, words = inner
         if isinstance(value, str):
-            require(value in get_args(words), name, repr(value), f"use {' or '.join(get_args(words))} or a number")
+            require(
+                value in get_args(words),
+                name,
+                repr(value),
+                f"use {' or '.join(get_args(words))} or a number",
+            )
         else:
             _check_type(name, value, number)
     elif hint is bool:
         require(isinstance(value, bool), name, repr(value), "must be true or false")
     elif hint is int:
-        require(isinstance(value, int) and not isinstance(value, bool), name, repr(value), "must be a whole number")
+        require(
+            isinstance(value, int) and not isinstance(value, bool),
+            name,
+            repr(value),
+            "must be a whole number",
+        )
         require(value <= MOST, name, value, f"must be at most {MOST:,}")
     elif hint is float:
-        number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+        number = (
+            isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+        )
         require(number, name, repr(value), "must be a finite number")
     elif hint is str:
         require(isinstance(value, str), name, repr(value), "must be text")
     elif origin is tuple:
         endless = inner[-1] is Ellipsis
-        right = isinstance(value, tuple) and len(value) > 0 and (endless or len(value) == len(inner))
-        require(right, name, repr(value), "must be a list" + ("" if endless else f" of {len(inner)}"))
+        right = (
+            isinstance(value, tuple) and len(value) > 0 and (endless or len(value) == len(inner))
+        )
+        require(
+            right, name, repr(value), "must be a list" + ("" if endless else f" of {len(inner)}")
+        )
         for element in value:
             _check_type(name, element, inner[0])
-            require(not isinstance(element, int) or element > 0, name, repr(value), "must be above 0")
+            require(
+                not isinstance(element, int) or element > 0, name, repr(value), "must be above 0"
+            )
 
 
 def plain_table(name: str, value: Any) -> dict[str, Any]:
@@ -61,8 +79,15 @@ def plain_table(name: str, value: Any) -> dict[str, Any]:
             return plain_table(key, value)
         if isinstance(value, (list, tuple)):
             return [plain(key, element) for element in value]
-        allowed = isinstance(value, (bool, int, str)) or (isinstance(value, float) and math.isfinite(value))
-        require(allowed, key, repr(value), "must be text, a finite number, true or false, a list or a table")
+        allowed = isinstance(value, (bool, int, str)) or (
+            isinstance(value, float) and math.isfinite(value)
+        )
+        require(
+            allowed,
+            key,
+            repr(value),
+            "must be text, a finite number, true or false, a list or a table",
+        )
         return value
 
     require(isinstance(value, Mapping), name, repr(value), "must be a table")

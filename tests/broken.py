@@ -161,7 +161,10 @@ class ClimbsInsteadOfDescending(Sound):
 
     def loss(self, obs, actions, next_obs, mask=None):
         loss, figures = super().loss(obs, actions, next_obs, mask)
-        return 2 * loss.detach() - loss, figures  # the right value with the wrong sign of its gradient
+        return (
+            2 * loss.detach() - loss,
+            figures,
+        )  # the right value with the wrong sign of its gradient
 
 
 class ForgetsToLearn(Sound):
@@ -230,7 +233,9 @@ class PaysABitByPosition(Sound):
     breaks = "order_does_not_matter"
 
     def reward(self, obs, actions, next_obs):
-        return super().reward(obs, actions, next_obs) * (1 + 0.005 * torch.arange(len(obs)) / len(obs))
+        return super().reward(obs, actions, next_obs) * (
+            1 + 0.005 * torch.arange(len(obs)) / len(obs)
+        )
 
 
 class PaysABitByPositionNearNothing(Sound):

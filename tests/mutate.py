@@ -53,7 +53,9 @@ class Mutant:
         """Return the broken file's text; raise ValueError unless the text to replace stands there exactly once."""
         text = (ROOT / self.file).read_text(encoding="utf-8")
         if (found := text.count(self.replace)) != 1:
-            raise ValueError(f"{self.file}: {self.replace!r} stands there {found} times ({self.why})")
+            raise ValueError(
+                f"{self.file}: {self.replace!r} stands there {found} times ({self.why})"
+            )
         return text.replace(self.replace, self.by)
 
 
@@ -66,7 +68,9 @@ def read_mutants(path: Path = LIST) -> list[Mutant]:
 def copy_project(folder: Path) -> None:
     """Copy what git tracks, or would track, into a folder."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
-    names = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines()
+    names = subprocess.run(
+        command, cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout.splitlines()
     for name in names:
         if (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -98,12 +102,23 @@ class Trial:
             os.dup2(log, 1)
             os.dup2(log, 2)
             # A wide terminal: pytest cuts the reason of a failure where the line ends.
-            os.environ.update(PYTHONPATH=str(self.folder), PYTHONDONTWRITEBYTECODE="1", COLUMNS="300")
-            sys.path[:] = [str(self.folder), *(path for path in sys.path if path not in ("", str(ROOT)))]
-            for name in [name for name in sys.modules if name.split(".")[0] in ("tests", "ssedb", "__main__")]:
+            os.environ.update(
+                PYTHONPATH=str(self.folder), PYTHONDONTWRITEBYTECODE="1", COLUMNS="300"
+            )
+            sys.path[:] = [
+                str(self.folder),
+                *(path for path in sys.path if path not in ("", str(ROOT))),
+            ]
+            for name in [
+                name for name in sys.modules if name.split(".")[0] in ("tests", "ssedb", "__main__")
+            ]:
                 del sys.modules[name]
             torch.set_num_threads(1)
-            code = int(pytest.main(["-x", "-q", "--tb=short", "-p", "no:cacheprovider", "-p", "no:xdist", *tests]))
+            code = int(
+                pytest.main(
+                    ["-x", "-q", "--tb=short", "-p", "no:cacheprovider", "-p", "no:xdist", *tests]
+                )
+            )
         finally:
             os._exit(code)
 
@@ -133,7 +148,9 @@ def judge(code: int | None, output: str) -> tuple[str, str]:
         return "survived", ""
     failed = re.search(r"^FAILED (.+?)(?: - (.*))?$", output, re.MULTILINE)
     if code != 1 or failed is None:
-        return "broken", output.strip().splitlines()[-1] if output.strip() else f"pytest ended with {code}"
+        return "broken", output.strip().splitlines()[
+            -1
+        ] if output.strip() else f"pytest ended with {code}"
     reason = failed[2] or ""
     if re.match(r"(NameError|SyntaxError|ImportError|IndentationError|UnboundLocalError)", reason):
         return "broken", f"{failed[1]}: {reason}"
@@ -152,18 +169,28 @@ def wait_for(trials: list[Trial]) -> Trial:
 
 def baseline(mutants: list[Mutant]) -> str | None:
     """Run the tests without a mutant; return what failed, or None. A test that fails anyway notices nothing."""
-    code, output = wait_for([Trial(sorted({test for mutant in mutants for test in mutant.tests}))]).close()
+    code, output = wait_for(
+        [Trial(sorted({test for mutant in mutants for test in mutant.tests}))]
+    ).close()
     return None if code == 0 else "\n".join(output.splitlines()[-15:])
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("words", nargs="*", help="try only mutants whose file or reason contains one of these")
+    parser.add_argument(
+        "words", nargs="*", help="try only mutants whose file or reason contains one of these"
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="mutants at a time")
-    parser.add_argument("--no-baseline", action="store_true", help="do not run the tests unbroken first")
+    parser.add_argument(
+        "--no-baseline", action="store_true", help="do not run the tests unbroken first"
+    )
     options = parser.parse_args()
     words = [word.lower() for word in options.words]
-    mutants = [m for m in read_mutants() if not words or any(w in f"{m.file} {m.why}".lower() for w in words)]
+    mutants = [
+        m
+        for m in read_mutants()
+        if not words or any(w in f"{m.file} {m.why}".lower() for w in words)
+    ]
     console = Console(highlight=False, soft_wrap=True)
     for mutant in mutants:
         mutant.source()
@@ -177,7 +204,12 @@ def main() -> int:
             running.append(Trial(mutant.tests, mutant))
         trial = wait_for(running)
         outcome, by = judge(*trial.close())
-        colour = {"killed": "green", "survived": "bold red", "broken": "bold yellow", "timed out": "bold yellow"}[outcome]
+        colour = {
+            "killed": "green",
+            "survived": "bold red",
+            "broken": "bold yellow",
+            "timed out": "bold yellow",
+        }[outcome]
         console.print(
             f"[{colour}]{outcome:<9}[/] {trial.seconds:4.0f} s  {escape(trial.mutant.file)}: {escape(trial.mutant.why)}"
             f"\n{'':17} {escape(by)}"

@@ -130,5 +130,9 @@ def forget_package() -> None:
     """Make this process one that has not imported them."""
     for name in ("strangeworlds", "strangebonus"):
         sys.modules.pop(name, None)
-    for name in [name for name, spec in gymnasium.registry.items() if "strangeworlds" in str(spec.entry_point)]:
+    for name in [
+        name
+        for name, spec in gymnasium.registry.items()
+        if "strangeworlds" in str(spec.entry_point)
+    ]:
         del gymnasium.registry[name]

@@ -8,10 +8,10 @@ import torch
 
 from ssedb import parallel
 from ssedb.bonuses.icm import IntrinsicCuriosity
+from ssedb.collect.rollout import STACK
 from ssedb.config import TrainConfig
 from ssedb.errors import ConfigError
 from ssedb.parallel import ALONE, Team
-from ssedb.rollout import STACK
 from ssedb.trainer import Trainer
 
 UPDATES = 3
@@ -52,7 +52,14 @@ KINDS = {
 
 
 def config(kind: str) -> TrainConfig:
-    settings = dict(env="rooms-small", preset="rooms", num_envs=4, rollout_steps=16, minibatch_envs=2, bonus_epochs=1)
+    settings = dict(
+        env="rooms-small",
+        preset="rooms",
+        num_envs=4,
+        rollout_steps=16,
+        minibatch_envs=2,
+        bonus_epochs=1,
+    )
     return TrainConfig(**{**settings, "device": "cpu", "max_episode_steps": 23, **KINDS[kind]})
 
 
@@ -73,12 +80,16 @@ def float64():
 def play(kind: str, team: Team = ALONE) -> dict:
     """Three updates, and all there is to compare."""
     trainer = Trainer(config(kind), team=team)
-    seen: dict = {name: [] for name in ("rows", "frames", "rewards", "advantages", "gradients", "masked")}
+    seen: dict = {
+        name: [] for name in ("rows", "frames", "rewards", "advantages", "gradients", "masked")
+    }
     descend, loss, pay = trainer._descend, trainer.bonus.loss, trainer.intrinsic_rewards
 
     def spy_descend(total, adam):
         descend(total, adam)
-        seen["gradients"].append([p.grad.clone() for p in adam.param_groups[0]["params"] if p.grad is not None])
+        seen["gradients"].append(
+            [p.grad.clone() for p in adam.param_groups[0]["params"] if p.grad is not None]
+        )
 
     def spy_loss(obs, actions, next_obs, mask):
         if torch.is_grad_enabled():  # not the check before the first update
@@ -96,7 +107,9 @@ def play(kind: str, team: Team = ALONE) -> dict:
         except ConfigError as error:
             return {"refused": str(error)}
         seen["rows"].append({k: v for k, v in row.items() if k != "sps"})
-        seen["frames"].append(trainer.rollout.frames[STACK:].clone())  # the first are the next rollout's already
+        seen["frames"].append(
+            trainer.rollout.frames[STACK:].clone()
+        )  # the first are the next rollout's already
         seen["advantages"].append(trainer.advantages.clone())
     return {**seen, "state": trainer.state_dict()}
 

@@ -22,7 +22,11 @@ def test_emulators_the_library_and_training_are_timed_in_turn(tmp_path):
     config = tiny_config(tmp_path, rollout_steps=8)
     trainer, library = Trainer(config), library_vector(config)
     got = side_by_side(trainer, 2, library)
-    assert {what: len(seconds) for what, seconds in got.seconds.items()} == {"library": 2, "alone": 2, "trained": 2}
+    assert {what: len(seconds) for what, seconds in got.seconds.items()} == {
+        "library": 2,
+        "alone": 2,
+        "trained": 2,
+    }
     assert library.num_envs == config.num_envs
     assert got.steps == config.rollout_size
     assert library_vector(tiny_config(tmp_path, env="rooms-small")) is None

@@ -8,16 +8,24 @@ from pathlib import Path
 
 import pytest
 
-from ssedb.references import MEASURED
+from ssedb.compare.references import MEASURED
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 
 
 def rows(script: str, **sizes: object) -> dict[str, list[str]]:
     """The table a script prints, by the first cell."""
-    flags = [word for name, value in sizes.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-    done = subprocess.run([sys.executable, BENCHMARKS / script, *flags], capture_output=True, text=True, check=True)
-    table = [line.strip("| ").split(" | ") for line in done.stdout.splitlines() if line.startswith("| ")]
+    flags = [
+        word
+        for name, value in sizes.items()
+        for word in (f"--{name.replace('_', '-')}", str(value))
+    ]
+    done = subprocess.run(
+        [sys.executable, BENCHMARKS / script, *flags], capture_output=True, text=True, check=True
+    )
+    table = [
+        line.strip("| ").split(" | ") for line in done.stdout.splitlines() if line.startswith("| ")
+    ]
     return {first: rest for first, *rest in table[1:]}
 
 
@@ -43,15 +51,25 @@ def test_random_references_play_whole_episodes(tmp_path):
 def test_rllte_bonuses():
     pytest.importorskip("rllte", reason="rllte-core is not installed (requirements/rivals.txt)")
     table = rows("rllte_bonuses.py", steps=3, envs=2, batch_size=4, models=2, burn_in=1, repeats=1)
-    assert list(table) == [f"{bonus}, {part}" for bonus in ("icm", "rnd", "disagreement") for part in ("pay", "learn")]
-    encoder = 2 * (400 * 4 * 64 * 32 + 81 * 32 * 16 * 64 + 49 * 64 * 9 * 64 + 3136 * 512) / 1e9  # GFLOP of a stack
+    assert list(table) == [
+        f"{bonus}, {part}" for bonus in ("icm", "rnd", "disagreement") for part in ("pay", "learn")
+    ]
+    encoder = (
+        2 * (400 * 4 * 64 * 32 + 81 * 32 * 16 * 64 + 49 * 64 * 9 * 64 + 3136 * 512) / 1e9
+    )  # GFLOP of a stack
     rllte_flops = float(table["rnd, pay"][3])
-    assert rllte_flops == pytest.approx(3 * 2 * 2 * encoder, abs=0.05)  # predictor and target on 3 x 2 stacks
+    assert rllte_flops == pytest.approx(
+        3 * 2 * 2 * encoder, abs=0.05
+    )  # predictor and target on 3 x 2 stacks
 
 
 def test_sb3_ppo():
-    pytest.importorskip("stable_baselines3", reason="Stable-Baselines3 is not installed (requirements/rivals.txt)")
-    table = rows("sb3_ppo.py", num_envs=2, rollout_steps=4, minibatch_envs=1, ppo_epochs=1, repeats=1)
+    pytest.importorskip(
+        "stable_baselines3", reason="Stable-Baselines3 is not installed (requirements/rivals.txt)"
+    )
+    table = rows(
+        "sb3_ppo.py", num_envs=2, rollout_steps=4, minibatch_envs=1, ppo_epochs=1, repeats=1
+    )
     assert list(table) == ["emulators alone", "Stable-Baselines3", "ours"]
     speeds = [float(row[0].replace(",", "")) for row in table.values()]
     assert float(table["ours"][2]) == pytest.approx(speeds[2] / speeds[1], rel=0.05)

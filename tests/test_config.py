@@ -8,20 +8,43 @@ import sys
 import numpy as np
 import pytest
 
+from ssedb.cli.flags import parse_train
 from ssedb.config import ConfigError, TrainConfig
 from ssedb.envs.names import NOISES
-from ssedb.flags import parse_train
 from ssedb.options import released_alphas, resolve_options
 
 
 def test_defaults_are_the_papers():
     config = TrainConfig()
     assert (config.num_envs, config.rollout_steps, config.minibatch_envs) == (128, 128, 16)
-    assert (config.ppo_epochs, config.bonus_epochs, config.clip, config.entropy_coef) == (3, 1, 0.1, 0.001)
-    assert (config.gamma, config.gae_lambda, config.learning_rate, config.adam_eps) == (0.99, 0.95, 1e-4, 1e-7)
-    assert (config.policy_channels, config.policy_width, config.policy_layers) == ((32, 64, 64), 512, ("relu", "relu"))
-    assert (config.extrinsic_coef, config.obs_norm_steps, config.max_episode_steps) == (0.0, 10_000, 4500)
-    assert (config.intrinsic_coef, config.reward_scale, config.noop_max, config.noise_strength) == (1.0, "run", 30, 1.0)
+    assert (config.ppo_epochs, config.bonus_epochs, config.clip, config.entropy_coef) == (
+        3,
+        1,
+        0.1,
+        0.001,
+    )
+    assert (config.gamma, config.gae_lambda, config.learning_rate, config.adam_eps) == (
+        0.99,
+        0.95,
+        1e-4,
+        1e-7,
+    )
+    assert (config.policy_channels, config.policy_width, config.policy_layers) == (
+        (32, 64, 64),
+        512,
+        ("relu", "relu"),
+    )
+    assert (config.extrinsic_coef, config.obs_norm_steps, config.max_episode_steps) == (
+        0.0,
+        10_000,
+        4500,
+    )
+    assert (config.intrinsic_coef, config.reward_scale, config.noop_max, config.noise_strength) == (
+        1.0,
+        "run",
+        30,
+        1.0,
+    )
     assert (config.noise, config.bonus, config.steps, config.fidelity, config.preset) == (
         "none", "db", 100_000_000, "paper", "paper",
     )  # fmt: skip
@@ -35,7 +58,10 @@ def test_fidelity_switches_all_decisions_and_each_can_be_overridden():
     assert (config.adam_eps, config.bonus_epochs, config.mask_boundaries) == (1e-5, 3, False)
     assert (config.sticky, config.pixel_noise, config.box_noise) == ("frame", "zeros", "wrap")
     assert config.policy_layers == ("linear", "relu", "relu")
-    assert (config.bonus_options["bonus_root"], config.bonus_options["prediction_std"]) == ("sqrt", "scalar")
+    assert (config.bonus_options["bonus_root"], config.bonus_options["prediction_std"]) == (
+        "sqrt",
+        "scalar",
+    )
     small = TrainConfig(preset="small", num_envs=32)
     assert (small.num_envs, small.policy_width, small.bonus_options["state_dim"]) == (32, 256, 256)
 
@@ -73,11 +99,18 @@ def test_alphas_are_the_released_ones_for_every_game_and_noise():
     (_, *noises), *rows = (line.split() for line in ALPHAS.strip().splitlines())
     assert len(rows) == 22 + 1
     for game, *pairs in rows:
-        of_noise = {noise: tuple(map(float, pair.split("/"))) for noise, pair in zip(noises, pairs, strict=True)}
+        of_noise = {
+            noise: tuple(map(float, pair.split("/")))
+            for noise, pair in zip(noises, pairs, strict=True)
+        }
         for noise in NOISES:  # the noises that the release does not have count as none
             alphas = of_noise.get(noise, of_noise["none"])
             options = resolve_options("db", {}, env=game, noise=noise)
-            assert (options["alpha1"], options["alpha2"], options["alpha3"]) == (alphas[0], 0.1, alphas[1]), (game, noise)
+            assert (options["alpha1"], options["alpha2"], options["alpha3"]) == (
+                alphas[0],
+                0.1,
+                alphas[1],
+            ), (game, noise)
     assert released_alphas(None, "none") == (0.1, 0.01)
     assert released_alphas(None, "random-box") == (0.001, 0.01)
     assert resolve_options("db", {"alpha1": 0.5}, env="alien")["alpha1"] == 0.5
@@ -96,10 +129,17 @@ RELEASED = dict(
     prediction_std="scalar", target_frames="stack", momentum_every="epoch", tau=0.999, momentum_target=True,
     ablation="none",
 )  # fmt: skip
-OURS = {**PAPER, "reward_scale": "recent", "prediction_std": "calibrated", "target_frames": "newest"}
+OURS = {
+    **PAPER,
+    "reward_scale": "recent",
+    "prediction_std": "calibrated",
+    "target_frames": "newest",
+}
 
 
-@pytest.mark.parametrize(("fidelity", "expected"), [("paper", PAPER), ("released", RELEASED), ("ours", OURS)])
+@pytest.mark.parametrize(
+    ("fidelity", "expected"), [("paper", PAPER), ("released", RELEASED), ("ours", OURS)]
+)
 def test_a_fidelity_is_all_of_these(fidelity, expected):
     config = TrainConfig(env="breakout", fidelity=fidelity)
     settings = {**dataclasses.asdict(config), **config.bonus_options}
@@ -135,7 +175,9 @@ OPTIONS = {
     "icm": dict(feature_dim={"paper": 512, "small": 256, "rooms": 64}),
     "rnd": dict(feature_dim={"paper": 512, "small": 256, "rooms": 64}),
     "random-features": dict(feature_dim={"paper": 512, "small": 256, "rooms": 64}),
-    "disagreement": dict(feature_dim={"paper": 512, "small": 256, "rooms": 64}, models=10, loss_dropout=0.2),
+    "disagreement": dict(
+        feature_dim={"paper": 512, "small": 256, "rooms": 64}, models=10, loss_dropout=0.2
+    ),
     "e3b": dict(feature_dim=64, ridge=0.1, slots=1024),
     "lbs": dict(feature_dim={"paper": 512, "small": 256, "rooms": 64}, beta=0.01),
     "lpm": dict(feature_dim={"paper": 512, "small": 256, "rooms": 64}),
@@ -156,7 +198,11 @@ def test_options_of_a_bonus_are_all_of_these(bonus, preset):
     expected = {k: v[preset] if isinstance(v, dict) else v for k, v in OPTIONS[bonus].items()}
     expected["channels"] = PICTURES[preset]
     found = resolve_options(bonus, {}, preset=preset)
-    own = {name: value for name, value in found.items() if name == "channels" or name not in resolve_options("db", {})}
+    own = {
+        name: value
+        for name, value in found.items()
+        if name == "channels" or name not in resolve_options("db", {})
+    }
     assert own == expected
 
 
@@ -175,7 +221,10 @@ def test_alphas_know_every_spelling():
         ({"noise": "fog"}, "noise='fog': use one of none, random-box"),
         ({"bonus": "luck"}, "bonus='luck': use one of"),
         ({"fidelity": "mine"}, "fidelity='mine': use one of paper, released"),
-        ({"num_envs": 100}, "num_envs=100 does not split into minibatches of 16 envs; use 96 or 112"),
+        (
+            {"num_envs": 100},
+            "num_envs=100 does not split into minibatches of 16 envs; use 96 or 112",
+        ),
         ({"num_envs": 8}, "num_envs=8 does not split into minibatches of 16 envs; use 16$"),
         ({"num_envs": -1}, "num_envs=-1: must be above 0"),
         ({"steps": 0}, "steps=0: must be above 0"),
@@ -194,9 +243,15 @@ def test_alphas_know_every_spelling():
         ({"env": 3}, "env=3: must be text"),
         ({"wandb": "yes"}, "wandb='yes': must be true or false"),
         ({"device": "tpu"}, "device='tpu': use auto, cpu"),
-        ({"bonus_options": {"prediction_std": "zzz"}}, "prediction_std='zzz': use one of head, scalar, calibrated"),
+        (
+            {"bonus_options": {"prediction_std": "zzz"}},
+            "prediction_std='zzz': use one of head, scalar, calibrated",
+        ),
         ({"bonus_options": {"alpha1": -1}}, "alpha1=-1: must be 0 or more"),
-        ({"bonus_options": {"alfa": 1}}, "bonus 'db' has no setting 'alfa'; it has ablation, alpha1"),
+        (
+            {"bonus_options": {"alfa": 1}},
+            "bonus 'db' has no setting 'alfa'; it has ablation, alpha1",
+        ),
     ],
 )
 def test_mistakes_name_the_value_and_the_remedy(settings, message):
@@ -207,7 +262,10 @@ def test_mistakes_name_the_value_and_the_remedy(settings, message):
 
 def test_toml_round_trip(tmp_path):
     config = TrainConfig(
-        env="MsPacman", fidelity="released", out=tmp_path / 'a "quoted" \\ name', bonus_options={"tau": 0.9}
+        env="MsPacman",
+        fidelity="released",
+        out=tmp_path / 'a "quoted" \\ name',
+        bonus_options={"tau": 0.9},
     )
     (tmp_path / "config.toml").write_text(config.to_toml())
     assert TrainConfig.from_toml(tmp_path / "config.toml") == config
@@ -218,7 +276,9 @@ def test_toml_of_another_version_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="unknown setting 'flux'"):
         TrainConfig.from_toml(tmp_path / "config.toml")
     (tmp_path / "config.toml").write_text("")
-    with pytest.raises(ConfigError, match=r"config.toml names no env; put back the file as the run wrote it"):
+    with pytest.raises(
+        ConfigError, match=r"config.toml names no env; put back the file as the run wrote it"
+    ):
         TrainConfig.from_toml(tmp_path / "config.toml")
     (tmp_path / "config.toml").write_text('env = "alien"\nsteps = "many"\n')
     with pytest.raises(ConfigError, match=r"config.toml: steps='many': must be a whole number"):
@@ -229,30 +289,59 @@ def test_toml_of_another_version_is_refused(tmp_path):
 
 
 def test_nothing_here_waits_for_torch():
-    code = "import sys, ssedb.cli, ssedb.runlog; ssedb.cli.parse_train(['--env', 'alien']); sys.exit('torch' in sys.modules)"
+    code = "import sys, ssedb.cli, ssedb.runs.folder; ssedb.cli.parse_train(['--env', 'alien']);"
+    code += "sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_a_preset_knows_its_world():
-    assert [TrainConfig(preset=name).env for name in ("paper", "small", "rooms")] == ["alien", "alien", "rooms-small"]
+    assert [TrainConfig(preset=name).env for name in ("paper", "small", "rooms")] == [
+        "alien",
+        "alien",
+        "rooms-small",
+    ]
     assert TrainConfig(preset="rooms", env="breakout").env == "breakout"
 
 
 def test_arguments_of_the_environment_are_read_kept_and_checked(tmp_path):
-    words = ["size=8", "hard=True", "soft=false", "mode=fast", 'name="a b"', "goals=[1, 2]", "deep={x=0.5}"]
+    words = [
+        "size=8",
+        "hard=True",
+        "soft=false",
+        "mode=fast",
+        'name="a b"',
+        "goals=[1, 2]",
+        "deep={x=0.5}",
+    ]
     config, _ = parse_train(["--env", "CartPole-v1", "--env-kwargs", *words])
-    wanted = {"size": 8, "hard": True, "soft": False, "mode": "fast", "name": "a b", "goals": [1, 2], "deep": {"x": 0.5}}
+    wanted = {
+        "size": 8,
+        "hard": True,
+        "soft": False,
+        "mode": "fast",
+        "name": "a b",
+        "goals": [1, 2],
+        "deep": {"x": 0.5},
+    }
     assert config.env_kwargs == wanted
     (tmp_path / "config.toml").write_text(config.to_toml())
     assert TrainConfig.from_toml(tmp_path / "config.toml") == config
-    assert TrainConfig(env="CartPole-v1", env_kwargs={"goals": (1, 2)}).env_kwargs == {"goals": [1, 2]}
+    assert TrainConfig(env="CartPole-v1", env_kwargs={"goals": (1, 2)}).env_kwargs == {
+        "goals": [1, 2]
+    }
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"env_kwargs": {"render": print}}, "env_kwargs.render=<built-in function print>: must be text, a finite number"),
-        ({"env_kwargs": {"a b": 1}}, "env_kwargs='a b': a name in it must be made of letters, digits and _"),
+        (
+            {"env_kwargs": {"render": print}},
+            "env_kwargs.render=<built-in function print>: must be text, a finite number",
+        ),
+        (
+            {"env_kwargs": {"a b": 1}},
+            "env_kwargs='a b': a name in it must be made of letters, digits and _",
+        ),
         ({"env_kwargs": 3}, "env_kwargs=3: must be a table"),
         ({"env_kwargs": {"max_episode_steps": 3}}, "max_episode_steps=3 is a setting of its own"),
         ({"env_workers": -1}, "env_workers=-1: must be 0 or more"),
@@ -273,16 +362,24 @@ def test_true_is_no_whole_number():
 @pytest.mark.parametrize(("before", "scale"), [("true", "run"), ("false", "none")])
 def test_older_runs_keep_their_reward_scale(tmp_path, before, scale):
     text = TrainConfig(env="breakout", fidelity="ours").to_toml()
-    (tmp_path / "config.toml").write_text(text.replace('reward_scale = "recent"', f"normalize_bonus = {before}"))
+    (tmp_path / "config.toml").write_text(
+        text.replace('reward_scale = "recent"', f"normalize_bonus = {before}")
+    )
     assert TrainConfig.from_toml(tmp_path / "config.toml").reward_scale == scale
 
 
 def test_the_bonus_model_learns_at_the_policys_rate_unless_told_otherwise():
     assert TrainConfig(env="breakout", learning_rate=0.5).bonus_learning_rate == 0.5
-    assert TrainConfig(env="breakout", learning_rate=0.5, bonus_learning_rate=0.25).bonus_learning_rate == 0.25
+    assert (
+        TrainConfig(env="breakout", learning_rate=0.5, bonus_learning_rate=0.25).bonus_learning_rate
+        == 0.25
+    )
     assert parse_train(["--learning-rate", "0.5"])[0].bonus_learning_rate == 0.5
     assert parse_train(["--learning_rate", "0.5"])[0].bonus_learning_rate == 0.5
-    assert parse_train(["--learning-rate=0.5", "--bonus-learning-rate", "0.25"])[0].bonus_learning_rate == 0.25
+    assert (
+        parse_train(["--learning-rate=0.5", "--bonus-learning-rate", "0.25"])[0].bonus_learning_rate
+        == 0.25
+    )
 
 
 def test_floats_of_numpy_are_written_as_numbers(tmp_path):

@@ -16,7 +16,9 @@ from ssedb.demo import Result, print_table
 
 def test_demo_end_to_end(tmp_path, capsys):
     pytest.importorskip("matplotlib")
-    assert cli.main(["demo", "--steps", "1024", "--seeds", "1", "--out", str(tmp_path / "demo")]) == 0
+    assert (
+        cli.main(["demo", "--steps", "1024", "--seeds", "1", "--out", str(tmp_path / "demo")]) == 0
+    )
     out = capsys.readouterr().out
     assert "noise in the bonus: lowest for" in out
     assert str(tmp_path / "demo" / "demo.png") in out.replace("\n", "")
@@ -32,9 +34,18 @@ def test_demo_end_to_end(tmp_path, capsys):
 
 def test_the_table_says_who_is_best_even_if_it_is_a_rival():
     def row(share, states):
-        return {"noise_share": share, "feature_noise_share": share, "count_correlation": -share, "states_share": states}
+        return {
+            "noise_share": share,
+            "feature_noise_share": share,
+            "count_correlation": -share,
+            "states_share": states,
+        }
 
-    results = [Result("db", 0, [row(0.9, 0.1)]), Result("db", 1, [row(0.7, 0.3)]), Result("rnd", 0, [row(0.2, 0.1)])]
+    results = [
+        Result("db", 0, [row(0.9, 0.1)]),
+        Result("db", 1, [row(0.7, 0.3)]),
+        Result("rnd", 0, [row(0.2, 0.1)]),
+    ]
     results.append(Result("random", 0, [{"states_share": 0.5}]))
     console = Console(record=True, width=160)
     print_table(console, results)

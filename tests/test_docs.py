@@ -43,7 +43,15 @@ def test_equations_page_resolves():
 
 def test_every_equation_has_a_row():
     text = (ROOT / "docs" / "equations.md").read_text()
-    for label in ("paraf", ":predictive_lower_bound", "nceh", "nce", "upperbound", "db-loss", "reward-practice"):
+    for label in (
+        "paraf",
+        ":predictive_lower_bound",
+        "nceh",
+        "nce",
+        "upperbound",
+        "db-loss",
+        "reward-practice",
+    ):
         assert f"| eq:{label} |" in text
     labelled = re.findall(r"\[(eq:[\w:-]+)\]", (ROOT / "ssedb" / "objectives.py").read_text())
     assert len(labelled) >= 6
@@ -87,7 +95,10 @@ def test_the_documented_bonus_is_a_bonus(tmp_path, monkeypatch):
     monkeypatch.setattr(ssedb.bonuses, "__path__", [*ssedb.bonuses.__path__, str(tmp_path)])
     assert "brightness-of-the-docs" in ssedb.list_bonuses()
     bonus = ssedb.make_bonus("brightness-of-the-docs", (4, 36, 36), 2, scale=2.0)
-    obs, actions = torch.full((3, 4, 36, 36), 255, dtype=torch.uint8), torch.zeros(3, dtype=torch.int64)
+    obs, actions = (
+        torch.full((3, 4, 36, 36), 255, dtype=torch.uint8),
+        torch.zeros(3, dtype=torch.int64),
+    )
     assert bonus.reward(obs, actions, obs).tolist() == pytest.approx([2.0] * 3)
     bonus.loss(obs, actions, obs)[0].backward()
     config, _ = cli.parse_train(["--bonus", "brightness-of-the-docs", "--scale", "3"])
@@ -95,9 +106,11 @@ def test_the_documented_bonus_is_a_bonus(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     config, _ = cli.parse_train(["--bonus", "brightness_of_the_docs:Brightness", "--scale", "3"])
     assert config.bonus_options == {"scale": 3.0}
-    from ssedb.conformance import check_bonus
+    from ssedb.testing.conformance import check_bonus
 
-    assert [r.why for r in check_bonus("brightness_of_the_docs:Brightness") if r.outcome == "fail"] == []
+    assert [
+        r.why for r in check_bonus("brightness_of_the_docs:Brightness") if r.outcome == "fail"
+    ] == []
 
 
 def test_fidelity_page_lists_every_decision():
@@ -110,7 +123,7 @@ def test_fidelity_page_lists_every_decision():
 
 
 def test_metrics_page_lists_what_is_logged(tmp_path):
-    from ssedb.runlog import read_metrics
+    from ssedb.runs.folder import read_metrics
     from tests.toy import tiny_config
 
     ssedb.train(tiny_config(tmp_path / "run", steps=256, obs_norm_steps=50))
@@ -120,7 +133,7 @@ def test_metrics_page_lists_what_is_logged(tmp_path):
 
 
 def test_conformance_page_lists_every_check_and_its_example_runs():
-    from ssedb.conformance import CHECKS
+    from ssedb.testing.conformance import CHECKS
 
     text = (ROOT / "docs" / "conformance.md").read_text()
     assert re.findall(r"^\| `(\w+)` \|", text, re.M) == [check.__name__ for check in CHECKS]

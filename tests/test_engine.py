@@ -13,7 +13,7 @@ import torch
 from ssedb import engine
 from ssedb.engine import Bridge, Engine, Replayer
 from ssedb.ppo import ppo_loss
-from ssedb.run import train
+from ssedb.runs.loop import train
 from tests.toy import tiny_config
 
 CPU = torch.device("cpu")
@@ -28,12 +28,16 @@ def test_a_cpu_computes_in_float32_and_in_turn():
         first = torch.rand(3)
     machine.join()
     assert machine.state_dict() == {}
-    machine.load_state_dict({"cuda": torch.zeros(1), "aside": torch.zeros(1)})  # a run that comes from a GPU
+    machine.load_state_dict(
+        {"cuda": torch.zeros(1), "aside": torch.zeros(1)}
+    )  # a run that comes from a GPU
     assert first.shape == (3,)
 
 
 def test_the_fast_engine_needs_a_gpu():
-    with pytest.raises(engine.ConfigError, match="engine=fast: it replays CUDA graphs and needs a GPU"):
+    with pytest.raises(
+        engine.ConfigError, match="engine=fast: it replays CUDA graphs and needs a GPU"
+    ):
         engine.is_fast("fast", CPU)
     assert not engine.is_fast("auto", CPU)
 
@@ -42,7 +46,10 @@ def test_a_gpu_that_is_not_there_is_one_line(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     assert engine.pick_device("cuda:1") == torch.device("cuda", 1)
-    with pytest.raises(engine.ConfigError, match="device='cuda:9': torch sees 2 GPUs, numbered from 0; use one of them"):
+    with pytest.raises(
+        engine.ConfigError,
+        match="device='cuda:9': torch sees 2 GPUs, numbered from 0; use one of them",
+    ):
         engine.pick_device("cuda:9")
 
 
@@ -201,7 +208,9 @@ def test_what_is_recorded_reads_lasting_tensors_in_their_place_and_copies_of_oth
         assert results[-1].tolist() == [factor * 1.25 * number] * 2
         assert len(tapes) <= max(0, number - 2)  # three calls are plain
     assert len(tapes) == 6  # for each place and each factor
-    assert [result[0].item() for result in results] == [(1 + n % 3) * 1.25 * n for n in range(20)]  # they are copies
+    assert [result[0].item() for result in results] == [
+        (1 + n % 3) * 1.25 * n for n in range(20)
+    ]  # they are copies
     assert all(any(tape.args[0] is place for place in places) for tape in tapes)
     call(torch.zeros(3), torch.zeros(3))
     assert len(tapes) == 6, "other shapes have plain calls of their own"

@@ -13,12 +13,15 @@ from ssedb.envs.noise import pixel_noise, random_boxes
 from ssedb.networks import ConvTrunk
 from ssedb.normalize import FrameNorm, ObsNorm
 from ssedb.ppo import ppo_loss
-from ssedb.run import resume
-from ssedb.runlog import read_metrics
+from ssedb.runs.folder import read_metrics
+from ssedb.runs.loop import resume
 from ssedb.trainer import Trainer
 from tests.toy import TINY_OPTIONS, Grid, tiny_config, transitions
 
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
 
 
 def test_the_bonus_is_the_same_on_both_devices():
@@ -45,7 +48,14 @@ def test_noise_works_there(noise, released):
 
 @pytest.mark.parametrize("noise", ["random-box", "pixel"])
 def test_train_and_resume(tmp_path, noise):
-    config = tiny_config(tmp_path / "run", noise=noise, fidelity="released", device="cuda", steps=512, obs_norm_steps=100)
+    config = tiny_config(
+        tmp_path / "run",
+        noise=noise,
+        fidelity="released",
+        device="cuda",
+        steps=512,
+        obs_norm_steps=100,
+    )
     assert ssedb.train(config).finished
     assert resume(tmp_path / "run", steps=1024).steps == 1024
     assert len(read_metrics(tmp_path / "run")) == 4
@@ -53,7 +63,9 @@ def test_train_and_resume(tmp_path, noise):
 
 @pytest.mark.parametrize("env", ["breakout", "rooms-small"])
 def test_a_run_can_move_to_the_other_device_and_back(tmp_path, env):
-    config = tiny_config(tmp_path / "run", env=env, noise="clouds", device="cpu", steps=256, obs_norm_steps=100)
+    config = tiny_config(
+        tmp_path / "run", env=env, noise="clouds", device="cpu", steps=256, obs_norm_steps=100
+    )
     assert ssedb.train(config).finished
     assert resume(tmp_path / "run", steps=512, device="cuda").steps == 512
     assert resume(tmp_path / "run", steps=768, device="cpu").steps == 768
@@ -78,7 +90,9 @@ def test_rooms_are_the_same_on_both_devices():
 def test_emulators_hand_over_the_same_there(raw):
     from ssedb.envs.atari import AtariEnv
 
-    here, there = (AtariEnv("breakout", 6, seed=3, raw=raw, device=device) for device in ("cpu", "cuda"))
+    here, there = (
+        AtariEnv("breakout", 6, seed=3, raw=raw, device=device) for device in ("cpu", "cuda")
+    )
     assert torch.equal(here.reset(), there.reset().cpu())
     generator = torch.Generator().manual_seed(0)
     ends = 0
@@ -112,11 +126,17 @@ def test_maps_and_episodes_work_there(tmp_path):
     from ssedb.analysis.maps import read_maps
 
     run = tmp_path / "run"
-    ssedb.train(tiny_config(run, env="rooms-small", noise="random-box", device="cuda", steps=512, obs_norm_steps=64))
+    ssedb.train(
+        tiny_config(
+            run, env="rooms-small", noise="random-box", device="cuda", steps=512, obs_norm_steps=64
+        )
+    )
     assert [row["steps"] for row in read_maps(run)] == [0, 256, 512]
     episode = play_episode(run, device="cuda")
     here, there = read_episode(episode, run, "cpu"), read_episode(episode, run, "cuda")
-    torch.testing.assert_close(torch.tensor(there.bonus), torch.tensor(here.bonus), rtol=1e-2, atol=1e-2)
+    torch.testing.assert_close(
+        torch.tensor(there.bonus), torch.tensor(here.bonus), rtol=1e-2, atol=1e-2
+    )
 
 
 def test_the_probe_runs_there(tmp_path):
@@ -124,7 +144,14 @@ def test_the_probe_runs_there(tmp_path):
     from ssedb.analysis.probe import probe_run
 
     ssedb.train(
-        tiny_config(tmp_path / "run", env="rooms-small", noise="random-box", device="cuda", steps=256, obs_norm_steps=64)
+        tiny_config(
+            tmp_path / "run",
+            env="rooms-small",
+            noise="random-box",
+            device="cuda",
+            steps=256,
+            obs_norm_steps=64,
+        )
     )
     result, picture = probe_run(tmp_path / "run", transitions=256, draws=3)
     assert 0 <= result.bonus_noise_share <= 1
@@ -141,7 +168,9 @@ def exact(monkeypatch):
 
 WORLDS = {
     "rooms": dict(env="rooms-small", preset="rooms", noise="random-box"),
-    "raw frames": dict(env="breakout", preset="rooms", noise="random-box", fidelity="released", bonus_epochs=2),
+    "raw frames": dict(
+        env="breakout", preset="rooms", noise="random-box", fidelity="released", bonus_epochs=2
+    ),
     "clouds": dict(env="breakout", preset="rooms", noise="clouds"),
 }
 
@@ -157,7 +186,9 @@ def trainer_of(out, **settings) -> Trainer:
 def same_numbers(rows, others) -> None:
     for row, other in zip(rows, others, strict=True):
         known = {k: v for k, v in row.items() if k != "sps" and v is not None}
-        assert {k: v for k, v in other.items() if k != "sps" and v is not None} == pytest.approx(known, rel=1e-6)
+        assert {k: v for k, v in other.items() if k != "sps" and v is not None} == pytest.approx(
+            known, rel=1e-6
+        )
 
 
 def weights(trainer: Trainer) -> dict:
@@ -166,18 +197,27 @@ def weights(trainer: Trainer) -> dict:
 
 def same_weights(first: dict, second: dict) -> None:
     for name, value in first.items():
-        torch.testing.assert_close(second[name], value, rtol=1e-6, atol=1e-8, msg=lambda text, name=name: f"{name}: {text}")
+        torch.testing.assert_close(
+            second[name], value, rtol=1e-6, atol=1e-8, msg=lambda text, name=name: f"{name}: {text}"
+        )
 
 
 @pytest.mark.parametrize(
-    ("bonus", "world"), [*((bonus, "rooms") for bonus in ssedb.list_bonuses()), ("db", "raw frames"), ("rnd", "clouds")]
+    ("bonus", "world"),
+    [
+        *((bonus, "rooms") for bonus in ssedb.list_bonuses()),
+        ("db", "raw frames"),
+        ("rnd", "clouds"),
+    ],
 )
 def test_the_fast_engine_gives_the_numbers_of_the_plain_path(exact, tmp_path, bonus, world):
     plain = trainer_of(tmp_path, bonus=bonus, engine="eager", **WORLDS[world])
     rows = [plain.iterate() for _ in range(5)]
     fast = trainer_of(tmp_path, bonus=bonus, engine="fast", **WORLDS[world])  # takes over the seed
     assert fast.engine.overlaps == (world != "rooms")
-    found = [fast.advance() for _ in range(5)] + [fast.finish()]  # the bonus model learns beside the next rollout
+    found = [fast.advance() for _ in range(5)] + [
+        fast.finish()
+    ]  # the bonus model learns beside the next rollout
     same_numbers(rows, [row for row in found if row is not None])
     same_weights(weights(plain), weights(fast))
 
@@ -209,7 +249,9 @@ def both_ways(compute, precision="fp32"):
     """What a function gives on the plain path and with compiled kernels."""
     results = []
     for fast in (False, True):
-        made = engine.Engine(torch.device("cuda"), fast=fast, overlap=False, precision=precision, seed=0)
+        made = engine.Engine(
+            torch.device("cuda"), fast=fast, overlap=False, precision=precision, seed=0
+        )
         before = counters["stats"]["unique_graphs"]
         results.append(made.ready(compute, replayable=False)())
         assert (counters["stats"]["unique_graphs"] > before) == fast
@@ -255,7 +297,9 @@ def test_compiled_kernels_compute_what_they_replace(batch):
 def test_the_compiled_loss_is_that_of_ppo():
     torch._dynamo.reset()
     torch.manual_seed(0)
-    logits, values = (torch.randn(*shape, device="cuda", requires_grad=True) for shape in ((64, 18), (64,)))
+    logits, values = (
+        torch.randn(*shape, device="cuda", requires_grad=True) for shape in ((64, 18), (64,))
+    )
     given = torch.randint(18, (64,), device="cuda"), *(torch.randn(3, 64, device="cuda") - 2)
     for clip in (0.1, 0.2, 0.3):
 
@@ -273,7 +317,9 @@ def test_lower_precision_is_near(tmp_path, precision):
     batch = [x.cuda() for x in transitions(Grid(16), 40)]
     found = {}
     for name in ("fp32", precision):
-        trainer = trainer_of(tmp_path, engine="eager", env="rooms-small", bonus_options=TINY_OPTIONS, precision=name)
+        trainer = trainer_of(
+            tmp_path, engine="eager", env="rooms-small", bonus_options=TINY_OPTIONS, precision=name
+        )
         torch.manual_seed(0)
         bonus = ssedb.make_bonus("db", (4, 36, 36), 4, **TINY_OPTIONS).cuda()
         loss = trainer.engine.ready(lambda *x, bonus=bonus: bonus.loss(*x)[0])(*batch)
@@ -292,13 +338,21 @@ def test_sums_over_experience_are_exact_in_any_precision(name, precision):
     torch.manual_seed(0)
     bonus = ssedb.make_bonus(name, (4, 36, 36), 4, **TINY_OPTIONS).cuda()
     eta = torch.randn(256, TINY_OPTIONS["latent_dim"], device="cuda")
-    made = engine.Engine(torch.device("cuda"), fast=False, overlap=False, precision=precision, seed=0)
+    made = engine.Engine(
+        torch.device("cuda"), fast=False, overlap=False, precision=precision, seed=0
+    )
     made.ready(bonus.add)(eta)
     rows = eta.cpu().double()
     expected = torch.eye(len(rows.T), dtype=torch.float64) + rows.T @ rows
     torch.testing.assert_close(bonus.precision.cpu(), expected, rtol=1e-12, atol=1e-10)
-    gain = (torch.log1p((rows @ torch.linalg.inv(expected) * rows).sum(1)) * TINY_OPTIONS["state_dim"] / 2).sqrt()
-    torch.testing.assert_close(made.ready(bonus.gain)(eta).cpu().double(), gain, rtol=1e-4, atol=1e-6)
+    gain = (
+        torch.log1p((rows @ torch.linalg.inv(expected) * rows).sum(1))
+        * TINY_OPTIONS["state_dim"]
+        / 2
+    ).sqrt()
+    torch.testing.assert_close(
+        made.ready(bonus.gain)(eta).cpu().double(), gain, rtol=1e-4, atol=1e-6
+    )
 
 
 def test_two_replays_draw_differently(tmp_path):

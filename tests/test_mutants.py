@@ -18,7 +18,11 @@ def test_mutant_can_be_applied(mutant):
 
 def test_no_mutant_is_listed_twice():
     mutants = read_mutants()
-    assert len({(m.file, m.replace, m.by) for m in mutants}) == len({m.why for m in mutants}) == len(mutants)
+    assert (
+        len({(m.file, m.replace, m.by) for m in mutants})
+        == len({m.why for m in mutants})
+        == len(mutants)
+    )
 
 
 @pytest.mark.parametrize(

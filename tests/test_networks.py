@@ -15,7 +15,10 @@ def count(module: torch.nn.Module) -> int:
 
 def test_parameter_counts_of_the_released_networks():
     assert count(Encoder((4, 84, 84), (32, 64, 64), 512)) == 1_684_128
-    assert count(ActorCritic((4, 84, 84), 4, (32, 64, 64), 512, ("linear", "relu", "relu"))) == 2_212_005
+    assert (
+        count(ActorCritic((4, 84, 84), 4, (32, 64, 64), 512, ("linear", "relu", "relu")))
+        == 2_212_005
+    )
 
 
 def test_blocks_against_their_equations():
@@ -73,8 +76,17 @@ def test_every_unit_of_the_policy_starts_with_weights_of_norm_one():
 def test_layers_begin_as_glorot_would():
     """Uniform within sqrt(6 / (fan in + fan out)), biases 0."""
     torch.manual_seed(0)
-    modules = Encoder((4, 84, 84), (32, 64, 64), 64), Posterior(64, 4, 64, 32, True), Trunk(32, 64, 64)
-    layers = [layer for module in modules for layer in module.modules() if isinstance(layer, (nn.Conv2d, nn.Linear))]
+    modules = (
+        Encoder((4, 84, 84), (32, 64, 64), 64),
+        Posterior(64, 4, 64, 32, True),
+        Trunk(32, 64, 64),
+    )
+    layers = [
+        layer
+        for module in modules
+        for layer in module.modules()
+        if isinstance(layer, (nn.Conv2d, nn.Linear))
+    ]
     assert len(layers) == 4 + 6 + 6
     for layer in layers:
         area = layer.weight[0, 0].numel()
@@ -90,19 +102,28 @@ def test_layout_does_not_change_the_result():
     by_hand = x
     for conv in (trunk.conv1, trunk.conv2, trunk.conv3):
         weight = conv.weight.contiguous()
-        by_hand = torch.nn.functional.leaky_relu(torch.nn.functional.conv2d(by_hand, weight, conv.bias, conv.stride), 0.2)
-    torch.testing.assert_close(trunk(x), by_hand.permute(0, 2, 3, 1).reshape(3, -1), rtol=1e-4, atol=1e-5)
+        by_hand = torch.nn.functional.leaky_relu(
+            torch.nn.functional.conv2d(by_hand, weight, conv.bias, conv.stride), 0.2
+        )
+    torch.testing.assert_close(
+        trunk(x), by_hand.permute(0, 2, 3, 1).reshape(3, -1), rtol=1e-4, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("shape", [(4, 84, 84), (1, 38, 41)])
 def test_over_blocks_the_first_convolution_is_the_same(shape):
     torch.manual_seed(0)
-    trunk, images = ConvTrunk(shape, (8, 8, 8)).double(), torch.randn(3, *shape, dtype=torch.float64)
+    trunk, images = (
+        ConvTrunk(shape, (8, 8, 8)).double(),
+        torch.randn(3, *shape, dtype=torch.float64),
+    )
     weights = list(trunk.parameters())
     plain, blocked = trunk(images), trunk(to_blocks(images))
     torch.testing.assert_close(blocked, plain)
     direction = torch.randn_like(plain)
-    for a, b in zip(*(torch.autograd.grad(out, weights, direction) for out in (plain, blocked)), strict=True):
+    for a, b in zip(
+        *(torch.autograd.grad(out, weights, direction) for out in (plain, blocked)), strict=True
+    ):
         torch.testing.assert_close(a, b)
 
 

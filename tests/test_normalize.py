@@ -7,7 +7,16 @@ import pytest
 import torch
 
 import ssedb
-from ssedb.normalize import FeatureNorm, FrameNorm, Moments, ObsNorm, RewardNorm, _blocks, discounted_sums, to_blocks
+from ssedb.normalize import (
+    FeatureNorm,
+    FrameNorm,
+    Moments,
+    ObsNorm,
+    RewardNorm,
+    _blocks,
+    discounted_sums,
+    to_blocks,
+)
 
 
 def filtered_by_loop(rewards: np.ndarray, start: np.ndarray, gamma: float) -> np.ndarray:
@@ -113,7 +122,9 @@ def pictures(blocks) -> np.ndarray:
 @pytest.mark.parametrize("shape", [(8, 12), (9, 14), (36, 37)])
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
 def test_blocks_hold_every_pixel_but_those_left_at_the_edges(shape, dtype):
-    whole = torch.randint(0, 256, (2, 3, *shape), generator=torch.Generator().manual_seed(0)).to(dtype)
+    whole = torch.randint(0, 256, (2, 3, *shape), generator=torch.Generator().manual_seed(0)).to(
+        dtype
+    )
     for images in (whole, whole[:, -1:], whole[..., 1:]):  # slices too, whatever their strides
         height, width = images.shape[2] // 4 * 4, images.shape[3] // 4 * 4
         np.testing.assert_array_equal(pictures(to_blocks(images)), images[..., :height, :width])
@@ -136,7 +147,9 @@ def test_frames_are_scaled_by_all_that_was_taken_in_and_clipped():
         seen.append(batch[:, -1:].astype(np.float64))
         everything = np.concatenate(seen)
         expected = np.clip((newest - everything.mean(0)) / np.maximum(everything.std(0), 1), -5, 5)
-        np.testing.assert_allclose(frames(torch.from_numpy(obs), before), expected, rtol=1e-3, atol=1e-3)
+        np.testing.assert_allclose(
+            frames(torch.from_numpy(obs), before), expected, rtol=1e-3, atol=1e-3
+        )
     assert np.abs(expected).max() == 5
     assert frames.count == 38
 

@@ -38,7 +38,9 @@ def test_kl_against_numpy_and_distributions(gaussians):
 def test_upper_bound_is_the_mean_over_the_batch_of_the_sum_over_dimensions(gaussians):
     mean, std = gaussians
     expected = kl_by_hand(mean.numpy(), std.numpy()).mean()
-    assert objectives.compression_upper_bound(mean, std).item() == pytest.approx(expected, rel=1e-12)
+    assert objectives.compression_upper_bound(mean, std).item() == pytest.approx(
+        expected, rel=1e-12
+    )
 
 
 def test_predictive_bound_against_numpy(gaussians):
@@ -79,7 +81,11 @@ def test_calibrated_std_of_an_exact_prediction_is_a_thousandth(gaussians):
 
 def test_scores_against_numpy():
     rng = np.random.default_rng(0)
-    predicted, weight, actual = rng.normal(size=(4, 3)), rng.normal(size=(3, 3)), rng.normal(size=(4, 3))
+    predicted, weight, actual = (
+        rng.normal(size=(4, 3)),
+        rng.normal(size=(3, 3)),
+        rng.normal(size=(4, 3)),
+    )
     expected = np.array([[p @ weight @ a for a in actual] for p in predicted])
     scores = objectives.bilinear_scores(*(torch.from_numpy(x) for x in (predicted, weight, actual)))
     np.testing.assert_allclose(scores, expected, rtol=1e-12)
@@ -87,8 +93,12 @@ def test_scores_against_numpy():
 
 def test_contrast_against_numpy():
     scores = np.random.default_rng(1).normal(size=(6, 6)) * 3
-    expected = np.mean([math.log(math.exp(scores[i, i]) / sum(math.exp(s) for s in scores[i])) for i in range(6)])
-    assert objectives.contrastive_lower_bound(torch.from_numpy(scores)).item() == pytest.approx(expected, rel=1e-10)
+    expected = np.mean(
+        [math.log(math.exp(scores[i, i]) / sum(math.exp(s) for s in scores[i])) for i in range(6)]
+    )
+    assert objectives.contrastive_lower_bound(torch.from_numpy(scores)).item() == pytest.approx(
+        expected, rel=1e-10
+    )
 
 
 def test_contrast_by_hand():
@@ -110,7 +120,9 @@ def test_contrast_is_never_above_zero_and_blind_guessing_is_minus_log_n(scale):
 
 def test_loss_weighs_and_signs():
     terms = [torch.tensor(x) for x in (2.0, 3.0, 5.0)]
-    assert objectives.db_loss(*terms, (0.1, 0.2, 0.3)).item() == pytest.approx(0.1 * 2 - 0.2 * 3 - 0.3 * 5)
+    assert objectives.db_loss(*terms, (0.1, 0.2, 0.3)).item() == pytest.approx(
+        0.1 * 2 - 0.2 * 3 - 0.3 * 5
+    )
 
 
 def test_momentum_keeps_tau_of_the_old():
@@ -145,7 +157,8 @@ def test_masked_rows_are_as_if_they_were_not_there(gaussians):
         objectives.predictive_lower_bound(next_state[mask], mean[mask], std[mask, :1]),
     )
     torch.testing.assert_close(
-        objectives.calibrated_std(next_state, spoiled_mean, mask), objectives.calibrated_std(next_state[mask], mean[mask])
+        objectives.calibrated_std(next_state, spoiled_mean, mask),
+        objectives.calibrated_std(next_state[mask], mean[mask]),
     )
     torch.testing.assert_close(
         objectives.contrastive_lower_bound(spoiled_scores, mask),
@@ -159,7 +172,10 @@ def test_a_batch_with_nothing_that_counts_is_harmless(gaussians):
     assert objectives.compression_upper_bound(mean, std, none).item() == 0
     assert objectives.contrastive_lower_bound(mean @ mean.T, none).item() == 0
     leaf = mean.clone().requires_grad_()
-    for mask, target in ((none, mean.flip(0)), (None, mean)):  # nothing counts; all is predicted exactly
+    for mask, target in (
+        (none, mean.flip(0)),
+        (None, mean),
+    ):  # nothing counts; all is predicted exactly
         std = objectives.calibrated_std(target, leaf, mask)
         objectives.predictive_lower_bound(target, leaf, std, mask).backward()
         assert leaf.grad.isfinite().all()
@@ -174,9 +190,14 @@ def test_gradients(gaussians):
     assert check(objectives.compression_upper_bound, (mean, std))
     assert check(lambda m, s: objectives.compression_upper_bound(m, s, mask), (mean, std))
     assert check(objectives.predictive_lower_bound, (next_state, mean, std))
-    assert check(lambda s, m: objectives.predictive_lower_bound(s, m, objectives.calibrated_std(s, m)), (next_state, mean))
     assert check(
-        lambda p, w, a: objectives.contrastive_lower_bound(objectives.bilinear_scores(p, w, a), mask),
+        lambda s, m: objectives.predictive_lower_bound(s, m, objectives.calibrated_std(s, m)),
+        (next_state, mean),
+    )
+    assert check(
+        lambda p, w, a: objectives.contrastive_lower_bound(
+            objectives.bilinear_scores(p, w, a), mask
+        ),
         (mean, weight, next_state),
     )
     assert check(lambda m, s: objectives.db_bonus(m, s), (mean, std))
@@ -197,7 +218,10 @@ def test_information_gain_against_dense_linear_algebra():
     precision = 0.5 * np.eye(4) + sum(np.outer(row, row) for row in past)
     covariance = torch.from_numpy(np.linalg.inv(precision))
     # Of a Gaussian linear model: half the log of how much the determinant of Lambda grows, for each output.
-    expected = [7 / 2 * np.log(np.linalg.det(precision + np.outer(e, e)) / np.linalg.det(precision)) for e in eta]
+    expected = [
+        7 / 2 * np.log(np.linalg.det(precision + np.outer(e, e)) / np.linalg.det(precision))
+        for e in eta
+    ]
     actual = objectives.information_gain(torch.from_numpy(eta), covariance, outputs=7)
     np.testing.assert_allclose(actual, expected, rtol=1e-9)
 
@@ -205,16 +229,24 @@ def test_information_gain_against_dense_linear_algebra():
 def test_pairwise_divergences_against_a_double_loop_and_distributions():
     generator = torch.Generator().manual_seed(4)
     mean, std = torch.randn(5, 3, generator=generator), 0.2 + torch.rand(5, 3, generator=generator)
-    other, other_std = torch.randn(7, 3, generator=generator), 0.2 + torch.rand(7, 3, generator=generator)
+    other, other_std = (
+        torch.randn(7, 3, generator=generator),
+        0.2 + torch.rand(7, 3, generator=generator),
+    )
     for shift in (0.0, 1000.0):  # far from 0 the digits must not be lost
         actual = objectives.pairwise_kl(mean + shift, std, other + shift, other_std)
         assert actual.shape == (5, 7)
         for i in range(5):
             for j in range(7):
-                expected = kl_divergence(Normal(mean[i], std[i]), Normal(other[j], other_std[j])).sum()
+                expected = kl_divergence(
+                    Normal(mean[i], std[i]), Normal(other[j], other_std[j])
+                ).sum()
                 by_hand = sum(
                     math.log(t / s) + (s**2 + (m - o) ** 2) / (2 * t**2) - 0.5
-                    for m, s, o, t in zip(*(x.tolist() for x in (mean[i], std[i], other[j], other_std[j])), strict=True)
+                    for m, s, o, t in zip(
+                        *(x.tolist() for x in (mean[i], std[i], other[j], other_std[j])),
+                        strict=True,
+                    )
                 )
                 assert actual[i, j].item() == pytest.approx(by_hand, rel=2e-3, abs=2e-3)
                 assert expected.item() == pytest.approx(by_hand, rel=1e-4)
@@ -227,7 +259,9 @@ def test_squared_distances_against_a_loop_wherever_the_rows_lie():
     generator = torch.Generator().manual_seed(5)
     rows, others = torch.randn(40, 6, generator=generator), torch.randn(30, 6, generator=generator)
     others[:10] = rows[:10]
-    expected = np.array([[math.dist(row, other) ** 2 for other in others.tolist()] for row in rows.tolist()])
+    expected = np.array(
+        [[math.dist(row, other) ** 2 for other in others.tolist()] for row in rows.tolist()]
+    )
     for shift in (0.0, 300.0):
         actual = objectives.squared_distances(rows + shift, others + shift)
         np.testing.assert_allclose(actual, expected, rtol=1e-3, atol=1e-3)

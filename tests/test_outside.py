@@ -12,14 +12,20 @@ import torch
 
 import ssedb
 from ssedb import cli, engine
-from ssedb.results import Run, conditions
-from ssedb.runlog import read_metrics
+from ssedb.compare.results import Run, conditions
+from ssedb.runs.folder import read_metrics
 from ssedb.sweep.grid import read_grid
 from tests.outside import forget_package, write_package
 from tests.sweep.grids import wait_for
 
 SIZES = {"num-envs": 4, "minibatch-envs": 2, "rollout-steps": 16, "obs-norm-steps": 32}
-TINY = ["--preset", "small", "--device", "cpu", *(word for k, v in SIZES.items() for word in (f"--{k}", str(v)))]
+TINY = [
+    "--preset",
+    "small",
+    "--device",
+    "cpu",
+    *(word for k, v in SIZES.items() for word in (f"--{k}", str(v))),
+]
 WALKER = ["--env", "strangeworlds:Walker-v0", *TINY]
 GRID = """
 [settings]
@@ -69,18 +75,35 @@ def shell(folder):
 
 def test_every_command_finds_an_environment_by_its_module(shell, monkeypatch, capsys):
     out = shell.folder / "run"
-    said, code = shell.run("train", *WALKER, "--env-kwargs", "speed=2", "side=50", "--steps", "64", "--out", out)
+    said, code = shell.run(
+        "train", *WALKER, "--env-kwargs", "speed=2", "side=50", "--steps", "64", "--out", out
+    )
     assert code == 0, said
     saved = tomllib.loads((out / "config.toml").read_text())
-    assert (saved["env"], saved["env_kwargs"]) == ("strangeworlds:Walker-v0", {"speed": 2, "side": 50})
+    assert (saved["env"], saved["env_kwargs"]) == (
+        "strangeworlds:Walker-v0",
+        {"speed": 2, "side": 50},
+    )
     (shell.folder / "grid.toml").write_text(GRID)
     commands = {
         "resume": ["train", "--resume", out, "--steps", "128"],
         "eval": ["eval", out, "--episodes", "2", "--device", "cpu"],
-        "sweep": ["sweep", "grid.toml", "--out", shell.folder / "sweep", "--device", "cpu", "--jobs", "1"],
+        "sweep": [
+            "sweep",
+            "grid.toml",
+            "--out",
+            shell.folder / "sweep",
+            "--device",
+            "cpu",
+            "--jobs",
+            "1",
+        ],
     }
     started = {name: shell.start(*command) for name, command in commands.items()}
-    ended = {name: (process.communicate(timeout=240)[0], process.returncode) for name, process in started.items()}
+    ended = {
+        name: (process.communicate(timeout=240)[0], process.returncode)
+        for name, process in started.items()
+    }
     assert [name for name, (said, code) in ended.items() if code != 0] == [], ended
     assert "resumed at step 64" in ended["resume"][0]
     assert "strangeworlds:Walker-v0, noise none, agent of step" in ended["eval"][0]
@@ -102,7 +125,9 @@ def test_arguments_of_the_environment_make_another_run(shell, monkeypatch):
     (shell.folder / "plan.toml").write_text(GRID)
     runs = read_grid(shell.folder / "plan.toml", shell.folder / "planned").runs
     assert len({run.id for run in runs}) == 2
-    (only,) = read_grid(shell.folder / "plan.toml", shell.folder / "planned", {"env_kwargs": {"speed": 2}}).runs
+    (only,) = read_grid(
+        shell.folder / "plan.toml", shell.folder / "planned", {"env_kwargs": {"speed": 2}}
+    ).runs
     assert only.id == next(run.id for run in runs if run.config.env_kwargs == {"speed": 2})
     found = [Run(run.folder, tomllib.loads(run.config.to_toml()), "finished") for run in runs]
     assert [env for env, _, _ in conditions(found)] == [
@@ -114,7 +139,10 @@ def test_arguments_of_the_environment_make_another_run(shell, monkeypatch):
 def test_a_resumed_run_keeps_the_arguments_of_its_environment(shell, monkeypatch, capsys):
     monkeypatch.syspath_prepend(shell.folder)
     out = shell.folder / "kept"
-    assert cli.main(["train", *WALKER, "--env-kwargs", "speed=2", "--steps", "64", "--out", str(out)]) == 0
+    assert (
+        cli.main(["train", *WALKER, "--env-kwargs", "speed=2", "--steps", "64", "--out", str(out)])
+        == 0
+    )
     assert cli.main(["train", "--resume", str(out), "--env-kwargs", "speed=3"]) == 2
     assert "is a run with env_kwargs={'speed': 2}, not {'speed': 3}" in capsys.readouterr().err
     assert cli.main(["train", "--resume", str(out), "--env-workers", "2", "--steps", "128"]) == 0
@@ -122,27 +150,44 @@ def test_a_resumed_run_keeps_the_arguments_of_its_environment(shell, monkeypatch
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])
-def test_an_environment_that_raises_is_named_in_one_line(shell, monkeypatch, tmp_path, capsys, workers):
+def test_an_environment_that_raises_is_named_in_one_line(
+    shell, monkeypatch, tmp_path, capsys, workers
+):
     monkeypatch.syspath_prepend(shell.folder)
     out, kwargs = tmp_path / "run", ["--env-kwargs", "fails_at=6", "--env-workers", workers]
     assert cli.main(["train", *WALKER, *kwargs, "--steps", "64", "--out", str(out)]) == 1
     said = capsys.readouterr().err.splitlines()[-1]
-    wanted = (
-        f"Walker.step raised ZeroDivisionError: the stripe fell over, at step 0; the traceback is in {out / 'error.log'}"
-    )
+    wanted = "Walker.step raised ZeroDivisionError: the stripe fell over, at step 0"
+    wanted += f"; the traceback is in {out / 'error.log'}"
     assert said == f"ssedb: {wanted}; nothing was saved; the same command begins anew"
     log = (out / "error.log").read_text()
     assert "in step\n    raise ZeroDivisionError" in log
-    assert cli.main(["train", *WALKER, "--steps", "64", "--out", str(out)]) == 0  # the folder holds no run yet
+    assert (
+        cli.main(["train", *WALKER, "--steps", "64", "--out", str(out)]) == 0
+    )  # the folder holds no run yet
     assert not (out / "error.log").exists()
 
 
 def test_the_step_at_which_an_environment_raises_is_named(shell, monkeypatch, tmp_path, capsys):
     monkeypatch.syspath_prepend(shell.folder)
-    settings = ["--env-kwargs", "fails_at=40", "lasts=1000", "--rollout-steps", "16", "--obs-norm-steps", "16"]
-    assert cli.main(["train", *WALKER, *settings, "--steps", "320", "--out", str(tmp_path / "run")]) == 1
+    settings = [
+        "--env-kwargs",
+        "fails_at=40",
+        "lasts=1000",
+        "--rollout-steps",
+        "16",
+        "--obs-norm-steps",
+        "16",
+    ]
+    assert (
+        cli.main(["train", *WALKER, *settings, "--steps", "320", "--out", str(tmp_path / "run")])
+        == 1
+    )
     # It fails in the 40th step of each of 4 environments, so 39 were made everywhere.
-    assert "Walker.step raised ZeroDivisionError: the stripe fell over, at step 156;" in capsys.readouterr().err
+    assert (
+        "Walker.step raised ZeroDivisionError: the stripe fell over, at step 156;"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize(
@@ -153,10 +198,23 @@ def test_the_step_at_which_an_environment_raises_is_named(shell, monkeypatch, tm
     ],
     ids=["shape", "raises"],
 )
-def test_a_bonus_that_goes_wrong_is_named_in_one_line(shell, monkeypatch, tmp_path, capsys, bonus, message):
+def test_a_bonus_that_goes_wrong_is_named_in_one_line(
+    shell, monkeypatch, tmp_path, capsys, bonus, message
+):
     monkeypatch.syspath_prepend(shell.folder)
     out = tmp_path / "run"
-    args = ["train", "--env", "rooms-small", "--bonus", f"strangebonus:{bonus}", *TINY, "--steps", "64", "--out", str(out)]
+    args = [
+        "train",
+        "--env",
+        "rooms-small",
+        "--bonus",
+        f"strangebonus:{bonus}",
+        *TINY,
+        "--steps",
+        "64",
+        "--out",
+        str(out),
+    ]
     assert cli.main(args) == 1
     said = capsys.readouterr().err.splitlines()[-1]
     assert said.startswith(
@@ -168,18 +226,27 @@ def test_a_bonus_that_goes_wrong_is_named_in_one_line(shell, monkeypatch, tmp_pa
 def test_evaluation_names_an_environment_that_raises(shell, monkeypatch, tmp_path, capsys):
     monkeypatch.syspath_prepend(shell.folder)
     out = tmp_path / "run"
-    assert cli.main(["train", *WALKER, "--env-kwargs", "fails_at=0", "--steps", "64", "--out", str(out)]) == 0
+    assert (
+        cli.main(
+            ["train", *WALKER, "--env-kwargs", "fails_at=0", "--steps", "64", "--out", str(out)]
+        )
+        == 0
+    )
     config = (out / "config.toml").read_text()
     (out / "config.toml").write_text(config.replace("fails_at = 0", "fails_at = 3"))
     assert cli.main(["eval", str(out), "--episodes", "1", "--device", "cpu"]) == 1
     assert (
-        "Walker.step raised ZeroDivisionError: the stripe fell over, under the agent of step 64;" in capsys.readouterr().err
+        "Walker.step raised ZeroDivisionError: the stripe fell over, under the agent of step 64;"
+        in capsys.readouterr().err
     )
     (out / "error.log").unlink()
     (out / "error.log").mkdir()  # so that it cannot be written
     assert cli.main(["eval", str(out), "--episodes", "1", "--device", "cpu"]) == 1
     said = capsys.readouterr().err.splitlines()[-1]
-    assert said == "ssedb: Walker.step raised ZeroDivisionError: the stripe fell over, under the agent of step 64"
+    assert (
+        said
+        == "ssedb: Walker.step raised ZeroDivisionError: the stripe fell over, under the agent of step 64"
+    )
 
 
 def tensors(state):
@@ -190,15 +257,24 @@ def tensors(state):
             yield from tensors(value)
 
 
-@pytest.mark.filterwarnings("ignore:for .*:UserWarning")  # weights that a meta device is given are dropped
+@pytest.mark.filterwarnings(
+    "ignore:for .*:UserWarning"
+)  # weights that a meta device is given are dropped
 def test_a_loaded_agent_has_its_networks_alone_on_the_device(tmp_path, monkeypatch):
     run = tmp_path / "run"
-    assert cli.main(["train", "--env", "rooms-small", *TINY, "--steps", "64", "--out", str(run)]) == 0
-    monkeypatch.setattr(engine, "pick_device", lambda device: torch.device("meta"))  # as a GPU, on any machine
+    assert (
+        cli.main(["train", "--env", "rooms-small", *TINY, "--steps", "64", "--out", str(run)]) == 0
+    )
+    monkeypatch.setattr(
+        engine, "pick_device", lambda device: torch.device("meta")
+    )  # as a GPU, on any machine
     agent = ssedb.load(run)
     assert {weight.device.type for weight in agent.policy.parameters()} == {"meta"}
     assert {weight.device.type for weight in agent.make_bonus().parameters()} == {"meta"}
-    places = {name: {tensor.device.type for tensor in tensors(state)} for name, state in agent.state.items()}
+    places = {
+        name: {tensor.device.type for tensor in tensors(state)}
+        for name, state in agent.state.items()
+    }
     assert places.pop("env") == {"meta"}  # the visit counts, for the probe
     assert set().union(*places.values()) == {"cpu"}
 
@@ -207,7 +283,11 @@ def test_ctrl_c_reaches_the_learner_and_not_the_processes_that_step(shell):
     out = shell.folder / "stopped"
     flags = ["--env-workers", "2", "--steps", "1000000", "--out", out]
     process = shell.start("train", *WALKER, *flags, start_new_session=True)
-    wait_for(lambda: process.poll() is not None or ((out / "metrics.jsonl").exists() and read_metrics(out)))
+    wait_for(
+        lambda: (
+            process.poll() is not None or ((out / "metrics.jsonl").exists() and read_metrics(out))
+        )
+    )
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to all of them
     said = process.communicate(timeout=60)[0]
     assert process.returncode == 130, said
@@ -227,7 +307,15 @@ def test_ctrl_c_reaches_the_learner_and_not_the_processes_that_step(shell):
     ],
 )
 def test_sticky_actions_that_an_id_loses_are_noted(env, noise, noted, capsys):
-    args = ["train", "--env", env, "--noise", noise, "--num-envs", "100"]  # refused before anything starts
+    args = [
+        "train",
+        "--env",
+        env,
+        "--noise",
+        noise,
+        "--num-envs",
+        "100",
+    ]  # refused before anything starts
     assert cli.main(args) == 2
     said = capsys.readouterr().err.splitlines()
     note = f"ssedb: {env} has sticky actions of its own, and is played as the paper plays breakout, without them; "

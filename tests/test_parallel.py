@@ -15,19 +15,41 @@ import ssedb
 from ssedb import cli, parallel
 from ssedb.config import TrainConfig
 from ssedb.parallel import Team
-from ssedb.run import resume, train
-from ssedb.runlog import RunFolder, read_metrics
+from ssedb.runs.folder import RunFolder, read_metrics
+from ssedb.runs.loop import resume, train
 from ssedb.trainer import training_env
 from tests.parallel_worker import KINDS, UPDATES, play
 from tests.toy import tiny_config
 
 ROOT = Path(__file__).parent.parent
-QUICK = ["db-paper", "db-sample", "db-ours", "rnd", "icm", "random-features", "none", "disagreement", "db-ngu"]
+QUICK = [
+    "db-paper",
+    "db-sample",
+    "db-ours",
+    "rnd",
+    "icm",
+    "random-features",
+    "none",
+    "disagreement",
+    "db-ngu",
+]
 
 
 def torchrun(*args: object, **kwargs) -> subprocess.Popen:
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", *map(str, args)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"}
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node",
+        "2",
+        "-m",
+        *map(str, args),
+    ]
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}",
+    }
     pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     return subprocess.Popen(command, env=environment, **pipes, **kwargs)
 
@@ -111,7 +133,10 @@ def test_every_bonus_is_compared():
 def test_a_bonus_that_does_not_split_is_refused(on_two):
     assert len(play("own-noise")["rows"]) == UPDATES
     for process in on_two:
-        assert "bonus 'tests.parallel_worker:OwnNoise' does not split over processes" in process["own-noise"]["refused"]
+        assert (
+            "bonus 'tests.parallel_worker:OwnNoise' does not split over processes"
+            in process["own-noise"]["refused"]
+        )
 
 
 def test_the_comparison_tells_masks_apart(on_two):
@@ -133,9 +158,19 @@ def test_processes_draw_for_all_and_use_their_own_rows():
     assert torch.equal(parallel.randn_like(torch.zeros(6, 2)), whole)
 
 
-@pytest.mark.parametrize(("env", "noise", "envs"), [("breakout", "sticky", 8), ("rooms-small", "clouds", 2)])
+@pytest.mark.parametrize(
+    ("env", "noise", "envs"), [("breakout", "sticky", 8), ("rooms-small", "clouds", 2)]
+)
 def test_the_parts_of_an_environment_are_the_whole(env, noise, envs):
-    config = TrainConfig(env=env, noise=noise, preset="rooms", seed=3, max_episode_steps=12, num_envs=envs, minibatch_envs=1)
+    config = TrainConfig(
+        env=env,
+        noise=noise,
+        preset="rooms",
+        seed=3,
+        max_episode_steps=12,
+        num_envs=envs,
+        minibatch_envs=1,
+    )
 
     def frames(team):
         with team:
@@ -153,8 +188,17 @@ def test_the_parts_of_an_environment_are_the_whole(env, noise, envs):
         assert torch.equal(all_of_it, torch.cat(pieces))
 
 
-SIZES = dict(env="rooms-small", preset="rooms", noise="random-box", num_envs=4, rollout_steps=16, minibatch_envs=2)
-SIZES |= dict(bonus_epochs=1, obs_norm_steps=64, max_episode_steps=40, device="cpu", checkpoint_minutes=0.0)
+SIZES = dict(
+    env="rooms-small",
+    preset="rooms",
+    noise="random-box",
+    num_envs=4,
+    rollout_steps=16,
+    minibatch_envs=2,
+)
+SIZES |= dict(
+    bonus_epochs=1, obs_norm_steps=64, max_episode_steps=40, device="cpu", checkpoint_minutes=0.0
+)
 FLAGS = [word for name, value in SIZES.items() for word in (f"--{name.replace('_', '-')}", value)]
 
 
@@ -169,7 +213,9 @@ def process_of(run: subprocess.Popen, rank: int) -> int:
     raise AssertionError(f"no process {rank}")
 
 
-def strike(run: subprocess.Popen, folder: Path, updates: int, rank: int, number: signal.Signals) -> tuple[str, str]:
+def strike(
+    run: subprocess.Popen, folder: Path, updates: int, rank: int, number: signal.Signals
+) -> tuple[str, str]:
     """Sends a process of a run a signal once the run has done so many updates."""
     metrics, began = folder / "metrics.jsonl", time.monotonic()
     while not metrics.exists() or metrics.read_text().count('"updates"') < updates:
@@ -204,7 +250,15 @@ def test_a_run_is_killed_stopped_and_resumed_on_two_and_on_one(tmp_path):
     rows, whole = read_metrics(folder), read_metrics(tmp_path / "whole")
     assert [row["steps"] for row in rows] == list(range(64, steps + 1, 64))
     for row, one in zip(rows, whole, strict=True):
-        for name in ("states_seen", "episodes", "visit_entropy", "last_first_visit", "entropy", "bonus_raw", "i_nce"):
+        for name in (
+            "states_seen",
+            "episodes",
+            "visit_entropy",
+            "last_first_visit",
+            "entropy",
+            "bonus_raw",
+            "i_nce",
+        ):
             assert row[name] == pytest.approx(one[name], rel=2e-3), (name, row["steps"])
 
 
@@ -212,9 +266,21 @@ def test_a_run_is_killed_stopped_and_resumed_on_two_and_on_one(tmp_path):
     ("processes", "changes", "message"),
     [
         (3, dict(num_envs=8), "num_envs=8 does not split over 3 processes; use a multiple of 3"),
-        (3, dict(num_envs=12, rollout_steps=32), "makes minibatches of 128, which do not split over 3 processes"),
-        (3, dict(num_envs=12, rollout_steps=30, engine="fast"), "engine=fast: CUDA graphs are for one process"),
-        (3, dict(num_envs=12, rollout_steps=30, device="cuda:1"), "device=cuda:1: several processes take a GPU each"),
+        (
+            3,
+            dict(num_envs=12, rollout_steps=32),
+            "makes minibatches of 128, which do not split over 3 processes",
+        ),
+        (
+            3,
+            dict(num_envs=12, rollout_steps=30, engine="fast"),
+            "engine=fast: CUDA graphs are for one process",
+        ),
+        (
+            3,
+            dict(num_envs=12, rollout_steps=30, device="cuda:1"),
+            "device=cuda:1: several processes take a GPU each",
+        ),
         (
             2,
             dict(env="breakout", num_envs=4),

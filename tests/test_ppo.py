@@ -15,7 +15,9 @@ def test_advantages_against_a_loop():
         delta = rewards[t] + 0.99 * values[t + 1] - values[t]
         running = delta + 0.99 * 0.95 * running
         expected[t] = running
-    advantages, returns = ppo.advantages_and_returns(torch.from_numpy(rewards), torch.from_numpy(values), 0.99, 0.95)
+    advantages, returns = ppo.advantages_and_returns(
+        torch.from_numpy(rewards), torch.from_numpy(values), 0.99, 0.95
+    )
     np.testing.assert_allclose(advantages, expected, rtol=1e-10)
     np.testing.assert_allclose(returns, expected + values[:-1], rtol=1e-10)
 
@@ -44,18 +46,26 @@ def test_loss_against_numpy():
     actions, advantages = np.array([0, 1, 2, 1, 0]), np.array([1.0, -1.0, 2.0, -0.5, 0.3])
     probs = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
     chosen = np.log(probs[np.arange(5), actions])
-    old = chosen - np.array([0.3, -0.3, 0.05, 0.5, -0.01])  # ratios beyond both ends of the clip, and within
+    old = chosen - np.array(
+        [0.3, -0.3, 0.05, 0.5, -0.01]
+    )  # ratios beyond both ends of the clip, and within
     ratio = np.exp(chosen - old)
-    surrogate = [min(a * r, a * min(max(r, 0.9), 1.1)) for a, r in zip(advantages, ratio, strict=True)]
+    surrogate = [
+        min(a * r, a * min(max(r, 0.9), 1.1)) for a, r in zip(advantages, ratio, strict=True)
+    ]
     entropy = -(probs * np.log(probs)).sum(1).mean()
     expected = -np.mean(surrogate) + 0.5 * np.mean((values - returns) ** 2) - 0.01 * entropy
     loss, metrics = ppo.ppo_loss(
-        *(torch.from_numpy(x) for x in (logits, values, actions, old, advantages, returns)), clip=0.1, entropy_coef=0.01
+        *(torch.from_numpy(x) for x in (logits, values, actions, old, advantages, returns)),
+        clip=0.1,
+        entropy_coef=0.01,
     )
     assert loss.item() == pytest.approx(expected, rel=1e-9)
     assert metrics["entropy"].item() == pytest.approx(entropy, rel=1e-9)
     assert metrics["clip_fraction"].item() == pytest.approx(3 / 5)
-    assert metrics["approx_kl"].item() == pytest.approx(np.mean(ratio - 1 - np.log(ratio)), rel=1e-9)
+    assert metrics["approx_kl"].item() == pytest.approx(
+        np.mean(ratio - 1 - np.log(ratio)), rel=1e-9
+    )
 
 
 def test_explained_variance():

@@ -13,12 +13,12 @@ import pytest
 from rich.table import Table
 
 from ssedb import cli, terminal
+from ssedb.compare.tables import Table as StatsTable
 from ssedb.sweep.display import Display
 from ssedb.sweep.grid import read_grid
-from ssedb.tables import Table as StatsTable
+from tests.cli.test_cli import ssedb
+from tests.runs.test_early_end import FLAGS
 from tests.sweep.grids import TOY, write_grid
-from tests.test_cli import ssedb
-from tests.test_early_end import FLAGS
 
 ONE = ["--set", "seed=0", "noise=none", "bonus=none", "--jobs", "1", "--device", "cpu"]
 """One run of a grid."""
@@ -32,7 +32,9 @@ def in_terminal(columns: int, *args: str, **kwargs) -> list[str]:
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
     env = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES")} | {"TERM": "xterm"}
     command = [sys.executable, "-m", "ssedb", *args]
-    process = subprocess.Popen(command, stdin=follower, stdout=follower, stderr=follower, env=env, **kwargs)
+    process = subprocess.Popen(
+        command, stdin=follower, stdout=follower, stderr=follower, env=env, **kwargs
+    )
     os.close(follower)
     shown = b""
     while True:
@@ -60,7 +62,7 @@ def test_names_with_brackets_and_colons_come_out_as_they_are(tmp_path, monkeypat
 
 def test_notes_of_a_live_display_are_literal(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    from ssedb.progress import console
+    from ssedb.runs.progress import console
 
     with console() as shown:
         shown.note(f"{HOSTILE} is damaged")
@@ -77,7 +79,9 @@ def test_sixty_columns_show_the_bar_and_whole_words(tmp_path):
     assert max(map(len, lines)) <= 60
     assert not [line for line in lines if "…" in line]
     assert "a random agent looks around for 32 steps" in lines
-    bars = [re.sub(r"\s+", " ", line) for line in lines if line.startswith(("exploring", "learning"))]
+    bars = [
+        re.sub(r"\s+", " ", line) for line in lines if line.startswith(("exploring", "learning"))
+    ]
     assert bars[-1].startswith("exploring ━━━━━━━━━━ 100% 64 steps left 0:00:00")
 
 
@@ -87,7 +91,9 @@ def test_lists_fit_into_sixty_columns(what):
     assert max(map(len, lines)) <= 60
     assert not [line for line in lines if "…" in line]
     words = {word for line in lines for word in line.split()}
-    assert {"bonuses": {"random-features", "disagreement", "28,154,528", "representation"}}.get(what, set()) <= words
+    assert {"bonuses": {"random-features", "disagreement", "28,154,528", "representation"}}.get(
+        what, set()
+    ) <= words
 
 
 def cut_words(printed: str, words: str) -> list[str]:
@@ -95,9 +101,16 @@ def cut_words(printed: str, words: str) -> list[str]:
 
 
 def test_a_table_keeps_its_words_whole_at_any_width(capsys):
-    cells = ["db-marginal", "0.128 [0.057, 0.197]", "0.872 [0.820, 0.924]", "a perfectly ordinary sentence"]
+    cells = [
+        "db-marginal",
+        "0.128 [0.057, 0.197]",
+        "0.872 [0.820, 0.924]",
+        "a perfectly ordinary sentence",
+    ]
     for width in (30, 40, 50, 60, 80, 120):
-        table = StatsTable("All tasks together", ["method", "iqm", "optimality gap", "meaning"], [cells] * 2)
+        table = StatsTable(
+            "All tasks together", ["method", "iqm", "optimality gap", "meaning"], [cells] * 2
+        )
         table.show(terminal.console(width=width))
         printed = capsys.readouterr().out
         assert cut_words(printed, " ".join([*cells, "optimality gap"])) == [], width
@@ -115,7 +128,10 @@ def test_a_table_with_room_is_printed_whole(capsys):
 def test_a_pipe_gets_a_line_for_a_line():
     lines = ssedb("list", "noises").stdout.splitlines()
     assert len(lines) == 7
-    assert lines[1] == "random-box  3 to 12 boxes of Gaussian noise on an 8x10 grid, drawn afresh every step"
+    assert (
+        lines[1]
+        == "random-box  3 to 12 boxes of Gaussian noise on an 8x10 grid, drawn afresh every step"
+    )
 
 
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
@@ -127,12 +143,20 @@ def test_paths_need_not_be_ascii_in_any_locale(tmp_path):
     write_grid(tmp_path, grid).rename(tmp_path / "größe.toml")
     for args, said in (
         (["sweep", "größe.toml", *ONE], "tables       ssedb stats 'runs/my [läufe]'"),
-        (["stats", "runs/my [läufe]", "--no-figures"], "written to runs/my [läufe]/stats: tables.md"),
-        (["report", "runs", "--out", "bücher", "--episodes", "0"], "open in a browser  bücher/index.html"),
+        (
+            ["stats", "runs/my [läufe]", "--no-figures"],
+            "written to runs/my [läufe]/stats: tables.md",
+        ),
+        (
+            ["report", "runs", "--out", "bücher", "--episodes", "0"],
+            "open in a browser  bücher/index.html",
+        ),
     ):
         result = ssedb(*args, cwd=tmp_path, env={**os.environ, **ASCII}, encoding="utf-8")
         assert (result.returncode, said in result.stdout) == (0, True), result.stderr
-    assert "# runs/my [läufe]" in (tmp_path / "runs/my [läufe]/stats/tables.md").read_text(encoding="utf-8")
+    assert "# runs/my [läufe]" in (tmp_path / "runs/my [läufe]/stats/tables.md").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_a_letter_that_the_terminal_lacks_does_not_end_a_command(tmp_path):
@@ -145,4 +169,6 @@ def test_a_letter_that_the_terminal_lacks_does_not_end_a_command(tmp_path):
 def test_a_path_that_is_no_text_is_refused():
     result = ssedb("stats", os.fsdecode(b"r\xe9sultats"), env={**os.environ, "PYTHONUTF8": "1"})
     assert result.returncode == 2
-    assert result.stderr == "ssedb: 'r\\udce9sultats' is no utf-8 text; give the path another name\n"
+    assert (
+        result.stderr == "ssedb: 'r\\udce9sultats' is no utf-8 text; give the path another name\n"
+    )

@@ -12,7 +12,9 @@ import torch
 
 from ssedb import threads
 
-on_linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets a thread be scheduled on its own")
+on_linux = pytest.mark.skipif(
+    sys.platform != "linux", reason="only Linux lets a thread be scheduled on its own"
+)
 
 
 @on_linux
@@ -20,7 +22,11 @@ on_linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets a
 def test_threads_that_give_way_run_when_nobody_else_does_each_on_two_cores(cores, monkeypatch):
     places, bind, allowed = {}, os.sched_setaffinity, os.sched_getaffinity(0)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(cores))
-    monkeypatch.setattr(os, "sched_setaffinity", lambda thread, to: (places.update({thread: to}), bind(thread, allowed)))
+    monkeypatch.setattr(
+        os,
+        "sched_setaffinity",
+        lambda thread, to: (places.update({thread: to}), bind(thread, allowed)),
+    )
     monkeypatch.setattr(threads, "_seats", itertools.count())
     done, mine = threading.Event(), os.sched_getscheduler(threading.get_native_id())
     made = [threading.Thread(target=done.wait, daemon=True) for _ in range(2 * len(cores))]

@@ -16,15 +16,19 @@ import ssedb
 from ssedb import engine
 from ssedb import trainer as trainer_module
 from ssedb.errors import TrainingError
-from ssedb.progress import Progress
-from ssedb.run import resume, train
-from ssedb.runlog import read_metrics
+from ssedb.runs.folder import read_metrics
+from ssedb.runs.loop import resume, train
+from ssedb.runs.progress import Progress
 from ssedb.trainer import Trainer
 from tests.toy import Grid, Sides, tiny_config
 
 
 def parameters(trainer: Trainer) -> list[torch.Tensor]:
-    return [p.detach().clone() for module in (trainer.policy, trainer.bonus) for p in module.parameters()]
+    return [
+        p.detach().clone()
+        for module in (trainer.policy, trainer.bonus)
+        for p in module.parameters()
+    ]
 
 
 def same(first, second) -> bool:
@@ -33,7 +37,14 @@ def same(first, second) -> bool:
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_ppo_learns_from_the_extrinsic_reward_when_told_to(tmp_path, seed):
-    settings = dict(extrinsic_coef=1.0, intrinsic_coef=0.0, learning_rate=1e-3, gamma=0.5, bonus="none", bonus_options={})
+    settings = dict(
+        extrinsic_coef=1.0,
+        intrinsic_coef=0.0,
+        learning_rate=1e-3,
+        gamma=0.5,
+        bonus="none",
+        bonus_options={},
+    )
     trainer = Trainer(tiny_config(tmp_path, seed=seed, **settings), Sides(8, seed=seed, episode=20))
     scores = [trainer.iterate()["score_rollout"] for _ in range(25)]
     assert scores[0] < 14  # 8 episodes of 20 steps at chance earn 10 on average, with a std of 0.8
@@ -92,7 +103,12 @@ def test_the_bonus_gets_each_transition_with_its_own_next_observation(tmp_path):
     moves = torch.tensor([[0, 6], [6, 0], [0, -6], [-6, 0]])
     for obs, actions, next_obs, mask in seen:
         assert mask is not None
-        moved = torch.stack([o.roll(tuple(moves[a].tolist()), (0, 1)) for o, a in zip(obs[:, -1], actions, strict=True)])
+        moved = torch.stack(
+            [
+                o.roll(tuple(moves[a].tolist()), (0, 1))
+                for o, a in zip(obs[:, -1], actions, strict=True)
+            ]
+        )
         right = (moved == next_obs[:, -1]).all(dim=(1, 2))
         assert right[mask].all()
         assert not right[~mask].all()
@@ -113,10 +129,17 @@ def test_the_released_fidelity_trains_three_epochs_and_keeps_boundary_pairs(tmp_
 
 def test_same_seed_same_metrics_and_another_seed_others(tmp_path):
     rows = [
-        train(tiny_config(tmp_path / name, seed=seed, steps=512, obs_norm_steps=200, noise="random-box"))
+        train(
+            tiny_config(
+                tmp_path / name, seed=seed, steps=512, obs_norm_steps=200, noise="random-box"
+            )
+        )
         for name, seed in (("a", 3), ("b", 3), ("c", 4))
     ]
-    metrics = [[{k: v for k, v in row.items() if k not in ("time", "sps")} for row in read_metrics(r.out)] for r in rows]
+    metrics = [
+        [{k: v for k, v in row.items() if k not in ("time", "sps")} for row in read_metrics(r.out)]
+        for r in rows
+    ]
     assert metrics[0] == metrics[1]
     assert metrics[0] != metrics[2]
 
@@ -174,7 +197,9 @@ def overlapping(monkeypatch):
         world.on_host = overlap
         with monkeypatch.context() as patch:
             patch.setattr(engine, "Engine", Overlapping)
-            return Trainer(tiny_config("unused", bonus_epochs=2, minibatch_envs=2, **settings), world)
+            return Trainer(
+                tiny_config("unused", bonus_epochs=2, minibatch_envs=2, **settings), world
+            )
 
     return make
 
@@ -224,7 +249,11 @@ def test_a_bonus_is_paid_when_the_model_has_learned(overlapping, monkeypatch):
     for owner, name in ((trainer, "learn_bonus"), (trainer.engine, "join"), (trainer, "pay")):
         note(owner, name)
     trainer.advance()
-    assert order.index("pay") > order.index("join") > max(i for i, name in enumerate(order) if name == "learn_bonus")
+    assert (
+        order.index("pay")
+        > order.index("join")
+        > max(i for i, name in enumerate(order) if name == "learn_bonus")
+    )
 
 
 def test_metrics_outlive_a_rollout_that_was_interrupted(overlapping):
@@ -287,14 +316,34 @@ def test_nor_does_going_on_from_a_checkpoint(overlapping, updates):
 
 
 def test_a_run_and_its_folder(tmp_path):
-    result = train(tiny_config(tmp_path / "run", steps=512, obs_norm_steps=200, checkpoint_minutes=0))
+    result = train(
+        tiny_config(tmp_path / "run", steps=512, obs_norm_steps=200, checkpoint_minutes=0)
+    )
     assert (result.finished, result.steps) == (True, 512)
     for name in ("config.toml", "metrics.jsonl", "summary.json", "checkpoints", "tb"):
         assert (tmp_path / "run" / name).exists()
     rows = read_metrics(tmp_path / "run")
     assert [r["steps"] for r in rows] == [256, 512]
-    wanted = {"sps", "score", "score_rollout", "score_best", "bonus_raw", "bonus", "i_upper", "i_pred", "i_nce"}
-    wanted |= {"policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "explained_variance", "rank_state"}
+    wanted = {
+        "sps",
+        "score",
+        "score_rollout",
+        "score_best",
+        "bonus_raw",
+        "bonus",
+        "i_upper",
+        "i_pred",
+        "i_nce",
+    }
+    wanted |= {
+        "policy_loss",
+        "value_loss",
+        "entropy",
+        "approx_kl",
+        "clip_fraction",
+        "explained_variance",
+        "rank_state",
+    }
     assert wanted <= set(rows[0])
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["finished"] is True
@@ -345,7 +394,10 @@ def test_a_run_killed_in_its_first_update_goes_on_from_its_beginning(tmp_path):
             self.notes.append(text)
 
     def numbers(name):
-        return [{k: v for k, v in row.items() if k not in ("time", "sps")} for row in read_metrics(tmp_path / name)]
+        return [
+            {k: v for k, v in row.items() if k not in ("time", "sps")}
+            for row in read_metrics(tmp_path / name)
+        ]
 
     settings = dict(env="rooms-small", noise="random-box", steps=512, obs_norm_steps=100)
     for name in ("saved", "unsaved"):
@@ -353,7 +405,10 @@ def test_a_run_killed_in_its_first_update_goes_on_from_its_beginning(tmp_path):
             train(tiny_config(tmp_path / name, **settings), Dies())
     shutil.rmtree(tmp_path / "unsaved" / "checkpoints")  # killed before even that
     train(tiny_config(tmp_path / "whole", **settings))
-    for name, said in (("saved", "resumed at step 0"), ("unsaved", "no checkpoint yet; the run begins again")):
+    for name, said in (
+        ("saved", "resumed at step 0"),
+        ("unsaved", "no checkpoint yet; the run begins again"),
+    ):
         resume(tmp_path / name, told := Notes())
         assert told.notes == [said]
         assert numbers(name) == numbers("whole")
@@ -364,7 +419,9 @@ def test_a_checkpoint_that_does_not_fit_is_one_line(tmp_path):
     train(tiny_config(tmp_path / "run", env="rooms-small", steps=256, obs_norm_steps=100))
     config = tmp_path / "run" / "config.toml"
     config.write_text(config.read_text().replace("policy_width = 32", "policy_width = 64"))
-    with pytest.raises(ssedb.ConfigError, match=r"does not fit its config\.toml: size mismatch") as error:
+    with pytest.raises(
+        ssedb.ConfigError, match=r"does not fit its config\.toml: size mismatch"
+    ) as error:
         resume(tmp_path / "run", steps=512)
     assert "\n" not in str(error.value)
 
@@ -372,7 +429,9 @@ def test_a_checkpoint_that_does_not_fit_is_one_line(tmp_path):
 def test_a_number_gone_wrong_stops_the_run_and_is_named(tmp_path, monkeypatch):
     train(tiny_config(tmp_path / "run", steps=256, obs_norm_steps=100))
     good = sorted(p.name for p in (tmp_path / "run" / "checkpoints").iterdir())
-    monkeypatch.setattr(trainer_module.ppo, "explained_variance", lambda *x: torch.tensor(float("nan")))
+    monkeypatch.setattr(
+        trainer_module.ppo, "explained_variance", lambda *x: torch.tensor(float("nan"))
+    )
     with pytest.raises(TrainingError, match="explained_variance is nan after update 2"):
         resume(tmp_path / "run", steps=1024)
     assert sorted(p.name for p in (tmp_path / "run" / "checkpoints").iterdir()) == good

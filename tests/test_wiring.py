@@ -38,13 +38,17 @@ class Snow(ToyEnv):
         return self.can_restore
 
     def draw(self):
-        return torch.randint(0, 256, (self.num_envs, SIDE, SIDE), generator=self.generator).to(torch.uint8)
+        return torch.randint(0, 256, (self.num_envs, SIDE, SIDE), generator=self.generator).to(
+            torch.uint8
+        )
 
     def frames(self):
         return self.state.clone()
 
     def act(self, actions):
-        self.state = self.draw() // torch.randint(1, 9, (self.num_envs, 1, 1), generator=self.generator).to(torch.uint8)
+        self.state = self.draw() // torch.randint(
+            1, 9, (self.num_envs, 1, 1), generator=self.generator
+        ).to(torch.uint8)
         return 3 * torch.randn(self.num_envs, generator=self.generator)
 
     def reset(self):
@@ -103,7 +107,11 @@ class PlainAdam:
         for w, g, m, v in zip(self.weights, gradients, self.first, self.second, strict=True):
             m.copy_(0.9 * m + 0.1 * g)
             v.copy_(0.999 * v + 0.001 * g**2)
-            w -= self.rate * (m / (1 - 0.9**self.steps)) / ((v / (1 - 0.999**self.steps)).sqrt() + self.eps)
+            w -= (
+                self.rate
+                * (m / (1 - 0.9**self.steps))
+                / ((v / (1 - 0.999**self.steps)).sqrt() + self.eps)
+            )
 
 
 def plain_advantages(rewards, values, gamma, gae_lambda):
@@ -157,16 +165,24 @@ class PlainRun:
         begin, config, row = len(self.world.answers), self.config, self.trainer.iterate()
         obs = self.world.stacks()[begin:]
         assert len(obs) == STEPS + 1
-        actions, rewards, dones = (torch.stack(x) for x in zip(*self.world.answers[begin:], strict=True))
+        actions, rewards, dones = (
+            torch.stack(x) for x in zip(*self.world.answers[begin:], strict=True)
+        )
         with torch.no_grad():
             logits, values = (torch.stack(x) for x in zip(*map(self.policy, obs), strict=True))
         old = logits[:-1].log_softmax(-1).gather(-1, actions[..., None])[..., 0]
 
         flat = obs[:-1].flatten(0, 1), actions.flatten(), obs[1:].flatten(0, 1)
         bonus = (self.weight * worth(*flat)).view(STEPS, ENVS).double().numpy()
-        paid = bonus / {"run": self.scale, "recent": self.recent_scale, "none": lambda _: 1.0}[config.reward_scale](bonus)
-        mixed = config.intrinsic_coef * paid + config.extrinsic_coef * np.clip(rewards.double().numpy(), -1, 1)
-        advantages = plain_advantages(mixed, values.double().numpy(), config.gamma, config.gae_lambda)
+        paid = bonus / {"run": self.scale, "recent": self.recent_scale, "none": lambda _: 1.0}[
+            config.reward_scale
+        ](bonus)
+        mixed = config.intrinsic_coef * paid + config.extrinsic_coef * np.clip(
+            rewards.double().numpy(), -1, 1
+        )
+        advantages = plain_advantages(
+            mixed, values.double().numpy(), config.gamma, config.gae_lambda
+        )
         returns = advantages + values[:-1].double().numpy()
         left = returns - values[:-1].numpy()
         figures = {
@@ -177,21 +193,35 @@ class PlainRun:
 
         standard = (advantages - advantages.mean()) / advantages.std()
         places = self.places(obs[:-1])
-        passes = self.passes([[places[o.numpy().tobytes()] for o in batch] for batch in self.batches], config.ppo_epochs)
+        passes = self.passes(
+            [[places[o.numpy().tobytes()] for o in batch] for batch in self.batches],
+            config.ppo_epochs,
+        )
         assert len({str(batches) for batches in passes}) > 1  # each pass has an order of its own
         inputs = [torch.from_numpy(np.asarray(x)).float() for x in (old, standard, returns)]
-        totals, losses = dict.fromkeys(("policy_loss", "value_loss", "entropy", "clip_fraction"), 0.0), []
-        for batch, given in zip([b for batches in passes for b in batches], self.given, strict=True):
+        totals, losses = (
+            dict.fromkeys(("policy_loss", "value_loss", "entropy", "clip_fraction"), 0.0),
+            [],
+        )
+        for batch, given in zip(
+            [b for batches in passes for b in batches], self.given, strict=True
+        ):
             t, n = torch.tensor(batch).T
             assert torch.equal(given[0], actions[t, n])
-            for name, actual, expected in zip(("old log-probs", "advantages", "returns"), given[1:], inputs, strict=True):
-                torch.testing.assert_close(actual, expected[t, n], rtol=1e-4, atol=1e-5, msg=lambda m, x=name: f"{x}: {m}")
+            for name, actual, expected in zip(
+                ("old log-probs", "advantages", "returns"), given[1:], inputs, strict=True
+            ):
+                torch.testing.assert_close(
+                    actual, expected[t, n], rtol=1e-4, atol=1e-5, msg=lambda m, x=name: f"{x}: {m}"
+                )
             losses.append(self.update_policy(obs[t, n], actions[t, n], *(x[t, n] for x in inputs)))
         for found in losses:
             totals = {name: totals[name] + found[name] / len(losses) for name in totals}
         assert totals["clip_fraction"] > 0
         assert {name: row[name] for name in totals} == pytest.approx(totals, rel=1e-3, abs=1e-5)
-        for actual, expected in zip(self.trainer.policy.parameters(), self.policy.parameters(), strict=True):
+        for actual, expected in zip(
+            self.trainer.policy.parameters(), self.policy.parameters(), strict=True
+        ):
             torch.testing.assert_close(actual, expected, rtol=1e-3, atol=2e-5)
         self.update_bonus(places, dones, row)
         self.batches.clear(), self.given.clear(), self.trainer.bonus.batches.clear()
@@ -224,8 +254,12 @@ class PlainRun:
         assert len(batches) == epochs * size
         passes = [batches[i : i + size] for i in range(0, len(batches), size)]
         for minibatches in passes:
-            assert sorted(place for batch in minibatches for place in batch) == [*np.ndindex(STEPS, ENVS)]
-            assert all(len({n for _, n in batch}) == self.config.minibatch_envs for batch in minibatches)
+            assert sorted(place for batch in minibatches for place in batch) == [
+                *np.ndindex(STEPS, ENVS)
+            ]
+            assert all(
+                len({n for _, n in batch}) == self.config.minibatch_envs for batch in minibatches
+            )
         return passes
 
     def update_policy(self, obs, actions, old, advantages, returns):
@@ -242,14 +276,19 @@ class PlainRun:
 
     def update_bonus(self, places, dones, row) -> None:
         batches, losses = self.trainer.bonus.batches, []
-        self.passes([[places[o.numpy().tobytes()] for o in batch[0]] for batch in batches], self.config.bonus_epochs)
+        self.passes(
+            [[places[o.numpy().tobytes()] for o in batch[0]] for batch in batches],
+            self.config.bonus_epochs,
+        )
         for obs, actions, next_obs, mask in batches:
             t, n = torch.tensor([places[o.numpy().tobytes()] for o in obs]).T
             ended = dones[t, n]
             assert 0 < ended.sum() < len(ended)
             assert mask is None or torch.equal(mask, ~ended)
             assert (mask is not None) == self.config.mask_boundaries
-            slope = worth(obs, actions, next_obs)[~ended if self.config.mask_boundaries else slice(None)].mean()
+            slope = worth(obs, actions, next_obs)[
+                ~ended if self.config.mask_boundaries else slice(None)
+            ].mean()
             losses.append(float(self.weight * slope))
             self.bonus_adam.step([slope])
         assert row["bonus_loss"] == pytest.approx(np.mean(losses), rel=1e-4)
@@ -259,7 +298,12 @@ class PlainRun:
 
 @pytest.mark.parametrize("scale", ["run", "recent", "none"])
 def test_iterations_are_those_of_plain_loops(tmp_path, monkeypatch, scale):
-    settings = dict(bonus=f"{__name__}:Known", bonus_options={}, reward_scale=scale, mask_boundaries=scale == "run")
+    settings = dict(
+        bonus=f"{__name__}:Known",
+        bonus_options={},
+        reward_scale=scale,
+        mask_boundaries=scale == "run",
+    )
     world = Snow()
     trainer = Trainer(tiny_config(tmp_path, **UNUSUAL, **settings), world)
     run = PlainRun(trainer, world, monkeypatch)
@@ -299,12 +343,26 @@ def outcome(toy: bool = True, **settings):
     trainer.close()
     for row in rows:
         del row["sps"]
-    weights = {**trainer.policy.state_dict(), **{f"bonus.{k}": v for k, v in trainer.bonus.state_dict().items()}}
-    return rows, [value.numpy().tobytes() for value in weights.values()], trainer.rollout.frames.numpy().tobytes()
+    weights = {
+        **trainer.policy.state_dict(),
+        **{f"bonus.{k}": v for k, v in trainer.bonus.state_dict().items()},
+    }
+    return (
+        rows,
+        [value.numpy().tobytes() for value in weights.values()],
+        trainer.rollout.frames.numpy().tobytes(),
+    )
 
 
 TOY: dict = {}
-ROOMS = dict(toy=False, env="rooms-small", bonus="rnd", bonus_options={"feature_dim": 8}, ppo_epochs=1, bonus_epochs=1)
+ROOMS = dict(
+    toy=False,
+    env="rooms-small",
+    bonus="rnd",
+    bonus_options={"feature_dim": 8},
+    ppo_epochs=1,
+    bonus_epochs=1,
+)
 DIAL = {**ROOMS, "env": f"{__name__}:Dial-v0"}
 ATARI = {**ROOMS, "env": "breakout", "num_envs": 2, "extrinsic_coef": 0.0}
 
@@ -400,7 +458,10 @@ def frames_of(**settings):
 @pytest.mark.parametrize("noise", ["random-box", "pixel"])
 def test_strength_is_the_noise_that_frames_show(noise):
     clean = frames_of(env="rooms-small")
-    off = [(frames_of(env="rooms-small", noise=noise, noise_strength=s) - clean)[3:] for s in (0.0, 0.1, 0.4)]
+    off = [
+        (frames_of(env="rooms-small", noise=noise, noise_strength=s) - clean)[3:]
+        for s in (0.0, 0.1, 0.4)
+    ]
     spread = [x.float().std().item() for x in off]
     assert spread[0] == 0
     assert 0 < 2 * spread[1] < spread[2]

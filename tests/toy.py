@@ -35,7 +35,11 @@ class ToyEnv(Env):
         return True
 
     def state_dict(self) -> dict[str, Any]:
-        return {"state": self.state.clone(), "age": self.age.clone(), "generator": self.generator.get_state()}
+        return {
+            "state": self.state.clone(),
+            "age": self.age.clone(),
+            "generator": self.generator.get_state(),
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.state, self.age = state["state"].clone(), state["age"].clone()
@@ -97,11 +101,15 @@ class Grid(ToyEnv):
 
 def transitions(env: ToyEnv, steps: int) -> tuple[Tensor, Tensor, Tensor]:
     """(obs, actions, next_obs) of a random agent, stacks of 4, episode ends left out."""
-    from ssedb.rollout import Player, Rollout
+    from ssedb.collect.rollout import Player, Rollout
 
     def act(obs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         unused = torch.zeros(env.num_envs)
-        return torch.randint(env.num_actions, (env.num_envs,), generator=env.generator), unused, unused
+        return (
+            torch.randint(env.num_actions, (env.num_envs,), generator=env.generator),
+            unused,
+            unused,
+        )
 
     rollout = Rollout(steps, env.num_envs, (SIDE, SIDE))
     rollout.begin(env.reset())

@@ -10,17 +10,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ssedb.agent import load
-from ssedb.blame import blaming
 from ssedb.bonuses.base import Context
+from ssedb.collect.rollout import STACK, Rollout
 from ssedb.config import TrainConfig
 from ssedb.envs.base import Env, Step
 from ssedb.envs.frames import to_agent_frames
 from ssedb.envs.names import env_label
 from ssedb.envs.rooms import RoomsEnv
 from ssedb.errors import ConfigError
-from ssedb.rollout import STACK, Rollout
-from ssedb.runlog import require_checkpoint, saved_config
+from ssedb.runs.agent import load
+from ssedb.runs.blame import blaming
+from ssedb.runs.folder import require_checkpoint, saved_config
 
 CHUNK = 256
 THIS_EPISODE = -2
@@ -70,11 +70,15 @@ def check(run: Path, other: Path | None = None) -> TrainConfig:
         require_checkpoint(other, rival)
         theirs, ours = (env_label(c.env, c.env_kwargs) for c in (rival, config))
         if theirs != ours:
-            raise ConfigError(f"{other} is a run on {theirs} and {run} one on {ours}; compare runs on the same env")
+            raise ConfigError(
+                f"{other} is a run on {theirs} and {run} one on {ours}; compare runs on the same env"
+            )
     return config
 
 
-def play_episode(run: Path, *, seed: int = 1000, max_steps: int | None = None, device: str = "auto") -> Episode:
+def play_episode(
+    run: Path, *, seed: int = 1000, max_steps: int | None = None, device: str = "auto"
+) -> Episode:
     """Plays one episode as `ssedb eval` does, with the run's noise, and keeps all of it."""
     agent = load(run, device)
     config = dataclasses.replace(agent.config, seed=seed)
@@ -100,13 +104,25 @@ def play_episode(run: Path, *, seed: int = 1000, max_steps: int | None = None, d
             step = env.step(action)
             rollout.take(step)
             done = bool(step.dones[0])
-            seen.append((step.final_frames() if done and step.final_frames is not None else step.frames)[0].cpu())
+            seen.append(
+                (step.final_frames() if done and step.final_frames is not None else step.frames)[
+                    0
+                ].cpu()
+            )
             actions.append(int(action[0]))
             rewards.append(float(step.rewards[0]))
         env.close()
     pictures, true = (torch.stack(seen), torch.stack(clean)), torch.cat(states) if states else None
     return Episode(
-        run, config, agent.steps, seed, env.num_actions, *pictures, torch.tensor(actions), torch.tensor(rewards), true
+        run,
+        config,
+        agent.steps,
+        seed,
+        env.num_actions,
+        *pictures,
+        torch.tensor(actions),
+        torch.tensor(rewards),
+        true,
     )
 
 
@@ -120,7 +136,9 @@ def read_episode(episode: Episode, run: Path, device: str = "auto") -> Reading:
         bonus = agent.make_bonus()
         paid, features = [], []
         for t in torch.arange(len(episode)).split(CHUNK):
-            pair = [x.to(place) for x in (episode.stacks(t), episode.actions[t], episode.stacks(t + 1))]
+            pair = [
+                x.to(place) for x in (episode.stacks(t), episode.actions[t], episode.stacks(t + 1))
+            ]
             with torch.no_grad():
                 features.append(bonus.features(*pair[:2]))
                 if bonus.uses_context:  # it may remember the episode, so it is told what has passed
@@ -131,7 +149,11 @@ def read_episode(episode: Episode, run: Path, device: str = "auto") -> Reading:
                     bonus.take_in(*pair)
     known = [f.float().cpu() for f in features if f is not None]
     return Reading(
-        run, agent.config.bonus, agent.steps, torch.cat(paid).numpy(), torch.cat(known).numpy() if known else None
+        run,
+        agent.config.bonus,
+        agent.steps,
+        torch.cat(paid).numpy(),
+        torch.cat(known).numpy() if known else None,
     )
 
 
@@ -139,7 +161,12 @@ class _Window(Env):
     """Between a source and its noise: passes everything on and remembers the last clean frame."""
 
     def __init__(self, env: Env) -> None:
-        self.env, self.num_envs, self.num_actions, self.device = env, env.num_envs, env.num_actions, env.device
+        self.env, self.num_envs, self.num_actions, self.device = (
+            env,
+            env.num_envs,
+            env.num_actions,
+            env.device,
+        )
 
     def reset(self) -> Tensor:
         self._frames = self.env.reset()

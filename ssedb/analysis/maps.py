@@ -65,7 +65,10 @@ class MapLog:
 def mean_by_cell(rewards: torch.Tensor, data: Transitions, world: World) -> list[float | None]:
     """The mean reward of the transitions from each cell; None where there is none."""
     cell, rewards = (data.states // world.scenes_per_cell).cpu(), rewards.cpu()
-    return [float(f"{rewards[cell == i].mean():.5g}") if (cell == i).any() else None for i in range(len(world.cells))]
+    return [
+        float(f"{rewards[cell == i].mean():.5g}") if (cell == i).any() else None
+        for i in range(len(world.cells))
+    ]
 
 
 def read_maps(run: Path) -> list[dict[str, Any]]:

@@ -39,8 +39,12 @@ def linear_fit(features: Tensor, targets: Tensor, ridge: float = 1e-3) -> Tensor
     features, targets = features.double(), targets.double()
     half = len(features) // 2
     scale = features[:half].std(0).clamp_min(1e-8)
-    x = torch.cat([(features - features[:half].mean(0)) / scale, torch.ones_like(features[:, :1])], 1)
-    gram = x[:half].T @ x[:half] + ridge * half * torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
+    x = torch.cat(
+        [(features - features[:half].mean(0)) / scale, torch.ones_like(features[:, :1])], 1
+    )
+    gram = x[:half].T @ x[:half] + ridge * half * torch.eye(
+        x.shape[1], dtype=x.dtype, device=x.device
+    )
     return x[half:] @ torch.linalg.solve(gram, x[:half].T @ targets[:half])
 
 
@@ -55,4 +59,6 @@ def explained_share(features: Tensor, targets: Tensor) -> float:
 def probe_accuracy(features: Tensor, classes: Tensor) -> float:
     """Share of held-out samples whose class a linear probe names."""
     onehot = torch.nn.functional.one_hot(classes).double()
-    return float((linear_fit(features, onehot).argmax(1) == classes[len(features) // 2 :]).double().mean())
+    return float(
+        (linear_fit(features, onehot).argmax(1) == classes[len(features) // 2 :]).double().mean()
+    )

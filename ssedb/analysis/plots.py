@@ -26,15 +26,38 @@ METHOD_COLOURS = {"db": BLUE, "rnd": ORANGE, "random": GRAY}
 
 
 def plot_probe(
-    probe: Probe, rewards: Tensor, choices: Tensor | None, world: World | None, data: Transitions, path: Path
+    probe: Probe,
+    rewards: Tensor,
+    choices: Tensor | None,
+    world: World | None,
+    data: Transitions,
+    path: Path,
 ) -> None:
     """The bonus's fall under repetition and what it sees; on Rooms also the bonus against visits and over the map."""
     known = world is not None
-    figure, axes = plt.subplots(2 if known else 1, 2, figsize=(10, 8 if known else 4), layout="constrained", squeeze=False)
+    figure, axes = plt.subplots(
+        2 if known else 1, 2, figsize=(10, 8 if known else 4), layout="constrained", squeeze=False
+    )
     fall, shares = axes[-1]
-    fall.plot(probe.fall_steps, np.array(probe.fall_clean) / probe.fall_clean[0], "o-", color=BLUE, label="clean")
-    fall.plot(probe.fall_steps, np.array(probe.fall_noisy) / probe.fall_noisy[0], "s--", color=ORANGE, label=probe.noise)
-    fall.set(xlabel="gradient steps on the same transitions", ylabel="bonus, start = 1", title="fall under repetition")
+    fall.plot(
+        probe.fall_steps,
+        np.array(probe.fall_clean) / probe.fall_clean[0],
+        "o-",
+        color=BLUE,
+        label="clean",
+    )
+    fall.plot(
+        probe.fall_steps,
+        np.array(probe.fall_noisy) / probe.fall_noisy[0],
+        "s--",
+        color=ORANGE,
+        label=probe.noise,
+    )
+    fall.set(
+        xlabel="gradient steps on the same transitions",
+        ylabel="bonus, start = 1",
+        title="fall under repetition",
+    )
     fall.legend()
     bars = {
         "noise in the bonus": probe.bonus_noise_share,
@@ -46,15 +69,21 @@ def plot_probe(
     bars = {name: value for name, value in bars.items() if value is not None}
     colours = [ORANGE if "noise" in name else BLUE for name in bars]
     shares.barh(list(bars), list(bars.values()), color=colours)
-    shares.set(xlim=(0, 1), title="what it sees: noise (orange)" + (", truth (blue)" if known else ""))
+    shares.set(
+        xlim=(0, 1), title="what it sees: noise (orange)" + (", truth (blue)" if known else "")
+    )
     shares.invert_yaxis()
     if world is not None and choices is not None and data.states is not None:
         visits, chart = axes[0]
         counts = choices[data.states, data.actions].cpu()
-        visits.scatter(counts.numpy() + 1, rewards.cpu().numpy(), s=6, color=BLUE, alpha=0.5, linewidths=0)
+        visits.scatter(
+            counts.numpy() + 1, rewards.cpu().numpy(), s=6, color=BLUE, alpha=0.5, linewidths=0
+        )
         visits.set(xscale="log", xlabel="N(s, a) + 1", ylabel="bonus", title="bonus against visits")
         total, times = np.zeros(world.layout.floor.shape), np.zeros(world.layout.floor.shape)
-        for cell, reward in zip((data.states // world.scenes_per_cell).tolist(), rewards.tolist(), strict=True):
+        for cell, reward in zip(
+            (data.states // world.scenes_per_cell).tolist(), rewards.tolist(), strict=True
+        ):
             total[world.cells[cell]] += reward
             times[world.cells[cell]] += 1
         mean = np.divide(total, times, out=np.full_like(total, np.nan), where=times > 0)
@@ -71,13 +100,22 @@ def plot_demo(results: list[Result], world: World, config: TrainConfig, path: Pa
     figure = plt.figure(figsize=(12, 8), layout="constrained")
     halves: Any = figure.subfigures(2, 1, height_ratios=(1.1, 1))
     top, bottom = halves
-    curves = {"noise_share": "noise in the bonus (0 = blind to it)", "states_share": "share of the reachable states seen"}
+    curves = {
+        "noise_share": "noise in the bonus (0 = blind to it)",
+        "states_share": "share of the reachable states seen",
+    }
     for axes, (name, label) in zip(top.subplots(1, 2), curves.items(), strict=True):
         for method in methods:
             runs = [r for r in results if r.method == method and name in r.rows[-1]]
             for i, run in enumerate(runs):
                 steps, values = [row["steps"] for row in run.rows], [row[name] for row in run.rows]
-                axes.plot(steps, values, color=METHOD_COLOURS[method], alpha=0.8, label=method if i == 0 else None)
+                axes.plot(
+                    steps,
+                    values,
+                    color=METHOD_COLOURS[method],
+                    alpha=0.8,
+                    label=method if i == 0 else None,
+                )
         axes.set(xlabel="agent steps", title=label, ylim=(0, None))
         axes.legend()
     first = {method: next(r for r in results if r.method == method) for method in methods}
@@ -94,7 +132,10 @@ def plot_demo(results: list[Result], world: World, config: TrainConfig, path: Pa
         axes.imshow(world.layout.floor, cmap="gray", vmin=-1, vmax=3)
         bottom.colorbar(axes.imshow(grid, cmap=colours), ax=axes, location="bottom", shrink=0.9)
         axes.set(title=title, xticks=[], yticks=[])
-    bottom.supxlabel("visits: log10(1 + N) by cell, first seed; bonus: mean over transitions from each cell", fontsize=9)
+    bottom.supxlabel(
+        "visits: log10(1 + N) by cell, first seed; bonus: mean over transitions from each cell",
+        fontsize=9,
+    )
     figure.suptitle(f"{config.env}, {config.noise} noise, no reward")
     figure.savefig(path, dpi=110)
     plt.close(figure)
@@ -125,12 +166,16 @@ def plot_spike_frames(episode: Episode, spikes: list[Spike], path: Path) -> None
     else:
         columns = min(4, len(spikes))
         rows = -(-len(spikes) // columns)
-        figure, grid = plt.subplots(rows, columns, figsize=(2.3 * columns, 2.55 * rows), layout="constrained", squeeze=False)
+        figure, grid = plt.subplots(
+            rows, columns, figsize=(2.3 * columns, 2.55 * rows), layout="constrained", squeeze=False
+        )
         for axes in grid.flat:
             axes.axis("off")
         for number, (axes, spike) in enumerate(zip(grid.flat, spikes, strict=False), start=1):
             axes.imshow(episode.seen[spike.step].numpy(), cmap="gray", vmin=0, vmax=255)
-            axes.set_title(f"{number}: step {spike.step}" + ("" if spike.clear else " (noise?)"), fontsize=9)
+            axes.set_title(
+                f"{number}: step {spike.step}" + ("" if spike.clear else " (noise?)"), fontsize=9
+            )
     figure.savefig(path, dpi=110)
     plt.close(figure)
 
@@ -138,11 +183,26 @@ def plot_spike_frames(episode: Episode, spikes: list[Spike], path: Path) -> None
 def _number_spikes(axes: Any, spikes: list[Spike], colour: str, size: int) -> None:
     for number, spike in enumerate(spikes, start=1):
         place = (spike.step, spike.bonus)
-        axes.plot(*place, "o", color=colour, markersize=size / 2, fillstyle="full" if spike.clear else "none")
-        axes.annotate(str(number), place, (0, size / 2), textcoords="offset points", ha="center", fontsize=size)
+        axes.plot(
+            *place,
+            "o",
+            color=colour,
+            markersize=size / 2,
+            fillstyle="full" if spike.clear else "none",
+        )
+        axes.annotate(
+            str(number),
+            place,
+            (0, size / 2),
+            textcoords="offset points",
+            ha="center",
+            fontsize=size,
+        )
 
 
-def curve_strips(bonus: np.ndarray, spikes: list[Spike], width: int) -> tuple[np.ndarray, np.ndarray, list[int]]:
+def curve_strips(
+    bonus: np.ndarray, spikes: list[Spike], width: int
+) -> tuple[np.ndarray, np.ndarray, list[int]]:
     """The curve as a strip of pixels twice, in colour and in gray (uint8 [H, width, 3]), and the column of every step."""
     strips = []
     for colour, dot in ((BLUE, ORANGE), ("#bbbbbb", "#bbbbbb")):
@@ -165,17 +225,33 @@ def plot_maps(episode: Episode, maps: list[Map], path: Path, numbers: int = 12) 
     count = min(numbers, len(maps[0].steps))
     chosen = np.linspace(0, len(maps[0].steps) - 1, count).round().astype(int)
     figure = plt.figure(figsize=(5 * len(maps), 6.4), layout="constrained")
-    halves: Any = figure.subfigures(2, 1, height_ratios=(4.4, 1.6 * 6 / count if len(maps) < 3 else 1.5))
+    halves: Any = figure.subfigures(
+        2, 1, height_ratios=(4.4, 1.6 * 6 / count if len(maps) < 3 else 1.5)
+    )
     top, bottom = halves
     panels = top.subplots(1, len(maps), squeeze=False)[0]
     for axes, chart in zip(panels, maps, strict=True):
         axes.plot(*chart.points.T, color="#999999", linewidth=0.6, alpha=0.7, zorder=1)
-        dots = axes.scatter(*chart.points.T, c=chart.steps, cmap="viridis", s=14, linewidths=0, zorder=2)
+        dots = axes.scatter(
+            *chart.points.T, c=chart.steps, cmap="viridis", s=14, linewidths=0, zorder=2
+        )
         for number, i in enumerate(chosen, start=1):
-            frame = dict(boxstyle="circle,pad=0.15", facecolor="white", edgecolor="black", linewidth=0.6)
-            axes.annotate(str(number), chart.points[i], fontsize=8, ha="center", va="center", bbox=frame, zorder=3)
+            frame = dict(
+                boxstyle="circle,pad=0.15", facecolor="white", edgecolor="black", linewidth=0.6
+            )
+            axes.annotate(
+                str(number),
+                chart.points[i],
+                fontsize=8,
+                ha="center",
+                va="center",
+                bbox=frame,
+                zorder=3,
+            )
         ratio = "-" if chart.ratio is None else f"{chart.ratio:.2f}"
-        axes.set(title=f"{chart.title}\nconsecutive / random distance {ratio}", xticks=[], yticks=[])
+        axes.set(
+            title=f"{chart.title}\nconsecutive / random distance {ratio}", xticks=[], yticks=[]
+        )
     top.colorbar(dots, ax=list(panels), label="step of the episode", shrink=0.9)
     strip = bottom.subplots(1, count, squeeze=False)[0]
     for number, (axes, i) in enumerate(zip(strip, chosen, strict=True), start=1):
@@ -183,6 +259,8 @@ def plot_maps(episode: Episode, maps: list[Map], path: Path, numbers: int = 12) 
         axes.set(xticks=[], yticks=[])
         axes.set_title(f"{number}: {maps[0].steps[i]}", fontsize=8)
     config = episode.config
-    figure.suptitle(f"an episode of {config.env}, noise {config.noise}, agent of step {episode.trained:,} (t-SNE)")
+    figure.suptitle(
+        f"an episode of {config.env}, noise {config.noise}, agent of step {episode.trained:,} (t-SNE)"
+    )
     figure.savefig(path, dpi=120)
     plt.close(figure)

@@ -12,17 +12,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ssedb.agent import load
 from ssedb.analysis import measures
-from ssedb.blame import blaming
 from ssedb.bonuses.base import Bonus, Context
+from ssedb.collect.rollout import STACK
 from ssedb.config import TrainConfig
 from ssedb.envs.frames import to_agent_frames
 from ssedb.envs.names import rooms_world
 from ssedb.envs.noisy import Observer
 from ssedb.envs.rooms import World
 from ssedb.errors import ConfigError
-from ssedb.rollout import STACK
+from ssedb.runs.agent import load
+from ssedb.runs.blame import blaming
 
 CHUNK = 1024
 FALL_BATCH = 128
@@ -64,7 +64,12 @@ class Probe:
 
 
 def draw_transitions(
-    world: World, visited: Tensor | None, count: int, draws: int, observer: dict[str, Any], seed: int
+    world: World,
+    visited: Tensor | None,
+    count: int,
+    draws: int,
+    observer: dict[str, Any],
+    seed: int,
 ) -> Transitions:
     """Random walks from states chosen evenly: half from all that can be reached, half from those visited, if any were."""
     generator = torch.Generator(world.device).manual_seed(seed)
@@ -75,26 +80,34 @@ def draw_transitions(
 
     known = visited if visited is not None and visited.any() else world.reachable()
     chosen = torch.cat([choose(world.reachable(), count // 2), choose(known, count - count // 2)])
-    mixed = torch.randperm(count, generator=generator, device=world.device)  # linear probes learn from the first half
+    mixed = torch.randperm(
+        count, generator=generator, device=world.device
+    )  # linear probes learn from the first half
     state = world.state_of(chosen[mixed])
     eyes = Observer(draws * count, world.num_actions, seed=seed, device=world.device, **observer)
     clean, noisy = [world.frames(state)], [eyes.observe(world.frames(state).repeat(draws, 1, 1))]
     never = torch.zeros(draws * count, dtype=torch.bool, device=world.device)
     for _ in range(STACK):
         ids = world.state_ids(state)
-        actions = torch.randint(world.num_actions, (count,), generator=generator, device=world.device)
+        actions = torch.randint(
+            world.num_actions, (count,), generator=generator, device=world.device
+        )
         state, _ = world.move(state, actions)
         eyes.advance(actions.repeat(draws), never)
         clean.append(world.frames(state))
         noisy.append(eyes.observe(clean[-1].repeat(draws, 1, 1)))
-    return Transitions(torch.stack(clean), torch.stack(noisy).unflatten(1, (draws, count)), actions, ids)
+    return Transitions(
+        torch.stack(clean), torch.stack(noisy).unflatten(1, (draws, count)), actions, ids
+    )
 
 
 PLAYED_ENVS, PLAYED_APART = 16, 12
 """Where the truth is not known: games played at once, and steps between two transitions of one of them."""
 
 
-def play_transitions(config: TrainConfig, count: int, draws: int, seed: int, device: torch.device) -> Transitions:
+def play_transitions(
+    config: TrainConfig, count: int, draws: int, seed: int, device: torch.device
+) -> Transitions:
     """What a random agent meets in the run's environment, before and under the noise."""
     from ssedb.trainer import env_of
 
@@ -113,30 +126,54 @@ def play_transitions(config: TrainConfig, count: int, draws: int, seed: int, dev
     age = torch.zeros(PLAYED_ENVS, dtype=torch.int64, device=device)
     repeated = (draws, *[1] * (frames.ndim - 1))
     while sum(len(part[2]) for part in found) < count:
-        if len(actions) > PLAYED_APART * (count + 100):  # an even chance would have found them several times over
-            raise ConfigError(f"{config.env}: episodes end too soon to be probed; none lasts {STACK} steps")
+        if len(actions) > PLAYED_APART * (
+            count + 100
+        ):  # an even chance would have found them several times over
+            raise ConfigError(
+                f"{config.env}: episodes end too soon to be probed; none lasts {STACK} steps"
+            )
         clean = [*clean, to_agent_frames(frames)][-STACK - 1 :]
-        noisy = [*noisy, eyes.observe(frames.repeat(repeated)).unflatten(0, (draws, PLAYED_ENVS))][-STACK - 1 :]
+        noisy = [*noisy, eyes.observe(frames.repeat(repeated)).unflatten(0, (draws, PLAYED_ENVS))][
+            -STACK - 1 :
+        ]
         if len(actions) % PLAYED_APART == 0 and (whole := age >= STACK).any():
-            found.append((torch.stack(clean)[:, whole], torch.stack(noisy)[:, :, whole], actions[-1][whole]))
-        actions.append(torch.randint(env.num_actions, (PLAYED_ENVS,), generator=generator).to(device))
+            found.append(
+                (torch.stack(clean)[:, whole], torch.stack(noisy)[:, :, whole], actions[-1][whole])
+            )
+        actions.append(
+            torch.randint(env.num_actions, (PLAYED_ENVS,), generator=generator).to(device)
+        )
         step = env.env.step(actions[-1])
         frames, age = step.frames, torch.where(step.dones, 0, age + 1)
         eyes.advance(actions[-1].repeat(draws), step.dones.repeat(draws))
     env.close()
-    parts = (torch.cat(part, -1 if part[0].ndim == 1 else part[0].ndim - 3) for part in zip(*found, strict=True))
+    parts = (
+        torch.cat(part, -1 if part[0].ndim == 1 else part[0].ndim - 3)
+        for part in zip(*found, strict=True)
+    )
     clean_frames, noisy_frames, chosen = parts
     return Transitions(clean_frames[:, :count], noisy_frames[:, :, :count], chosen[:count])
 
 
 def probe_bonus(
-    bonus: Bonus, world: World | None, data: Transitions, choices: Tensor | None, noise: str, learning_rate: float
+    bonus: Bonus,
+    world: World | None,
+    data: Transitions,
+    choices: Tensor | None,
+    noise: str,
+    learning_rate: float,
 ) -> Probe:
     """All measures of one bonus; `choices` is N(s, a) of the run that trained it."""
     draws = data.noisy.shape[1]
     rewards, features = rewards_and_features(bonus, data)
-    difference = (data.noisy[-2, 0].float() - data.clean[-2].float()).unflatten(1, (4, 21)).unflatten(3, (4, 21))
-    fields = difference.mean((2, 4)).flatten(1)  # [M, 16]: how the noise changed the newest frame, coarsely
+    difference = (
+        (data.noisy[-2, 0].float() - data.clean[-2].float())
+        .unflatten(1, (4, 21))
+        .unflatten(3, (4, 21))
+    )
+    fields = difference.mean((2, 4)).flatten(
+        1
+    )  # [M, 16]: how the noise changed the newest frame, coarsely
     fall = {draw: _fall(bonus, data, draw, learning_rate) for draw in (None, draws)}
     return Probe(
         noise=noise,
@@ -158,10 +195,14 @@ def rewards_and_features(bonus: Bonus, data: Transitions) -> tuple[Tensor, Tenso
     rewards = torch.stack([rewards_of(bonus, data, k) for k in draws])
     if bonus.features(*experience(bonus, data, 0, slice(1))[:2]) is None:
         return rewards, None
-    return rewards, torch.stack([_in_chunks(lambda o, a, *_: bonus.features(o, a), bonus, data, k) for k in draws])
+    return rewards, torch.stack(
+        [_in_chunks(lambda o, a, *_: bonus.features(o, a), bonus, data, k) for k in draws]
+    )
 
 
-def _truth_told(features: Tensor | None, world: World | None, data: Transitions) -> dict[str, float | None]:
+def _truth_told(
+    features: Tensor | None, world: World | None, data: Transitions
+) -> dict[str, float | None]:
     """How well a linear probe reads the agent's room and place from the features."""
     if features is None or world is None or data.states is None:
         return {"room_accuracy": None, "place_explained": None}
@@ -175,7 +216,9 @@ def _truth_told(features: Tensor | None, world: World | None, data: Transitions)
 
 def count_correlation(rewards: Tensor, data: Transitions, choices: Tensor) -> float:
     """Spearman's rank correlation of the bonus [K, M], averaged over draws, with what a count would pay."""
-    return measures.rank_correlation(rewards.mean(0), (choices[data.states, data.actions] + 1.0).rsqrt())
+    return measures.rank_correlation(
+        rewards.mean(0), (choices[data.states, data.actions] + 1.0).rsqrt()
+    )
 
 
 def rewards_of(bonus: Bonus, data: Transitions, draw: int | None) -> Tensor:
@@ -186,11 +229,15 @@ def rewards_of(bonus: Bonus, data: Transitions, draw: int | None) -> Tensor:
 def experience(bonus: Bonus, data: Transitions, draw: int | None, rows: slice) -> tuple[Any, ...]:
     """Some transitions of one draw, and their context where the bonus uses one: each is an episode of its own."""
     states = None if data.states is None else data.states[rows]
-    context = Context(-2 - torch.arange(len(data.actions[rows]), device=data.actions.device), states)
+    context = Context(
+        -2 - torch.arange(len(data.actions[rows]), device=data.actions.device), states
+    )
     return (*(x[rows] for x in data.pair(draw)), *([context] if bonus.uses_context else []))
 
 
-def _fall(bonus: Bonus, data: Transitions, draws: int | None, learning_rate: float) -> tuple[float, ...]:
+def _fall(
+    bonus: Bonus, data: Transitions, draws: int | None, learning_rate: float
+) -> tuple[float, ...]:
     """The mean bonus of a few transitions as they are trained on again and again, clean or under a new draw each time."""
     twin = copy.deepcopy(bonus)
     trained = [p for p in twin.parameters() if p.requires_grad]
@@ -215,13 +262,17 @@ def _fall(bonus: Bonus, data: Transitions, draws: int | None, learning_rate: flo
 def _in_chunks(function: Any, bonus: Bonus, data: Transitions, draw: int | None) -> Tensor:
     with torch.no_grad():
         starts = range(0, len(data.actions), CHUNK)
-        return torch.cat([function(*experience(bonus, data, draw, slice(i, i + CHUNK))) for i in starts])
+        return torch.cat(
+            [function(*experience(bonus, data, draw, slice(i, i + CHUNK))) for i in starts]
+        )
 
 
 def check(config: TrainConfig, transitions: int, draws: int) -> None:
     """Mistakes that can be named before anything is loaded."""
     if config.noise == "sticky":
-        raise ConfigError("noise=sticky: the probe draws noise over pictures; name another with --noise, such as random-box")
+        raise ConfigError(
+            "noise=sticky: the probe draws noise over pictures; name another with --noise, such as random-box"
+        )
     for name, value, least in (("transitions", transitions, 128), ("draws", draws, 2)):
         if value < least:
             raise ConfigError(f"{name}={value}: must be {least} or more")
@@ -233,7 +284,7 @@ def probe_run(
 ) -> tuple[Probe, Path]:  # fmt: skip
     """Probes the bonus of a run (or a fresh one of its kind) and writes `probe.json` and `probe.png` there."""
     from ssedb.analysis.plots import plot_probe
-    from ssedb.runlog import saved_config
+    from ssedb.runs.folder import saved_config
 
     config = saved_config(run)
     if noise is not None:
@@ -246,7 +297,10 @@ def probe_run(
         world, truth = World(*named, place), state["env"]["env"]["truth"]
         observer = {"noise": config.noise, "strength": config.noise_strength}
         observer |= {"pixel": config.pixel_noise, "box": config.box_noise}
-        data, choices = draw_transitions(world, truth["visits"] > 0, transitions, draws, observer, seed), truth["choices"]
+        data, choices = (
+            draw_transitions(world, truth["visits"] > 0, transitions, draws, observer, seed),
+            truth["choices"],
+        )
     else:
         with blaming(run, agent.when):
             data = play_transitions(config, transitions, draws, seed, place)
@@ -255,7 +309,9 @@ def probe_run(
         bonus = agent.make_bonus(fresh)
         result = probe_bonus(bonus, world, data, choices, config.noise, config.bonus_learning_rate)
     about = {"run": str(run), "steps": agent.steps, "bonus": config.bonus, "fresh": fresh}
-    (run / "probe.json").write_text(json.dumps({**about, **asdict(result)}, indent=2) + "\n", encoding="utf-8")
+    (run / "probe.json").write_text(
+        json.dumps({**about, **asdict(result)}, indent=2) + "\n", encoding="utf-8"
+    )
     picture = run / "probe.png"
     plot_probe(result, rewards_of(bonus, data, 0), choices, world, data, picture)
     return result, picture

@@ -14,8 +14,8 @@ from scipy.signal import find_peaks
 from scipy.stats import norm
 
 from ssedb.analysis.episode import Episode, Reading, play_episode, read_episode
-from ssedb.evaluation import write_video
-from ssedb.progress import Progress, silent
+from ssedb.runs.evaluation import write_video
+from ssedb.runs.progress import Progress, silent
 
 MOST = 16
 GAP = 15
@@ -32,7 +32,9 @@ def spike_heights(bonus: np.ndarray) -> np.ndarray:
 
     Median and MAD instead of mean and std: the spikes themselves must not raise the bar they have to clear.
     """
-    residual = bonus - median_filter(np.asarray(bonus, np.float64), size=min(TREND, len(bonus)), mode="reflect")
+    residual = bonus - median_filter(
+        np.asarray(bonus, np.float64), size=min(TREND, len(bonus)), mode="reflect"
+    )
     spread = MAD_TO_STD * np.median(np.abs(residual - np.median(residual)))
     if spread == 0:  # flat but for the spikes
         spread = residual.std() or 1.0
@@ -58,15 +60,25 @@ def find_spikes(bonus: np.ndarray, most: int = MOST, gap: int = GAP) -> list[Spi
     if len(bonus) < 3:
         return []
     heights = spike_heights(bonus)
-    edged = np.concatenate([[-np.inf], heights, [-np.inf]])  # a peak may be the first or the last step
+    edged = np.concatenate(
+        [[-np.inf], heights, [-np.inf]]
+    )  # a peak may be the first or the last step
     peaks = find_peaks(edged, height=LEAST, distance=max(1, gap))[0] - 1
     strongest = peaks[np.argsort(-heights[peaks], kind="stable")][:most]
     bar = norm.isf(CHANCE / len(bonus))
-    return [Spike(int(t), float(bonus[t]), float(heights[t]), bool(heights[t] > bar)) for t in sorted(strongest)]
+    return [
+        Spike(int(t), float(bonus[t]), float(heights[t]), bool(heights[t] > bar))
+        for t in sorted(strongest)
+    ]
 
 
 def spikes_of_run(
-    run: Path, *, seed: int = 1000, max_steps: int | None = None, device: str = "auto", progress: Progress = silent
+    run: Path,
+    *,
+    seed: int = 1000,
+    max_steps: int | None = None,
+    device: str = "auto",
+    progress: Progress = silent,
 ) -> dict[str, Any]:
     """Plays an episode and writes what its bonus shows into `run/spikes/`; returns what `spikes.json` says."""
     from ssedb.analysis.plots import plot_spike_curve, plot_spike_frames

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ssedb.analysis.episode import Episode, Reading, check, play_episode, read_episode
 from ssedb.errors import ConfigError
-from ssedb.progress import Progress, silent
+from ssedb.runs.progress import Progress, silent
 
 PERPLEXITY = 30.0
 COMPONENTS = 50
@@ -51,7 +51,9 @@ def mean_pair(rows: Tensor) -> float:
     """Mean distance of all pairs of different rows."""
     if len(rows) < 2:
         return 0.0
-    centred = rows.double() - rows.double().mean(0)  # nearer to 0, where the expanded square loses less
+    centred = rows.double() - rows.double().mean(
+        0
+    )  # nearer to 0, where the expanded square loses less
     distances = torch.cdist(centred, centred).fill_diagonal_(0)
     return float(distances.sum() / (len(rows) * (len(rows) - 1)))
 
@@ -67,7 +69,11 @@ def embed(z: np.ndarray, seed: int = 0) -> np.ndarray:
     if z.shape[1] > COMPONENTS:
         z = PCA(min(COMPONENTS, len(z)), random_state=seed).fit_transform(z)
     perplexity = min(PERPLEXITY, (len(z) - 1) / 3)
-    return TSNE(2, perplexity=perplexity, init="pca", random_state=seed).fit_transform(z / z.std()).astype(np.float64)
+    return (
+        TSNE(2, perplexity=perplexity, init="pca", random_state=seed)
+        .fit_transform(z / z.std())
+        .astype(np.float64)
+    )
 
 
 def thin(length: int, most: int = MOST_POINTS) -> np.ndarray:
@@ -85,7 +91,9 @@ def map_pixels(episode: Episode, steps: np.ndarray, seed: int = 0) -> Map:
     drawn = episode.stacks(torch.from_numpy(steps)).flatten(1).float()
     chunks = torch.arange(len(episode)).unfold(0, 2, 1)  # [T - 1, 2]
     lengths = [
-        (episode.stacks(part[:, 1]).float() - episode.stacks(part[:, 0]).float()).flatten(1).norm(dim=1)
+        (episode.stacks(part[:, 1]).float() - episode.stacks(part[:, 0]).float())
+        .flatten(1)
+        .norm(dim=1)
         for part in chunks.split(256)
     ]
     pairs = mean_pair(drawn)
@@ -111,7 +119,9 @@ def tsne_of_run(
     episode = play_episode(run, seed=seed, max_steps=max_steps, device=device)
     readings = [read_episode(episode, path, device) for path in (run, other) if path is not None]
     if readings[0].features is None:
-        raise ConfigError(f"{run}: the bonus {readings[0].bonus_name} has no representation to draw; name another run")
+        raise ConfigError(
+            f"{run}: the bonus {readings[0].bonus_name} has no representation to draw; name another run"
+        )
     names = [r.bonus_name for r in readings]
     if len(set(names)) < len(names):  # two runs of one bonus
         names = [f"{r.bonus_name} ({r.run.name})" for r in readings]
@@ -128,7 +138,11 @@ def tsne_of_run(
 def maps_of(episode: Episode, readings: Sequence[Reading], names: Sequence[str]) -> list[Map]:
     """A map for every reading that has a representation, and one of the raw pixels, of the same steps."""
     steps = thin(len(episode))
-    maps = [map_features(n, r.features, steps) for n, r in zip(names, readings, strict=True) if r.features is not None]
+    maps = [
+        map_features(n, r.features, steps)
+        for n, r in zip(names, readings, strict=True)
+        if r.features is not None
+    ]
     return [*maps, map_pixels(episode, steps)]
 
 
@@ -139,6 +153,12 @@ def _as_json(episode: Episode, maps: list[Map]) -> dict[str, Any]:
         "seed": episode.seed,
         "length": len(episode),
         "maps": [
-            {"title": m.title, "step_ratio": m.ratio, "steps": m.steps.tolist(), "points": m.points.tolist()} for m in maps
+            {
+                "title": m.title,
+                "step_ratio": m.ratio,
+                "steps": m.steps.tolist(),
+                "points": m.points.tolist(),
+            }
+            for m in maps
         ],
     }

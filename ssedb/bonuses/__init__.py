@@ -25,7 +25,9 @@ def bonus_class(name: str) -> type[Bonus]:
     try:
         found = getattr(import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(f"bonus {name!r}: {error}; write package.module:Class, with the package on PYTHONPATH") from None
+        raise ConfigError(
+            f"bonus {name!r}: {error}; write package.module:Class, with the package on PYTHONPATH"
+        ) from None
     from ssedb.bonuses.base import Bonus
 
     if not (isinstance(found, type) and issubclass(found, Bonus)):
@@ -50,6 +52,8 @@ def make_bonus(
         raise ConfigError(f"obs_shape={tuple(obs_shape)}: must be [C, H, W], such as (4, 84, 84)")
     if num_actions < 1:
         raise ConfigError(f"num_actions={num_actions}: must be 1 or more")
-    settings = resolve_options(name, options, fidelity=fidelity, preset=preset, env=env, noise=noise)
+    settings = resolve_options(
+        name, options, fidelity=fidelity, preset=preset, env=env, noise=noise
+    )
     cls: Any = bonus_class(name)  # a subclass takes its options as well
     return cls(obs_shape, num_actions, cls.Options(**settings))

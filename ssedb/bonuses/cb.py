@@ -81,7 +81,10 @@ class CuriosityBottleneck(Bonus):
         code = mean + std * randn_like(mean)
         error = masked_mean(self.value(code).squeeze(-1).square(), mask)  # the return to tell is 0
         nats = masked_mean(kl_to_standard_normal(mean, std), mask)
-        return error + self.options.beta * nats, {"value_error": error.detach(), "code_nats": nats.detach()}
+        return error + self.options.beta * nats, {
+            "value_error": error.detach(),
+            "code_nats": nats.detach(),
+        }
 
     def take_in(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> None:
         self.scale.take_in(next_obs)

@@ -30,7 +30,9 @@ class CountOptions(NoOptions):
 
     def __post_init__(self) -> None:
         for name, least in (("grid", 1), ("levels", 2), ("table_bits", 1)):
-            require(getattr(self, name) >= least, name, getattr(self, name), f"must be {least} or more")
+            require(
+                getattr(self, name) >= least, name, getattr(self, name), f"must be {least} or more"
+            )
         require(self.table_bits <= 30, "table_bits", self.table_bits, "must be 30 or less")
 
     @classmethod
@@ -52,14 +54,18 @@ class Count(Bonus):
         self.needs_states = options.counted == "states"
         self.register_buffer("visits", torch.zeros(2**options.table_bits, dtype=torch.int32))
         keys = torch.Generator().manual_seed(0)  # the same hash in every run
-        self.register_buffer("keys", torch.randint(2**40, (options.grid**2,), generator=keys) * 2 + 1)
+        self.register_buffer(
+            "keys", torch.randint(2**40, (options.grid**2,), generator=keys) * 2 + 1
+        )
 
     def places(self, obs: Tensor, actions: Tensor, context: Context | None) -> Tensor:
         """Where in the table each choice is counted, int64 [B]."""
         self.normalize.check(obs)
         if self.options.counted == "states":
             if context is None or context.states is None:
-                raise ConfigError("counted=states: this environment does not tell its true states; use frames")
+                raise ConfigError(
+                    "counted=states: this environment does not tell its true states; use frames"
+                )
             ids = context.states
         else:
             coarse = adaptive_avg_pool2d(obs[:, -1:].float(), self.options.grid).flatten(1)
@@ -68,11 +74,15 @@ class Count(Bonus):
         return (ids * self.num_actions + actions) % len(self.visits)
 
     @torch.no_grad()
-    def reward(self, obs: Tensor, actions: Tensor, next_obs: Tensor, context: Context | None = None) -> Tensor:
+    def reward(
+        self, obs: Tensor, actions: Tensor, next_obs: Tensor, context: Context | None = None
+    ) -> Tensor:
         return (self.visits[self.places(obs, actions, context)] + 1.0).rsqrt()
 
     @torch.no_grad()
-    def take_in(self, obs: Tensor, actions: Tensor, next_obs: Tensor, context: Context | None = None) -> None:
+    def take_in(
+        self, obs: Tensor, actions: Tensor, next_obs: Tensor, context: Context | None = None
+    ) -> None:
         places = self.places(obs, actions, context)
         self.visits.scatter_add_(0, places, torch.ones_like(places, dtype=self.visits.dtype))
 

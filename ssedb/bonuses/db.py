@@ -51,7 +51,9 @@ class DynamicBottleneck(Bonus):
         self.options = options
         state, hidden, latent = options.state_dim, options.hidden_dim, options.latent_dim
         self.encoder = Encoder(obs_shape, options.channels, state)
-        self.posterior = Posterior(state, num_actions, hidden, latent, options.action_input == "every")
+        self.posterior = Posterior(
+            state, num_actions, hidden, latent, options.action_input == "every"
+        )
         self.head = PredictionHead(options)
         self.projection = Projection(state, hidden, latent)
         self.score_weight = nn.Parameter(torch.rand(latent, latent))
@@ -60,7 +62,9 @@ class DynamicBottleneck(Bonus):
 
     def represent(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and std [B, Z] of z ~ g^Z(f_o(o), a) [eq:paraf]."""
-        return self.posterior(self.encoder(self.normalize.for_convs(obs)), one_hot(actions, self.num_actions).float())
+        return self.posterior(
+            self.encoder(self.normalize.for_convs(obs)), one_hot(actions, self.num_actions).float()
+        )
 
     def target(self, next_obs: Tensor) -> Tensor:
         """s' = f_m(o') [B, S], the state that is predicted [eq:paraf]."""
@@ -89,7 +93,9 @@ class DynamicBottleneck(Bonus):
         mean, std = self.head(z_mean + z_std * parallel.randn_like(z_mean))
         if std is None:
             std = objectives.calibrated_std(next_state, mean, mask)
-        contrasted = mean if self.options.nce_input == "mean" else mean + std * parallel.randn_like(mean)
+        contrasted = (
+            mean if self.options.nce_input == "mean" else mean + std * parallel.randn_like(mean)
+        )
         with torch.no_grad():
             actual = parallel.current().gather(self.momentum_projection(next_state))
         scores = objectives.bilinear_scores(self.projection(contrasted), self.score_weight, actual)
@@ -97,12 +103,21 @@ class DynamicBottleneck(Bonus):
         i_upper = objectives.compression_upper_bound(z_mean, z_std, mask)
         i_pred = objectives.predictive_lower_bound(next_state, mean, std, mask)
         i_nce = objectives.contrastive_lower_bound(scores, mask)
-        loss = objectives.db_loss(i_upper, i_pred, i_nce, (self.options.alpha1, self.options.alpha2, self.options.alpha3))
-        metrics = {"i_upper": i_upper, "i_pred": i_pred, "i_nce": i_nce, "prediction_std": std.mean()}
+        loss = objectives.db_loss(
+            i_upper, i_pred, i_nce, (self.options.alpha1, self.options.alpha2, self.options.alpha3)
+        )
+        metrics = {
+            "i_upper": i_upper,
+            "i_pred": i_pred,
+            "i_nce": i_nce,
+            "prediction_std": std.mean(),
+        }
         more, others = self.loss_over(z_mean.detach(), next_state.detach(), mask)
         return loss + more, {name: value.detach() for name, value in (metrics | others).items()}
 
-    def loss_over(self, z: Tensor, next_state: Tensor, mask: Tensor | None) -> tuple[Tensor | float, dict[str, Tensor]]:
+    def loss_over(
+        self, z: Tensor, next_state: Tensor, mask: Tensor | None
+    ) -> tuple[Tensor | float, dict[str, Tensor]]:
         """Return the loss, and metrics, of a model over the representation [B, Z], which gets no gradient from it."""
         return 0.0, {}
 

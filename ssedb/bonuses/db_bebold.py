@@ -29,20 +29,26 @@ class BeBold(UpperConfidence):
 
     Options = BeBoldOptions
 
-    def __init__(self, obs_shape: tuple[int, ...], num_actions: int, options: BeBoldOptions) -> None:
+    def __init__(
+        self, obs_shape: tuple[int, ...], num_actions: int, options: BeBoldOptions
+    ) -> None:
         super().__init__(obs_shape, num_actions, options)
         self.regulation = options.regulation
 
     def state(self, obs: Tensor) -> Tensor:
         """DB represents choices, not states; a state is the mean [B, Z] over the choices it offers."""
         encoded = self.encoder(self.normalize.for_convs(obs))
-        actions = one_hot(torch.arange(self.num_actions, device=obs.device), self.num_actions).float()
+        actions = one_hot(
+            torch.arange(self.num_actions, device=obs.device), self.num_actions
+        ).float()
         means = [self.posterior(encoded, action.expand(len(obs), -1))[0] for action in actions]
         return torch.stack(means).mean(0)
 
     @torch.no_grad()
     def reward(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> Tensor:
-        return (self.gain(self.state(next_obs)) - self.regulation * self.gain(self.state(obs))).clamp_min(0)
+        return (
+            self.gain(self.state(next_obs)) - self.regulation * self.gain(self.state(obs))
+        ).clamp_min(0)
 
     @torch.no_grad()
     def take_in(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> None:

@@ -28,7 +28,12 @@ class DBCountOptions(DBOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.neighbours > 0, "neighbours", self.neighbours, "must be 1 or more")
-        require(self.memory > self.neighbours, "memory", self.memory, f"must be more than {self.neighbours} (neighbours)")
+        require(
+            self.memory > self.neighbours,
+            "memory",
+            self.memory,
+            f"must be more than {self.neighbours} (neighbours)",
+        )
 
 
 class DBCount(DynamicBottleneck):
@@ -41,12 +46,16 @@ class DBCount(DynamicBottleneck):
     width: Tensor
     seen: Tensor
 
-    def __init__(self, obs_shape: tuple[int, ...], num_actions: int, options: DBCountOptions) -> None:
+    def __init__(
+        self, obs_shape: tuple[int, ...], num_actions: int, options: DBCountOptions
+    ) -> None:
         super().__init__(obs_shape, num_actions, options)
         self.memory, self.neighbours = options.memory, options.neighbours
         self.register_buffer("past_obs", torch.zeros(options.memory, *obs_shape, dtype=torch.uint8))
         self.register_buffer("past_actions", torch.zeros(options.memory, dtype=torch.int64))
-        self.register_buffer("past", torch.zeros(options.memory, options.latent_dim))  # their means of z
+        self.register_buffer(
+            "past", torch.zeros(options.memory, options.latent_dim)
+        )  # their means of z
         self.register_buffer("width", torch.tensor(1.0))  # squared
         self.register_buffer("seen", torch.zeros((), dtype=torch.int64))
 
@@ -73,7 +82,10 @@ class DBCount(DynamicBottleneck):
         place, obs, actions = place[taken], obs[taken], actions[taken]
         # Of those that drew the same place the last stays, as if they had come one by one.
         turn = torch.arange(len(place), device=obs.device)
-        last = torch.zeros_like(self.past_actions).scatter_reduce(0, place, turn, "amax")[place] == turn
+        last = (
+            torch.zeros_like(self.past_actions).scatter_reduce(0, place, turn, "amax")[place]
+            == turn
+        )
         place, obs, actions = place[last], obs[last], actions[last]
         self.past_obs[place], self.past_actions[place] = obs, actions
         if len(place):
@@ -88,7 +100,9 @@ class DBCount(DynamicBottleneck):
             self.past[rows] = self.represent(self.past_obs[rows], self.past_actions[rows])[0]
         if len(held) > self.neighbours:
             past = self.past[held]
-            nearest = squared_distances(past[:WIDTH_ROWS], past).kthvalue(self.neighbours + 1).values  # itself is the first
+            nearest = (
+                squared_distances(past[:WIDTH_ROWS], past).kthvalue(self.neighbours + 1).values
+            )  # itself is the first
             self.width.copy_(torch.where(nearest.mean() > 0, nearest.mean(), self.width))
 
 

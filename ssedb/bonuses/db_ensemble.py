@@ -40,19 +40,29 @@ class DBEnsemble(DynamicBottleneck):
 
     Options = EnsembleOptions
 
-    def __init__(self, obs_shape: tuple[int, ...], num_actions: int, options: EnsembleOptions) -> None:
+    def __init__(
+        self, obs_shape: tuple[int, ...], num_actions: int, options: EnsembleOptions
+    ) -> None:
         super().__init__(obs_shape, num_actions, options)
         self.scale = FeatureNorm(options.latent_dim)
-        self.ensemble = Ensemble(options.models, options.latent_dim, options.model_dim, options.latent_dim)
+        self.ensemble = Ensemble(
+            options.models, options.latent_dim, options.model_dim, options.latent_dim
+        )
 
     @torch.no_grad()
     def reward(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> Tensor:
         predictions = self.ensemble(self.scale(self.represent(obs, actions)[0]))  # [K, B, Z]
         return predictions.var(0, correction=0).mean(-1).sqrt()
 
-    def loss_over(self, z: Tensor, next_state: Tensor, mask: Tensor | None) -> tuple[Tensor | float, dict[str, Tensor]]:
-        errors = (self.ensemble(self.scale(z)) - self.momentum_projection(next_state)).square().mean(-1)  # [K, B]
-        return masked_mean(errors.sum(0), mask), {"ensemble_error": masked_mean(errors.mean(0), mask)}
+    def loss_over(
+        self, z: Tensor, next_state: Tensor, mask: Tensor | None
+    ) -> tuple[Tensor | float, dict[str, Tensor]]:
+        errors = (
+            (self.ensemble(self.scale(z)) - self.momentum_projection(next_state)).square().mean(-1)
+        )  # [K, B]
+        return masked_mean(errors.sum(0), mask), {
+            "ensemble_error": masked_mean(errors.mean(0), mask)
+        }
 
     @torch.no_grad()
     def take_in(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> None:

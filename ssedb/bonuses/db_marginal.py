@@ -21,7 +21,9 @@ class Marginal(DynamicBottleneck):
     @torch.no_grad()
     def reward(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> Tensor:
         mean, std = self.represent(obs, actions)
-        apart = pairwise_kl(mean, std, mean, std).fill_diagonal_(0)  # of itself, whatever rounding says
+        apart = pairwise_kl(mean, std, mean, std).fill_diagonal_(
+            0
+        )  # of itself, whatever rounding says
         divergence = (math.log(len(obs)) - (-apart).logsumexp(-1)).clamp_min(0)
         return divergence.sqrt() if self.options.bonus_root == "sqrt" else divergence
 

@@ -55,7 +55,9 @@ class NeverGiveUp(UpperConfidence):
         self.register_buffer("remembered", torch.zeros(options.memory, options.latent_dim))
         self.register_buffer("owners", torch.full((options.memory,), -1))  # the episode of each row
         self.register_buffer("written", torch.zeros((), dtype=torch.int64))
-        self.register_buffer("spread", torch.tensor(1.0))  # running mean of squared distances to the neighbours
+        self.register_buffer(
+            "spread", torch.tensor(1.0)
+        )  # running mean of squared distances to the neighbours
         self.register_buffer("gain_mean", torch.tensor(0.0))
         self.register_buffer("gain_square", torch.tensor(1.0))
 
@@ -65,7 +67,9 @@ class NeverGiveUp(UpperConfidence):
         past = torch.cat([self.remembered[own], eta])
         owners = torch.cat([self.owners[own], episodes])
         order = torch.arange(len(past), device=eta.device)
-        earlier = order < len(past) - len(eta) + order[: len(eta), None]  # all of the memory, and what came before
+        earlier = (
+            order < len(past) - len(eta) + order[: len(eta), None]
+        )  # all of the memory, and what came before
         unlike = ~(earlier & (owners == episodes[:, None]))
         distances = squared_distances(eta, past).masked_fill_(unlike, torch.inf)
         missing = max(0, self.neighbours - len(past))
@@ -83,12 +87,16 @@ class NeverGiveUp(UpperConfidence):
         return (1 + (self.gain(eta) - self.gain_mean) / deviation).clamp(1, self.lifelong_cap)
 
     @torch.no_grad()
-    def reward(self, obs: Tensor, actions: Tensor, next_obs: Tensor, context: Context | None = None) -> Tensor:
+    def reward(
+        self, obs: Tensor, actions: Tensor, next_obs: Tensor, context: Context | None = None
+    ) -> Tensor:
         eta = self.represent(obs, actions)[0]
         return self.episodic(eta, self._episodes(eta, context)) * self.lifelong(eta)
 
     @torch.no_grad()
-    def take_in(self, obs: Tensor, actions: Tensor, next_obs: Tensor, context: Context | None = None) -> None:
+    def take_in(
+        self, obs: Tensor, actions: Tensor, next_obs: Tensor, context: Context | None = None
+    ) -> None:
         eta = self.represent(obs, actions)[0]
         episodes = self._episodes(eta, context)
         nearest = self.nearest(eta, episodes)
@@ -101,12 +109,16 @@ class NeverGiveUp(UpperConfidence):
         self.add(eta)
         if context is not None:
             newest = slice(-len(self.owners), None)
-            rows = (self.written + torch.arange(len(eta), device=eta.device))[newest] % len(self.owners)
+            rows = (self.written + torch.arange(len(eta), device=eta.device))[newest] % len(
+                self.owners
+            )
             self.remembered[rows], self.owners[rows] = eta[newest], episodes[newest]
             self.written += len(eta)
 
     def _episodes(self, eta: Tensor, context: Context | None) -> Tensor:
-        return -2 - torch.arange(len(eta), device=eta.device) if context is None else context.episodes
+        return (
+            -2 - torch.arange(len(eta), device=eta.device) if context is None else context.episodes
+        )
 
 
 BONUS = NeverGiveUp

@@ -35,7 +35,9 @@ class UpperConfidence(DynamicBottleneck):
     def __init__(self, obs_shape: tuple[int, ...], num_actions: int, options: UCBOptions) -> None:
         super().__init__(obs_shape, num_actions, options)
         identity = torch.eye(options.latent_dim, dtype=torch.float64)
-        self.register_buffer("precision", identity * options.ridge)  # Lambda = ridge I + sum of eta eta'
+        self.register_buffer(
+            "precision", identity * options.ridge
+        )  # Lambda = ridge I + sum of eta eta'
         self.register_buffer("covariance", (identity / options.ridge).float())  # its inverse
 
     def gain(self, eta: Tensor) -> Tensor:

@@ -27,7 +27,12 @@ class DisagreementOptions(FeatureOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.models > 1, "models", self.models, "must be 2 or more")
-        require(0 <= self.loss_dropout < 1, "loss_dropout", self.loss_dropout, "must be 0 or more and below 1")
+        require(
+            0 <= self.loss_dropout < 1,
+            "loss_dropout",
+            self.loss_dropout,
+            "must be 0 or more and below 1",
+        )
 
 
 class Disagreement(Bonus):
@@ -36,15 +41,23 @@ class Disagreement(Bonus):
     Options = DisagreementOptions
     fixed = ("encoder",)
 
-    def __init__(self, obs_shape: tuple[int, ...], num_actions: int, options: DisagreementOptions) -> None:
+    def __init__(
+        self, obs_shape: tuple[int, ...], num_actions: int, options: DisagreementOptions
+    ) -> None:
         super().__init__(obs_shape, num_actions)
         self.options = options
-        self.encoder = Encoder(obs_shape, options.channels, options.feature_dim).requires_grad_(False)
+        self.encoder = Encoder(obs_shape, options.channels, options.feature_dim).requires_grad_(
+            False
+        )
         self.ensemble = ForwardModels(options.models, options.feature_dim, num_actions)
 
     @torch.no_grad()
     def reward(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> Tensor:
-        return self.ensemble(self.encoder(self.normalize.for_convs(obs)), actions).var(0, correction=0).mean(-1)
+        return (
+            self.ensemble(self.encoder(self.normalize.for_convs(obs)), actions)
+            .var(0, correction=0)
+            .mean(-1)
+        )
 
     @torch.no_grad()
     def features(self, obs: Tensor, actions: Tensor) -> Tensor:
@@ -53,9 +66,16 @@ class Disagreement(Bonus):
     def loss(
         self, obs: Tensor, actions: Tensor, next_obs: Tensor, mask: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        now, later = self.encoder(self.normalize.for_convs(obs)), self.encoder(self.normalize.for_convs(next_obs))
+        now, later = (
+            self.encoder(self.normalize.for_convs(obs)),
+            self.encoder(self.normalize.for_convs(next_obs)),
+        )
         errors = self.ensemble.errors(now, actions, later)  # [K, B]
-        kept = part(lambda shape: dropout(errors.new_ones(shape), self.options.loss_dropout), errors.shape, dim=1)
+        kept = part(
+            lambda shape: dropout(errors.new_ones(shape), self.options.loss_dropout),
+            errors.shape,
+            dim=1,
+        )
         return masked_mean((errors * kept).mean(0), mask), {}
 
 

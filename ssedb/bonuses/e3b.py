@@ -56,23 +56,35 @@ class EllipticalEpisodicBonus(InverseFeatures):
     def __init__(self, obs_shape: tuple[int, ...], num_actions: int, options: E3BOptions) -> None:
         super().__init__(obs_shape, num_actions, options)
         self.ridge = options.ridge
-        self.register_buffer("owners", torch.full((options.slots,), NOBODY))  # the episode of each slot
+        self.register_buffer(
+            "owners", torch.full((options.slots,), NOBODY)
+        )  # the episode of each slot
         side = options.feature_dim
-        self.register_buffer("sums", torch.zeros(options.slots, side, side, dtype=torch.float64))  # of x x'
+        self.register_buffer(
+            "sums", torch.zeros(options.slots, side, side, dtype=torch.float64)
+        )  # of x x'
 
     @torch.no_grad()
-    def reward(self, obs: Tensor, actions: Tensor, next_obs: Tensor, context: Context | None = None) -> Tensor:
+    def reward(
+        self, obs: Tensor, actions: Tensor, next_obs: Tensor, context: Context | None = None
+    ) -> Tensor:
         x = self.encode(next_obs)
-        episodes = -2 - torch.arange(len(x), device=x.device) if context is None else context.episodes
+        episodes = (
+            -2 - torch.arange(len(x), device=x.device) if context is None else context.episodes
+        )
         return self.novelty(x.double(), episodes).float()
 
     def novelty(self, x: Tensor, episodes: Tensor) -> Tensor:
         """b_t of every row [B, D], the rows of an episode in the order of time: [B]."""
         inverse, rows = self.inverses(episodes)
         kernel = torch.einsum("bi,bij->bj", x, inverse[rows]) @ x.T
-        kernel = torch.where(episodes[:, None] == episodes, (kernel + kernel.T) / 2, 0.0)  # rounding is not symmetric
+        kernel = torch.where(
+            episodes[:, None] == episodes, (kernel + kernel.T) / 2, 0.0
+        )  # rounding is not symmetric
         # The square of pivot t of I + X C^-1 X' is 1 + b_t, with all earlier rows of the episode in C.
-        pivots = torch.linalg.cholesky(kernel + torch.eye(len(x), dtype=x.dtype, device=x.device)).diagonal()
+        pivots = torch.linalg.cholesky(
+            kernel + torch.eye(len(x), dtype=x.dtype, device=x.device)
+        ).diagonal()
         return (pivots.square() - 1).clamp_min(0)
 
     def inverses(self, episodes: Tensor) -> tuple[Tensor, Tensor]:
@@ -85,7 +97,9 @@ class EllipticalEpisodicBonus(InverseFeatures):
         return torch.cholesky_inverse(torch.linalg.cholesky(ellipses)), rows
 
     @torch.no_grad()
-    def take_in(self, obs: Tensor, actions: Tensor, next_obs: Tensor, context: Context | None = None) -> None:
+    def take_in(
+        self, obs: Tensor, actions: Tensor, next_obs: Tensor, context: Context | None = None
+    ) -> None:
         if context is None:
             return
         slots = context.episodes % len(self.owners)

@@ -16,11 +16,15 @@ class InverseFeatures(Bonus):
 
     Options = FeatureOptions
 
-    def __init__(self, obs_shape: tuple[int, ...], num_actions: int, options: FeatureOptions) -> None:
+    def __init__(
+        self, obs_shape: tuple[int, ...], num_actions: int, options: FeatureOptions
+    ) -> None:
         super().__init__(obs_shape, num_actions)
         dim = options.feature_dim
         self.encoder = Encoder(obs_shape, options.channels, dim)
-        self.inverse = nn.Sequential(glorot(nn.Linear(2 * dim, dim)), nn.ReLU(), glorot(nn.Linear(dim, num_actions)))
+        self.inverse = nn.Sequential(
+            glorot(nn.Linear(2 * dim, dim)), nn.ReLU(), glorot(nn.Linear(dim, num_actions))
+        )
 
     def encode(self, obs: Tensor) -> Tensor:
         """Features of observations, [B, D]."""
@@ -30,7 +34,9 @@ class InverseFeatures(Bonus):
     def features(self, obs: Tensor, actions: Tensor) -> Tensor:
         return self.encode(obs)
 
-    def inverse_loss(self, now: Tensor, actions: Tensor, later: Tensor, mask: Tensor | None) -> Tensor:
+    def inverse_loss(
+        self, now: Tensor, actions: Tensor, later: Tensor, mask: Tensor | None
+    ) -> Tensor:
         """Mean cross-entropy of the actions [B], told from the features [B, D] before and after them."""
         guess = self.inverse(torch.cat([now, later], -1))
         return masked_mean(cross_entropy(guess, actions, reduction="none"), mask)
@@ -39,7 +45,9 @@ class InverseFeatures(Bonus):
 class IntrinsicCuriosity(InverseFeatures):
     """Reward for what a forward model gets wrong in inverse-dynamics features."""
 
-    def __init__(self, obs_shape: tuple[int, ...], num_actions: int, options: FeatureOptions) -> None:
+    def __init__(
+        self, obs_shape: tuple[int, ...], num_actions: int, options: FeatureOptions
+    ) -> None:
         super().__init__(obs_shape, num_actions, options)
         self.forward_model = ForwardModels(1, options.feature_dim, num_actions)
 
@@ -57,7 +65,10 @@ class IntrinsicCuriosity(InverseFeatures):
         now, later = self.encode(obs), self.encode(next_obs)
         inverse = self.inverse_loss(now, actions, later, mask)
         forward = masked_mean(self.errors(now, actions, later), mask)
-        return inverse + forward, {"inverse_loss": inverse.detach(), "forward_loss": forward.detach()}
+        return inverse + forward, {
+            "inverse_loss": inverse.detach(),
+            "forward_loss": forward.detach(),
+        }
 
 
 BONUS = IntrinsicCuriosity

@@ -55,7 +55,9 @@ class LatentBayesianSurprise(Bonus):
         state = self.encoder(self.normalize.for_convs(obs))
         return self.transition(torch.cat([state, one_hot(actions, self.num_actions).to(state)], -1))
 
-    def believe(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def believe(
+        self, obs: Tensor, actions: Tensor, next_obs: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Mean and std [B, D] of the posterior, and its divergence from the prior [B]."""
         hidden = self.expect(obs, actions)
         prior_mean, prior_std = _gaussian(self.prior(hidden))
@@ -66,7 +68,9 @@ class LatentBayesianSurprise(Bonus):
 
     @torch.no_grad()
     def reward(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> Tensor:
-        return self.believe(obs, actions, next_obs)[2].clamp_min(0)  # rounding may leave -1e-7 where it is 0
+        return self.believe(obs, actions, next_obs)[2].clamp_min(
+            0
+        )  # rounding may leave -1e-7 where it is 0
 
     @torch.no_grad()
     def features(self, obs: Tensor, actions: Tensor) -> Tensor:
@@ -77,14 +81,21 @@ class LatentBayesianSurprise(Bonus):
     ) -> tuple[Tensor, dict[str, Tensor]]:
         mean, std, surprise = self.believe(obs, actions, next_obs)
         told = self.head(mean + std * randn_like(mean))
-        likelihood = predictive_lower_bound(self.targets(next_obs), told, torch.ones_like(told[:, :1]), mask)
+        likelihood = predictive_lower_bound(
+            self.targets(next_obs), told, torch.ones_like(told[:, :1]), mask
+        )
         nats = masked_mean(surprise, mask)
-        return self.beta * nats - likelihood, {"likelihood": likelihood.detach(), "surprise": nats.detach()}
+        return self.beta * nats - likelihood, {
+            "likelihood": likelihood.detach(),
+            "surprise": nats.detach(),
+        }
 
     def targets(self, next_obs: Tensor) -> Tensor:
         """Random features of the next state [B, D] by the running mean and std of each; as they are until some were seen."""
         features, scale = self.target(self.normalize.for_convs(next_obs)), self.target_scale
-        return (features - scale.mean) / torch.where(scale.count > 0, scale.std.clamp_min(1e-4), 1.0)
+        return (features - scale.mean) / torch.where(
+            scale.count > 0, scale.std.clamp_min(1e-4), 1.0
+        )
 
     @torch.no_grad()
     def take_in(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> None:
@@ -92,7 +103,12 @@ class LatentBayesianSurprise(Bonus):
 
 
 def _layers(inputs: int, dim: int) -> nn.Sequential:
-    return nn.Sequential(glorot(nn.Linear(inputs, dim)), nn.LeakyReLU(LEAK), glorot(nn.Linear(dim, dim)), nn.LeakyReLU(LEAK))
+    return nn.Sequential(
+        glorot(nn.Linear(inputs, dim)),
+        nn.LeakyReLU(LEAK),
+        glorot(nn.Linear(dim, dim)),
+        nn.LeakyReLU(LEAK),
+    )
 
 
 def _gaussian(x: Tensor) -> tuple[Tensor, Tensor]:

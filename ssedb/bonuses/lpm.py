@@ -24,7 +24,9 @@ class LearningProgress(RandomFeatures):
     fixed = ("encoder", "previous")
     iterations: Tensor
 
-    def __init__(self, obs_shape: tuple[int, ...], num_actions: int, options: FeatureOptions) -> None:
+    def __init__(
+        self, obs_shape: tuple[int, ...], num_actions: int, options: FeatureOptions
+    ) -> None:
         super().__init__(obs_shape, num_actions, options)
         dim = options.feature_dim
         self.previous = copy.deepcopy(self.forward_model).requires_grad_(False)
@@ -39,12 +41,16 @@ class LearningProgress(RandomFeatures):
 
     def expected_error(self, features: Tensor, actions: Tensor) -> Tensor:
         """g: log error that the previous forward model was expected to make, [B]."""
-        return self.error_model(torch.cat([features, one_hot(actions, self.num_actions).to(features)], -1)).squeeze(-1)
+        return self.error_model(
+            torch.cat([features, one_hot(actions, self.num_actions).to(features)], -1)
+        ).squeeze(-1)
 
     @torch.no_grad()
     def reward(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> Tensor:
         now, later = self.encode(obs), self.encode(next_obs)
-        progress = self.expected_error(now, actions) - _log(self.forward_model.errors(now, actions, later)[0])
+        progress = self.expected_error(now, actions) - _log(
+            self.forward_model.errors(now, actions, later)[0]
+        )
         return torch.where(self.iterations > 0, progress, 0.0)
 
     def loss(
@@ -59,7 +65,9 @@ class LearningProgress(RandomFeatures):
     @torch.no_grad()
     def after_rollout(self) -> None:
         """Keep the forward model with which the next rollout is rewarded: of that the error model learns."""
-        for kept, new in zip(self.previous.parameters(), self.forward_model.parameters(), strict=True):
+        for kept, new in zip(
+            self.previous.parameters(), self.forward_model.parameters(), strict=True
+        ):
             kept.copy_(new)
         self.iterations += 1
 

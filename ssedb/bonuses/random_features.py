@@ -18,9 +18,13 @@ class RandomFeatures(Bonus):
     Options = FeatureOptions
     fixed: ClassVar[tuple[str, ...]] = ("encoder",)
 
-    def __init__(self, obs_shape: tuple[int, ...], num_actions: int, options: FeatureOptions) -> None:
+    def __init__(
+        self, obs_shape: tuple[int, ...], num_actions: int, options: FeatureOptions
+    ) -> None:
         super().__init__(obs_shape, num_actions)
-        self.encoder = Encoder(obs_shape, options.channels, options.feature_dim).requires_grad_(False)
+        self.encoder = Encoder(obs_shape, options.channels, options.feature_dim).requires_grad_(
+            False
+        )
         self.forward_model = ForwardModels(1, options.feature_dim, num_actions)
 
     def encode(self, obs: Tensor) -> Tensor:

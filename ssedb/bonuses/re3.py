@@ -51,11 +51,15 @@ class RE3(Bonus):
     def __init__(self, obs_shape: tuple[int, ...], num_actions: int, options: RE3Options) -> None:
         super().__init__(obs_shape, num_actions)
         self.options = options
-        self.encoder = Encoder(obs_shape, options.channels, options.feature_dim).requires_grad_(False)
+        self.encoder = Encoder(obs_shape, options.channels, options.feature_dim).requires_grad_(
+            False
+        )
 
     @torch.no_grad()
     def reward(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> Tensor:
-        nearest = nearest_distances(self.encoder(self.normalize.for_convs(next_obs)), self.options.neighbours)
+        nearest = nearest_distances(
+            self.encoder(self.normalize.for_convs(next_obs)), self.options.neighbours
+        )
         return (nearest[:, -1] if self.options.distance == "kth" else nearest.mean(-1)).log1p()
 
     @torch.no_grad()
@@ -76,7 +80,9 @@ def nearest_distances(features: Tensor, neighbours: int) -> Tensor:
     if len(features) < 2:
         return features.new_zeros(len(features), 1)
     # Differences, not the matrix product: rows that are alike must be at distance 0, not at a rounding error's root.
-    distances = torch.cdist(features, features, compute_mode="donot_use_mm_for_euclid_dist").fill_diagonal_(torch.inf)
+    distances = torch.cdist(
+        features, features, compute_mode="donot_use_mm_for_euclid_dist"
+    ).fill_diagonal_(torch.inf)
     return distances.topk(min(neighbours, len(features) - 1), largest=False).values
 
 

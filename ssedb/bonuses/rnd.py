@@ -17,11 +17,15 @@ class RandomNetworkDistillation(Bonus):
     Options = FeatureOptions
     fixed = ("target",)
 
-    def __init__(self, obs_shape: tuple[int, ...], num_actions: int, options: FeatureOptions) -> None:
+    def __init__(
+        self, obs_shape: tuple[int, ...], num_actions: int, options: FeatureOptions
+    ) -> None:
         super().__init__(obs_shape, num_actions)
         frame, dim = (1, *obs_shape[1:]), options.feature_dim
         trunk = ConvTrunk(frame, options.channels)
-        self.target = nn.Sequential(trunk, glorot(nn.Linear(trunk.out_dim, dim))).requires_grad_(False)
+        self.target = nn.Sequential(trunk, glorot(nn.Linear(trunk.out_dim, dim))).requires_grad_(
+            False
+        )
         self.predictor = nn.Sequential(
             ConvTrunk(frame, options.channels),
             glorot(nn.Linear(trunk.out_dim, dim)),

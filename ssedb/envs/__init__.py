@@ -64,7 +64,11 @@ def make_env(
     if unknown := sorted(set(readings) - set(choices)):
         raise ConfigError(f"make_env has no setting {unknown[0]!r}; it has {', '.join(choices)}")
     choices.update(readings)
-    for key, words in {"sticky": ("step", "frame"), "pixel_noise": ("add", "zeros"), "box_noise": ("fill", "wrap")}.items():
+    for key, words in {
+        "sticky": ("step", "frame"),
+        "pixel_noise": ("add", "zeros"),
+        "box_noise": ("fill", "wrap"),
+    }.items():
         if choices[key] not in words:
             raise ConfigError(f"{key}={choices[key]!r}: use one of {', '.join(words)}")
     env_seed, noise_seed = (int(s) for s in np.random.SeedSequence(seed).generate_state(2))
@@ -74,7 +78,9 @@ def make_env(
     if note := dropped_sticky_actions(env, noise):
         warnings.warn(note, Note, stacklevel=2)
     if by_frame and name not in atari_games():
-        raise ConfigError(f"sticky='frame' needs an Atari emulator and {name!r} has none; use sticky='step'")
+        raise ConfigError(
+            f"sticky='frame' needs an Atari emulator and {name!r} has none; use sticky='step'"
+        )
     source: Env
     if name in atari_games():
         from ssedb.envs.atari import AtariEnv
@@ -94,7 +100,9 @@ def make_env(
         from ssedb.envs.rooms import RoomsEnv
 
         size, layout_seed = world
-        source = RoomsEnv(num_envs, size, layout_seed=layout_seed, device=device, max_steps=max_episode_steps)
+        source = RoomsEnv(
+            num_envs, size, layout_seed=layout_seed, device=device, max_steps=max_episode_steps
+        )
     else:
         from ssedb.envs.gymnasium import GymnasiumEnv
 

@@ -68,10 +68,14 @@ class AtariEnv(Env):
         self._answer: Future[np.ndarray | None] | None = None
         # Consecutive seeds would make env 1 of run 0 the twin of env 0 of run 1.
         rng = np.random.default_rng(seed)
-        self._seeds = np.asarray(part(lambda shape: rng.integers(0, 2**31 - 1, shape, dtype=np.int32), (num_envs,)))
+        self._seeds = np.asarray(
+            part(lambda shape: rng.integers(0, 2**31 - 1, shape, dtype=np.int32), (num_envs,))
+        )
 
     def reset(self) -> Tensor:
-        patiently(self._courier.submit(self._bridge.clear).result)  # an answer may be under way that nobody waits for
+        patiently(
+            self._courier.submit(self._bridge.clear).result
+        )  # an answer may be under way that nobody waits for
         self._answer = None
         frames, _ = self.ale.reset(seed=self._seeds)
         nothing = np.zeros(self.num_envs)
@@ -104,7 +108,12 @@ class AtariEnv(Env):
         last = patiently(self._answer.result)
         self._answer = None
         frames, rewards, dones = self._bridge.up()
-        return Step(frames, rewards, dones, None if last is None else lambda: torch.from_numpy(last).to(self.device))
+        return Step(
+            frames,
+            rewards,
+            dones,
+            None if last is None else lambda: torch.from_numpy(last).to(self.device),
+        )
 
     def close(self) -> None:
         if self._answer is not None:  # under way; or stuck, and then it stays so

@@ -19,7 +19,9 @@ from ssedb.parallel import Team
 class Step:
     """What N environments answer to N actions. An ended episode has begun again already (SAME_STEP autoreset)."""
 
-    frames: Tensor  # uint8 [N, H, W] or [N, H, W, 3]; after an end, the first frame of the next episode
+    frames: (
+        Tensor  # uint8 [N, H, W] or [N, H, W, 3]; after an end, the first frame of the next episode
+    )
     rewards: Tensor  # float32 [N], as the game gives them
     dones: Tensor  # bool [N], the episode ended or was cut
     final_frames: Callable[[], Tensor] | None = None
@@ -27,7 +29,9 @@ class Step:
 
     def kept(self) -> Step:
         """The same for who keeps it: apart from what the next answer may overwrite."""
-        frames, rewards, dones = (x.clone() if lasts(x) else x for x in (self.frames, self.rewards, self.dones))
+        frames, rewards, dones = (
+            x.clone() if lasts(x) else x for x in (self.frames, self.rewards, self.dones)
+        )
         return dataclasses.replace(self, frames=frames, rewards=rewards, dones=dones)
 
 

@@ -31,6 +31,8 @@ def to_agent_frames(frames: Tensor) -> Tensor:
 def _shrink(frames: Tensor) -> Tensor:
     if frames.ndim == 4:
         frames = frames.float() @ _luma(frames.device)
-    resized = interpolate(frames.float()[:, None], (SIDE, SIDE), mode="bilinear", antialias=True, align_corners=False)
+    resized = interpolate(
+        frames.float()[:, None], (SIDE, SIDE), mode="bilinear", antialias=True, align_corners=False
+    )
     # A flat white picture may come out a rounding error below 255: truncation would make it 254.
     return (resized[:, 0] + 1e-3).clamp_(0, 255).to(torch.uint8)

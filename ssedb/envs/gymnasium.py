@@ -36,8 +36,12 @@ class Maker:
     max_steps: int | None
 
     def __call__(self) -> gymnasium.Env[Any, Any]:
-        gymnasium_id(self.env_id)  # imports the module, which a process that was not forked has not done yet
-        own = gymnasium.spec(bare_id(self.env_id)).max_episode_steps  # a limit the environment comes with is not lengthened
+        gymnasium_id(
+            self.env_id
+        )  # imports the module, which a process that was not forked has not done yet
+        own = gymnasium.spec(
+            bare_id(self.env_id)
+        ).max_episode_steps  # a limit the environment comes with is not lengthened
         limits = [steps for steps in (own, self.max_steps) if steps is not None]
         limit: dict[str, Any] = {"max_episode_steps": min(limits)} if limits else {}
         return gymnasium.make(self.env_id, **limit, **self.kwargs)
@@ -63,11 +67,19 @@ class GymnasiumEnv(Env):
         try:
             first = make()
         except Exception as error:  # an environment may raise what it likes
-            remedy = "see --env-kwargs for what it is made with" if kwargs else "see what its package asks for"
-            raise ConfigError(f"Gymnasium cannot make {env_id!r}: {one_line(error)}; {remedy}") from None
+            remedy = (
+                "see --env-kwargs for what it is made with"
+                if kwargs
+                else "see what its package asks for"
+            )
+            raise ConfigError(
+                f"Gymnasium cannot make {env_id!r}: {one_line(error)}; {remedy}"
+            ) from None
         try:
             shape, actions = _check_spaces(env_id, first)
-            self.workers = workers_worth(first, num_envs) if workers == "auto" else min(workers, num_envs)
+            self.workers = (
+                workers_worth(first, num_envs) if workers == "auto" else min(workers, num_envs)
+            )
         finally:
             first.close()
         self.num_envs = num_envs
@@ -78,7 +90,11 @@ class GymnasiumEnv(Env):
         seeds: Any = part(lambda shape: rng.integers(0, 2**31 - 1, shape), (num_envs,))
         self._seeds: list[int] = seeds.tolist()
         shape = (num_envs, *shape)
-        self._envs = Workers(make, shape, self.workers) if self.workers else Copies(make, np.zeros(shape, np.uint8))
+        self._envs = (
+            Workers(make, shape, self.workers)
+            if self.workers
+            else Copies(make, np.zeros(shape, np.uint8))
+        )
 
     def reset(self) -> Tensor:
         self._envs.reset(self._seeds)
@@ -110,13 +126,17 @@ class GymnasiumEnv(Env):
     def _frames(self, frames: np.ndarray) -> Tensor:
         if frames.ndim == 4 and frames.shape[-1] == 1:
             frames = frames[..., 0]
-        return torch.tensor(frames, device=self.device)  # a copy: the next step writes to the same place
+        return torch.tensor(
+            frames, device=self.device
+        )  # a copy: the next step writes to the same place
 
     def close(self) -> None:
         self._envs.close()
 
 
-def _check_spaces(env_id: str, env: gymnasium.Env[Any, Any]) -> tuple[tuple[int, ...], gymnasium.spaces.Discrete]:
+def _check_spaces(
+    env_id: str, env: gymnasium.Env[Any, Any]
+) -> tuple[tuple[int, ...], gymnasium.spaces.Discrete]:
     """Return the shape of an observation, and the actions; raise ConfigError for what the agent cannot see or do."""
     observations, actions = env.observation_space, env.action_space
     wanted = "ssedb needs uint8 images [H, W], [H, W, 1] or [H, W, 3]"

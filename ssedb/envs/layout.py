@@ -35,7 +35,9 @@ class Layout:
 
     size: Size
     floor: np.ndarray  # bool [side, side], where one can stand once all doors are open
-    room_of: np.ndarray  # int [side, side], number of the room, -1 in walls; a doorway belongs to one of its rooms
+    room_of: (
+        np.ndarray
+    )  # int [side, side], number of the room, -1 in walls; a doorway belongs to one of its rooms
     start: Cell
     locks: tuple[Cell, ...]
     keys: tuple[Cell, ...]
@@ -76,7 +78,12 @@ def draw_layout(size: Size, seed: int) -> Layout:
     for room in parent:  # a few loops, never round a lock
         for other in ((room[0] + 1, room[1]), (room[0], room[1] + 1)):
             joined = parent.get(other) == room or parent.get(room) == other
-            if other in parent and not joined and region[other] == region[room] and rng.random() < 0.5:
+            if (
+                other in parent
+                and not joined
+                and region[other] == region[room]
+                and rng.random() < 0.5
+            ):
                 cell = _doorway(size, other, room, rng)
                 floor[cell], room_of[cell] = True, room_of[_corner(size, other)]
 
@@ -86,13 +93,22 @@ def draw_layout(size: Size, seed: int) -> Layout:
     free = [room for room in parent if room not in (start, far)]
     key_rooms = []
     for i, lock in enumerate(locked):
-        choices = [room for room in free if region[room] == i and room not in key_rooms] or [parent[lock]]
+        choices = [room for room in free if region[room] == i and room not in key_rooms] or [
+            parent[lock]
+        ]
         key_rooms.append(away_from(parent[lock], choices))
     taken: set[Cell] = set()
     keys = tuple(_inside(size, room, rng, taken) for room in key_rooms)
     treasure, first = _inside(size, far, rng, taken), _inside(size, start, rng, taken)
     return Layout(
-        size, floor, room_of, first, tuple(doors[room] for room in locked), keys, treasure, _movers(size, free, rng)
+        size,
+        floor,
+        room_of,
+        first,
+        tuple(doors[room] for room in locked),
+        keys,
+        treasure,
+        _movers(size, free, rng),
     )
 
 
@@ -135,7 +151,11 @@ def _doorway(size: Size, room: Room, neighbour: Room, rng: np.random.Generator) 
     """A cell of the wall between two rooms."""
     top, left = np.maximum(_corner(size, room), _corner(size, neighbour))
     along = int(rng.integers(size.interior))
-    return (int(top) - 1, int(left) + along) if room[1] == neighbour[1] else (int(top) + along, int(left) - 1)
+    return (
+        (int(top) - 1, int(left) + along)
+        if room[1] == neighbour[1]
+        else (int(top) + along, int(left) - 1)
+    )
 
 
 def _inside(size: Size, room: Room, rng: np.random.Generator, taken: set[Cell]) -> Cell:
@@ -159,5 +179,7 @@ def _movers(size: Size, rooms: list[Room], rng: np.random.Generator) -> np.ndarr
         upright = bool(rng.integers(2))
         for phase in range(len(walk)):
             along = walk[(phase + shift) % len(walk)]
-            movers[phase, i] = (top + along, left + across) if upright else (top + across, left + along)
+            movers[phase, i] = (
+                (top + along, left + across) if upright else (top + across, left + along)
+            )
     return movers

@@ -79,7 +79,11 @@ def gymnasium_id(name: str) -> str | None:
         return None
     entry = gymnasium.registry[bare].entry_point
     home = entry.partition(":")[0] if isinstance(entry, str) else getattr(entry, "__module__", None)
-    return name if home in (None, "__main__", "functools") or home.startswith("gymnasium.") else f"{home}:{bare}"
+    return (
+        name
+        if home in (None, "__main__", "functools") or home.startswith("gymnasium.")
+        else f"{home}:{bare}"
+    )
 
 
 def is_ale_id(name: str) -> bool:
@@ -106,7 +110,9 @@ def check_env_kwargs(env: str, kwargs: Mapping[str, Any]) -> None:
         return
     name, (key, value) = canonical_env(env), next(iter(kwargs.items()))
     if rooms_world(name) or name in atari_games():
-        raise ConfigError(f"env_kwargs: {key}={value!r} is for gymnasium.make, and {name} is not made by it; leave it out")
+        raise ConfigError(
+            f"env_kwargs: {key}={value!r} is for gymnasium.make, and {name} is not made by it; leave it out"
+        )
     if "max_episode_steps" in kwargs:
         raise ConfigError(
             f"env_kwargs: max_episode_steps={kwargs['max_episode_steps']!r} is a setting of its own; use that one"
@@ -115,7 +121,9 @@ def check_env_kwargs(env: str, kwargs: Mapping[str, Any]) -> None:
 
 def env_label(env: str, kwargs: Mapping[str, Any]) -> str:
     """Return an environment's name for tables and figures, with the arguments it is made with."""
-    return env + (f" ({', '.join(f'{key}={value}' for key, value in kwargs.items())})" if kwargs else "")
+    return env + (
+        f" ({', '.join(f'{key}={value}' for key, value in kwargs.items())})" if kwargs else ""
+    )
 
 
 def rooms_world(name: str) -> tuple[str, int] | None:
@@ -134,11 +142,15 @@ def canonical_env(name: str) -> str:
         return known
     if game := atari_game(bare_id(name)):
         return game
-    near = difflib.get_close_matches(name.lower(), [*atari_games(), "rooms", "rooms-small", "rooms-large"], n=2, cutoff=0.6)
+    near = difflib.get_close_matches(
+        name.lower(), [*atari_games(), "rooms", "rooms-small", "rooms-large"], n=2, cutoff=0.6
+    )
     hints = [f"did you mean {' or '.join(near)}? "] if near else []
     if not near or re.search(r"-v\d+$", name):
         hints.append("does a package have to be imported? use module:Id; ")
-    raise ConfigError(f"unknown environment {name!r}; {''.join(hints)}`ssedb list envs` shows them all")
+    raise ConfigError(
+        f"unknown environment {name!r}; {''.join(hints)}`ssedb list envs` shows them all"
+    )
 
 
 def _letters(name: str) -> str:
@@ -150,4 +162,8 @@ def pools_of(env: str, num_envs: int) -> int:
 
     An Atari game that begins anew holds up its pool for as long as ten steps take; the other pools go on.
     """
-    return next(pools for pools in (POOLS, 2, 1) if num_envs % pools == 0) if env in atari_games() else 1
+    return (
+        next(pools for pools in (POOLS, 2, 1) if num_envs % pools == 0)
+        if env in atari_games()
+        else 1
+    )

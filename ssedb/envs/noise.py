@@ -46,14 +46,26 @@ def random_boxes(
     """
     n, height, width = frames.shape[:3]
     rows, columns = GRID
-    box_h, box_w = height * 2 // 21, width // columns  # the lowest twentieth of the picture is never touched
-    count = part(partial(torch.randint, BOXES[0], BOXES[1] + 1), (n, 1), generator=generator, device=frames.device)
-    cell = part(torch.rand, (n, rows * columns), generator=generator, device=frames.device).argsort(1)[:, : BOXES[1]]
+    box_h, box_w = (
+        height * 2 // 21,
+        width // columns,
+    )  # the lowest twentieth of the picture is never touched
+    count = part(
+        partial(torch.randint, BOXES[0], BOXES[1] + 1),
+        (n, 1),
+        generator=generator,
+        device=frames.device,
+    )
+    cell = part(torch.rand, (n, rows * columns), generator=generator, device=frames.device).argsort(
+        1
+    )[:, : BOXES[1]]
     used = torch.arange(BOXES[1], device=frames.device) < count  # [N, 12]
     env = torch.arange(n, device=frames.device)[:, None]
     place = (env, cell // columns, slice(None), cell % columns)
 
-    def cells(images: Tensor) -> Tensor:  # a view [N, 10, box_h, 8, box_w, ...] of the part that the grid covers
+    def cells(
+        images: Tensor,
+    ) -> Tensor:  # a view [N, 10, box_h, 8, box_w, ...] of the part that the grid covers
         part = images[:, : rows * box_h, : columns * box_w]
         return part.unflatten(1, (rows, box_h)).unflatten(3, (columns, box_w))
 
@@ -86,15 +98,21 @@ def pixel_noise(
 
     The release casts to uint8, which wraps: 257 becomes 1.
     """
-    noise = part(torch.randn, frames.shape, generator=generator, device=frames.device).mul_(strength * PIXEL_STD)
+    noise = part(torch.randn, frames.shape, generator=generator, device=frames.device).mul_(
+        strength * PIXEL_STD
+    )
     if reading == "add":
         mask = torch.ones_like(frames, dtype=torch.bool) if want_mask else None
         return noise.add_(frames).clamp_(0, 255).to(torch.uint8), mask
     zero = frames == 0
-    return torch.where(zero, noise.clamp_(min=0).remainder_(256).to(torch.uint8), frames), zero if want_mask else None
+    return torch.where(
+        zero, noise.clamp_(min=0).remainder_(256).to(torch.uint8), frames
+    ), zero if want_mask else None
 
 
-def sticky_actions(actions: Tensor, previous: Tensor, strength: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def sticky_actions(
+    actions: Tensor, previous: Tensor, strength: float, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
     """Each action is replaced by the one executed before with probability 0.25; `previous` is -1 where there is none.
 
     Returns the actions to execute and where they were replaced.
@@ -104,7 +122,9 @@ def sticky_actions(actions: Tensor, previous: Tensor, strength: float, generator
     return torch.where(stuck, previous, actions), stuck
 
 
-def show_tv(frames: Tensor, screen: Tensor, strength: float, want_mask: bool = False) -> tuple[Tensor, Tensor | None]:
+def show_tv(
+    frames: Tensor, screen: Tensor, strength: float, want_mask: bool = False
+) -> tuple[Tensor, Tensor | None]:
     """A noisy TV in the lower right corner: `screen` uint8 [N, h, w] covers what is below it, wholly from strength 1 on."""
     height, width = screen.shape[1:3]
     noisy = frames.clone()
@@ -120,12 +140,20 @@ def show_tv(frames: Tensor, screen: Tensor, strength: float, want_mask: bool = F
 
 def tune_tv(screen: Tensor, pressed: Tensor, generator: torch.Generator) -> Tensor:
     """Where the agent pressed the button [N], the TV shows another noise; elsewhere the same as before."""
-    fresh = part(partial(torch.randint, 0, 256), screen.shape, generator=generator, device=screen.device, dtype=torch.uint8)
+    fresh = part(
+        partial(torch.randint, 0, 256),
+        screen.shape,
+        generator=generator,
+        device=screen.device,
+        dtype=torch.uint8,
+    )
     return torch.where(pressed[:, None, None], fresh, screen)
 
 
 @exact
-def show_clouds(frames: Tensor, places: Tensor, strength: float, want_mask: bool = False) -> tuple[Tensor, Tensor | None]:
+def show_clouds(
+    frames: Tensor, places: Tensor, strength: float, want_mask: bool = False
+) -> tuple[Tensor, Tensor | None]:
     """Soft bright blobs at `places` [N, clouds, 2], parts of the height and width, round the edges."""
     height, width = frames.shape[1:3]
 
@@ -143,7 +171,10 @@ def show_clouds(frames: Tensor, places: Tensor, strength: float, want_mask: bool
 
 def drift_clouds(places: Tensor, generator: torch.Generator) -> Tensor:
     """One step of Brownian motion."""
-    return (places + CLOUD_STEP * part(torch.randn, places.shape, generator=generator, device=places.device)) % 1
+    return (
+        places
+        + CLOUD_STEP * part(torch.randn, places.shape, generator=generator, device=places.device)
+    ) % 1
 
 
 def flicker(
@@ -151,7 +182,9 @@ def flicker(
 ) -> tuple[Tensor, Tensor | None]:
     """A backdrop of 4x4 large fields, each brighter or darker by N(0, 60) at every step."""
     n, height, width = frames.shape[:3]
-    fields = part(torch.randn, (n, FLICKER_GRID, FLICKER_GRID), generator=generator, device=frames.device)
+    fields = part(
+        torch.randn, (n, FLICKER_GRID, FLICKER_GRID), generator=generator, device=frames.device
+    )
     row = torch.arange(height, device=frames.device) * FLICKER_GRID // height
     column = torch.arange(width, device=frames.device) * FLICKER_GRID // width
     light = strength * FLICKER_STD * fields[:, row][:, :, column]  # [N, H, W]

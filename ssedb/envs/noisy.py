@@ -40,7 +40,11 @@ class Observer:
         self.generator = torch.Generator(self.device).manual_seed(seed)
         self.look = self._look
         self.previous = torch.full((num_envs,), -1, device=self.device)
-        self.screen = lasting(torch.zeros(num_envs, *[SIDE // noises.TV_SHARE] * 2, dtype=torch.uint8, device=self.device))
+        self.screen = lasting(
+            torch.zeros(
+                num_envs, *[SIDE // noises.TV_SHARE] * 2, dtype=torch.uint8, device=self.device
+            )
+        )
         self.clouds = lasting(torch.zeros(num_envs, noises.CLOUDS, 2, device=self.device))
         self.begin()
 
@@ -50,7 +54,9 @@ class Observer:
         if self.noise == "noisy-tv":
             self.screen = noises.tune_tv(self.screen, self.previous < 0, self.generator)
         elif self.noise == "clouds":
-            self.clouds = part(torch.rand, self.clouds.shape, generator=self.generator, device=self.device)
+            self.clouds = part(
+                torch.rand, self.clouds.shape, generator=self.generator, device=self.device
+            )
 
     def disturb(self, actions: Tensor) -> Tensor:
         """The actions that are executed when these are chosen."""
@@ -117,7 +123,9 @@ class NoisyEnv(Env):
         self.env = env
         self.num_envs, self.num_actions, self.device = env.num_envs, env.num_actions, env.device
         self.per_env, self.on_host = (*env.per_env, *Observer.MEMORY), env.on_host
-        self.observer = Observer(env.num_envs, env.num_actions, noise, device=env.device, **settings)
+        self.observer = Observer(
+            env.num_envs, env.num_actions, noise, device=env.device, **settings
+        )
 
     def reset(self) -> Tensor:
         self.observer.begin()
@@ -135,7 +143,12 @@ class NoisyEnv(Env):
         step, observe = self.env.recv(), self.observer.observe
         self.observer.advance(self._executed, step.dones)
         last = step.final_frames
-        return Step(observe(step.frames), step.rewards, step.dones, None if last is None else lambda: observe(last()))
+        return Step(
+            observe(step.frames),
+            step.rewards,
+            step.dones,
+            None if last is None else lambda: observe(last()),
+        )
 
     def prepare(self, engine: Engine) -> None:
         self.observer.prepare(engine)

@@ -51,9 +51,13 @@ class Pools(Env):
         frames = _deal([step.frames for step in steps])
 
         def last() -> Tensor:
-            pools = [frames[i :: len(steps)] for i in range(len(steps))]  # those of the steps are good until the next
+            pools = [
+                frames[i :: len(steps)] for i in range(len(steps))
+            ]  # those of the steps are good until the next
             lasts = [step.final_frames for step in steps]
-            return _deal([pool if last is None else last() for pool, last in zip(pools, lasts, strict=True)])
+            return _deal(
+                [pool if last is None else last() for pool, last in zip(pools, lasts, strict=True)]
+            )
 
         return Step(
             frames,
@@ -75,7 +79,9 @@ class Pools(Env):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         if set(state) != {str(i) for i in range(len(self._parts))}:
-            raise ValueError(f"its environments are not in {len(self._parts)} pools; another version of ssedb wrote it")
+            raise ValueError(
+                f"its environments are not in {len(self._parts)} pools; another version of ssedb wrote it"
+            )
         for i, part in enumerate(self._parts):
             part.load_state_dict(state[str(i)])
 

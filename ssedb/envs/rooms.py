@@ -21,10 +21,33 @@ STAGGER = 16
 KEY_REWARD, DOOR_REWARD, TREASURE_REWARD = 1.0, 1.0, 5.0
 
 # Colours by number: what is drawn, its gray for the agent, its colour for people.
-VOID, WALL, FLOOR, OPEN_DOOR, MOVER, TREASURE, AGENT, FIRST_DOOR, FIRST_KEY = 0, 1, 2, 3, 4, 5, 6, 7, 11
+VOID, WALL, FLOOR, OPEN_DOOR, MOVER, TREASURE, AGENT, FIRST_DOOR, FIRST_KEY = (
+    0,
+    1,
+    2,
+    3,
+    4,
+    5,
+    6,
+    7,
+    11,
+)
 GRAY = [0, 70, 20, 40, 130, 230, 255, 150, 165, 180, 195, 190, 200, 210, 220]
-COLOURS = [(12, 12, 16), (84, 88, 100), (28, 30, 36), (60, 56, 44), (214, 90, 78), (255, 214, 90), (245, 245, 245)]
-COLOURS += [(70, 130, 220), (70, 190, 140), (190, 110, 220), (240, 150, 60)] * 2  # doors, and the keys that fit them
+COLOURS = [
+    (12, 12, 16),
+    (84, 88, 100),
+    (28, 30, 36),
+    (60, 56, 44),
+    (214, 90, 78),
+    (255, 214, 90),
+    (245, 245, 245),
+]
+COLOURS += [
+    (70, 130, 220),
+    (70, 190, 140),
+    (190, 110, 220),
+    (240, 150, 60),
+] * 2  # doors, and the keys that fit them
 
 
 class State(NamedTuple):
@@ -41,20 +64,26 @@ class World:
 
     num_actions = 5
 
-    def __init__(self, size: str = "medium", layout_seed: int = 0, device: torch.device | str = "cpu") -> None:
+    def __init__(
+        self, size: str = "medium", layout_seed: int = 0, device: torch.device | str = "cpu"
+    ) -> None:
         self.layout = layout = draw_layout(SIZES[size], layout_seed)
         self.device, self.episode = torch.device(device), SIZES[size].episode
         self.cells = cells = [(int(r), int(c)) for r, c in np.argwhere(layout.floor)]
         self.num_keys, self.phases = len(layout.keys), layout.phases
         number = {cell: i for i, cell in enumerate(cells)}
         moves = ((-1, 0), (1, 0), (0, -1), (0, 1), (0, 0))
-        target = [[number.get((r + dr, c + dc), i) for dr, dc in moves] for i, (r, c) in enumerate(cells)]
+        target = [
+            [number.get((r + dr, c + dc), i) for dr, dc in moves] for i, (r, c) in enumerate(cells)
+        ]
         blocked = torch.zeros(self.phases, len(cells), dtype=torch.bool)
         for phase in range(self.phases):
             for row, column in layout.movers[phase]:
                 blocked[phase, number[int(row), int(column)]] = True
         beside = [[abs(r - lr) + abs(c - lc) == 1 for lr, lc in layout.locks] for r, c in cells]
-        self._target = torch.tensor(target, device=device)  # [cells, actions]: where a move leads; a wall leads nowhere
+        self._target = torch.tensor(
+            target, device=device
+        )  # [cells, actions]: where a move leads; a wall leads nowhere
         self._blocked = blocked.to(device)  # [phases, cells]: where a mover is
         self._beside_lock = torch.tensor(beside, device=device)  # bool [cells, keys]
         self._lock_cells = torch.tensor([number[cell] for cell in layout.locks], device=device)
@@ -63,18 +92,24 @@ class World:
         self._powers = 3 ** torch.arange(self.num_keys, device=device)
         self.scenes_per_cell = 3**self.num_keys * 2 * self.phases
         self.num_states = len(cells) * self.scenes_per_cell
-        self.room_of_cell = torch.tensor([int(layout.room_of[cell]) for cell in cells], device=device)
+        self.room_of_cell = torch.tensor(
+            [int(layout.room_of[cell]) for cell in cells], device=device
+        )
         self._draw_scenes()
 
     def start(self, num_envs: int) -> State:
         """Where every episode begins."""
         zero = torch.zeros(num_envs, dtype=torch.int64, device=self.device)
-        return State(zero + self._start, zero[:, None].repeat(1, self.num_keys), zero.clone(), zero.clone())
+        return State(
+            zero + self._start, zero[:, None].repeat(1, self.num_keys), zero.clone(), zero.clone()
+        )
 
     def move(self, state: State, actions: Tensor) -> tuple[State, Tensor]:
         """The dynamics: the state after these actions, and the rewards."""
         interact = actions == INTERACT
-        picked = interact[:, None] & (state.cell[:, None] == self._key_cells) & (state.keys == ON_FLOOR)
+        picked = (
+            interact[:, None] & (state.cell[:, None] == self._key_cells) & (state.keys == ON_FLOOR)
+        )
         opened = interact[:, None] & self._beside_lock[state.cell] & (state.keys == HELD)
         found = interact & (state.cell == self._treasure) & (state.taken == 0)
         target = self._target[state.cell, actions]
@@ -82,7 +117,9 @@ class World:
         phase = (state.phase + 1) % self.phases
         cell = torch.where(shut | self._blocked[phase, target], state.cell, target)
         rewards = KEY_REWARD * picked.sum(1) + DOOR_REWARD * opened.sum(1) + TREASURE_REWARD * found
-        return State(cell, state.keys + picked.long() + opened.long(), state.taken + found.long(), phase), rewards
+        return State(
+            cell, state.keys + picked.long() + opened.long(), state.taken + found.long(), phase
+        ), rewards
 
     def scene_ids(self, state: State) -> Tensor:
         """All of the state but the place."""
@@ -104,7 +141,9 @@ class World:
         while len(frontier):
             known[frontier] = True
             states = self.state_of(frontier)
-            reached = [self.move(states, torch.full_like(frontier, a))[0] for a in range(self.num_actions)]
+            reached = [
+                self.move(states, torch.full_like(frontier, a))[0] for a in range(self.num_actions)
+            ]
             frontier = torch.cat([self.state_ids(state) for state in reached]).unique()
             frontier = frontier[~known[frontier]]
         return known
@@ -112,13 +151,17 @@ class World:
     def frames(self, state: State) -> Tensor:
         """What the agent sees, uint8 [N, 84, 84]."""
         pictures = self._gray_scenes.index_select(0, self.scene_ids(state))
-        return pictures.scatter_(1, self._agent_pixels[state.cell], GRAY[AGENT]).view(-1, SIDE, SIDE)
+        return pictures.scatter_(1, self._agent_pixels[state.cell], GRAY[AGENT]).view(
+            -1, SIDE, SIDE
+        )
 
     def pictures(self, state: State) -> Tensor:
         """The same in colour for people, uint8 [N, 84, 84, 3]."""
         pictures = self._scenes.index_select(0, self.scene_ids(state))
         pictures.scatter_(1, self._agent_pixels[state.cell], AGENT)
-        return torch.tensor(COLOURS, dtype=torch.uint8, device=self.device)[pictures.long()].view(-1, SIDE, SIDE, 3)
+        return torch.tensor(COLOURS, dtype=torch.uint8, device=self.device)[pictures.long()].view(
+            -1, SIDE, SIDE, 3
+        )
 
     def _draw_scenes(self) -> None:
         """A picture without the agent for every state of keys, treasure and movers."""
@@ -139,7 +182,12 @@ class World:
             picture = scenes[code, taken, phase]
             for key in range(self.num_keys):
                 status = code // 3**key % 3
-                draw(picture, layout.locks[key], solid, OPEN_DOOR if status == USED else FIRST_DOOR + key)
+                draw(
+                    picture,
+                    layout.locks[key],
+                    solid,
+                    OPEN_DOOR if status == USED else FIRST_DOOR + key,
+                )
                 if status == ON_FLOOR:
                     draw(picture, layout.keys[key], diamond, FIRST_KEY + key)
             if not taken:
@@ -147,11 +195,15 @@ class World:
             for mover in layout.movers[phase]:
                 draw(picture, mover, ring, MOVER)
         self._scenes = torch.from_numpy(scenes).view(-1, SIDE * SIDE).to(self.device)
-        self._gray_scenes = torch.tensor(GRAY, dtype=torch.uint8, device=self.device)[self._scenes.long()]
+        self._gray_scenes = torch.tensor(GRAY, dtype=torch.uint8, device=self.device)[
+            self._scenes.long()
+        ]
         corner = torch.tensor(self.cells, device=self.device) * pixels + offset  # [cells, 2]
         inside = torch.arange(pixels, device=self.device)
         rows, columns = corner[:, :1] + inside, corner[:, 1:] + inside
-        self._agent_pixels = (rows[:, :, None] * SIDE + columns[:, None, :]).flatten(1)  # [cells, pixels^2]
+        self._agent_pixels = (rows[:, :, None] * SIDE + columns[:, None, :]).flatten(
+            1
+        )  # [cells, pixels^2]
 
 
 class RoomsEnv(Env):
@@ -174,11 +226,17 @@ class RoomsEnv(Env):
         max_steps: int | None = None,
     ) -> None:
         self.world = World(size, layout_seed, device)
-        self.num_envs, self.num_actions, self.device = num_envs, self.world.num_actions, self.world.device
+        self.num_envs, self.num_actions, self.device = (
+            num_envs,
+            self.world.num_actions,
+            self.world.device,
+        )
         self.episode = min(max_steps or self.world.episode, self.world.episode)
         self.state = self.world.start(num_envs)
         self.truth = Truth(self.world)
-        self._age = np.zeros(num_envs, np.int64)  # kept on the host, so that no step waits for the device
+        self._age = np.zeros(
+            num_envs, np.int64
+        )  # kept on the host, so that no step waits for the device
         self._never = torch.zeros(num_envs, dtype=torch.bool, device=self.device)
 
     def reset(self) -> Tensor:
@@ -203,7 +261,9 @@ class RoomsEnv(Env):
         self._age[ended] = 0
         index = torch.from_numpy(ended).to(self.device)
         fresh = self.world.start(len(ended))
-        self.state = State(*(part.index_copy(0, index, new) for part, new in zip(self.state, fresh, strict=True)))
+        self.state = State(
+            *(part.index_copy(0, index, new) for part, new in zip(self.state, fresh, strict=True))
+        )
         self.truth.begin(self.world.state_ids(self.state), index)
         dones = self._never.index_fill(0, index, True)
         return Step(self.world.frames(self.state), rewards, dones, final_frames=lambda: frames)
@@ -222,7 +282,11 @@ class RoomsEnv(Env):
         return True
 
     def state_dict(self) -> dict[str, Any]:
-        return {**self.state._asdict(), "age": torch.from_numpy(self._age.copy()), "truth": self.truth.state_dict()}
+        return {
+            **self.state._asdict(),
+            "age": torch.from_numpy(self._age.copy()),
+            "truth": self.truth.state_dict(),
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.state = State(*(state[name].to(self.device).clone() for name in State._fields))

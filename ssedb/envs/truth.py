@@ -21,11 +21,18 @@ class Truth:
         self._world = world
         states, actions, device = world.num_states, world.num_actions, world.device
         self.choices = torch.zeros(states, actions, dtype=torch.int64, device=device)  # N(s, a)
-        self.visits = torch.zeros(states, dtype=torch.int64, device=device)  # N(s), the episodes' first states included
-        self.first_seen = torch.full((states,), -1, dtype=torch.int64, device=device)  # steps of all worlds before it
+        self.visits = torch.zeros(
+            states, dtype=torch.int64, device=device
+        )  # N(s), the episodes' first states included
+        self.first_seen = torch.full(
+            (states,), -1, dtype=torch.int64, device=device
+        )  # steps of all worlds before it
         self.steps = 0
         self.now = torch.zeros(0, dtype=torch.int64, device=device)  # the state each world is in
-        self._merged = {"choices": self.choices.clone(), "visits": self.visits.clone()}  # what all processes know
+        self._merged = {
+            "choices": self.choices.clone(),
+            "visits": self.visits.clone(),
+        }  # what all processes know
 
     def begin(self, ids: Tensor, where: Tensor | None = None) -> None:
         """Episodes begin in these states [N], everywhere or at these indices."""
@@ -34,7 +41,9 @@ class Truth:
 
     def act(self, actions: Tensor) -> None:
         """The worlds are about to take these actions."""
-        self.choices.view(-1).scatter_add_(0, self.now * self.choices.shape[1] + actions, torch.ones_like(actions))
+        self.choices.view(-1).scatter_add_(
+            0, self.now * self.choices.shape[1] + actions, torch.ones_like(actions)
+        )
 
     def arrive(self, ids: Tensor) -> None:
         """The actions led here."""
@@ -69,19 +78,25 @@ class Truth:
         world, seen = self._world, self.visits > 0
         by_cell = self.visits.view(len(world.cells), -1).sum(1)
         rooms = int(world.room_of_cell.max()) + 1
-        by_room = torch.zeros(rooms, dtype=torch.int64, device=world.device).index_add_(0, world.room_of_cell, by_cell)
+        by_room = torch.zeros(rooms, dtype=torch.int64, device=world.device).index_add_(
+            0, world.room_of_cell, by_cell
+        )
         share = self.visits[seen].double() / self.visits.sum().clamp_min(1)
         return {
             "states_seen": float(seen.sum()),
             "states_share": float(seen.sum() / self.reachable.sum()),
-            "cells_share": float((by_cell > 0).sum() / self.reachable.view(len(world.cells), -1).any(1).sum()),
+            "cells_share": float(
+                (by_cell > 0).sum() / self.reachable.view(len(world.cells), -1).any(1).sum()
+            ),
             "rooms_share": float((by_room > 0).double().mean()),
             "visit_entropy": float(torch.special.entr(share).sum()),
             "last_first_visit": float(self.first_seen.max()),
         }
 
     def state_dict(self) -> dict[str, Any]:
-        tensors = {name: getattr(self, name).clone() for name in ("choices", "visits", "first_seen", "now")}
+        tensors = {
+            name: getattr(self, name).clone() for name in ("choices", "visits", "first_seen", "now")
+        }
         return {**tensors, "steps": self.steps}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

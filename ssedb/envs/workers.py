@@ -93,7 +93,9 @@ class Workers:
         self._processes: list[Any] = []
         for share in self._shares:
             ours, theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(theirs, make, memory, shape, share), daemon=True)
+            process = context.Process(
+                target=_serve, args=(theirs, make, memory, shape, share), daemon=True
+            )
             process.start()
             theirs.close()
             self._pipes.append(ours)
@@ -170,9 +172,13 @@ def _end_all(owner: int, pipes: list[Connection], processes: list[Any]) -> None:
 
 def _serve(pipe: Connection, make: Make, memory: Any, shape: tuple[int, ...], share: slice) -> None:
     """Step a share of the environments as the learner's process says, until it says None or is gone."""
-    torch.set_num_threads(1)  # a fork inherits OpenMP's pool without its threads, and would wait for them for ever
+    torch.set_num_threads(
+        1
+    )  # a fork inherits OpenMP's pool without its threads, and would wait for them for ever
     gc.freeze()  # garbage of the learner is not freed here: CUDA objects cannot be, after a fork
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the learner, which ends the rollout before it stops
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C is for the learner, which ends the rollout before it stops
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     envs = None
@@ -200,7 +206,9 @@ def environment_blamed(error: BaseException) -> Blamed | None:
     """Find the environment whose code raised the error; None if it was no environment's."""
     owner = None
     for candidate, method in methods_of(error):
-        if isinstance(candidate, gymnasium.Env):  # the innermost; what Gymnasium wraps around it is not at fault
+        if isinstance(
+            candidate, gymnasium.Env
+        ):  # the innermost; what Gymnasium wraps around it is not at fault
             wrapped = type(candidate).__module__.startswith("gymnasium.")
             owner = f"{type(candidate.unwrapped if wrapped else candidate).__name__}.{method}"
     return None if owner is None else Blamed.of(owner, error)

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ssedb import results
+from ssedb.compare import results
+from ssedb.compare.results import MEASURES, Run
 from ssedb.config import TrainConfig
 from ssedb.envs.layout import SIZES, draw_layout
 from ssedb.envs.names import rooms_world
@@ -18,7 +19,6 @@ from ssedb.errors import ConfigError
 from ssedb.report.collapse import RULE, bottleneck
 from ssedb.report.command import train_command
 from ssedb.report.thin import compact, thin_curve
-from ssedb.results import MEASURES, Run
 
 POINTS = 300_000
 """Of all curves together; each gets its share, so that the page stays quick with hundreds of runs."""
@@ -123,7 +123,9 @@ def not_finite(path: Path) -> list[str]:
                 row = json.loads(line)
             except ValueError:
                 continue
-            found |= {k: None for k, v in row.items() if isinstance(v, float) and not math.isfinite(v)}
+            found |= {
+                k: None for k, v in row.items() if isinstance(v, float) and not math.isfinite(v)
+            }
     return list(found)
 
 
@@ -143,7 +145,9 @@ def _command(run: Run) -> str | None:
     if not run.config:
         return None
     try:
-        settings: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in run.config.items()}
+        settings: dict[str, Any] = {
+            k: tuple(v) if isinstance(v, list) else v for k, v in run.config.items()
+        }
         return train_command(TrainConfig(**settings))
     except (ConfigError, TypeError):
         return None
@@ -154,19 +158,27 @@ def _command(run: Run) -> str | None:
 
 def _measures(runs: Sequence[Run]) -> list[str]:
     """Those that a finished run has; first what tells most runs apart."""
-    count = {key: sum(r.finished and r.value(key) is not None for r in runs) for key, m in MEASURES.items() if m.better}
+    count = {
+        key: sum(r.finished and r.value(key) is not None for r in runs)
+        for key, m in MEASURES.items()
+        if m.better
+    }
     order = {key: place for place, key in enumerate(FIRST)}
     known = [key for key in count if count[key]]
     return sorted(known, key=lambda key: (key not in order, -count[key], order.get(key, 0)))
 
 
 def _measure(runs: Sequence[Run], key: str) -> dict[str, Any]:
-    measured = {run.env for run in runs if run.value(key) is not None}  # an Atari score means nothing on Rooms
+    measured = {
+        run.env for run in runs if run.value(key) is not None
+    }  # an Atari score means nothing on Rooms
     runs = [run for run in runs if run.env in measured or not run.finished]
     aggregates = results.aggregate_table(runs, key)
     sign = -1 if MEASURES[key].better == "low" else 1
     with_value = [row for row in aggregates if row.get("iqm") is not None]
-    ranking = sorted(with_value, key=lambda row: -sign * row["iqm"]) + [r for r in aggregates if r not in with_value]
+    ranking = sorted(with_value, key=lambda row: -sign * row["iqm"]) + [
+        r for r in aggregates if r not in with_value
+    ]
     return {
         "key": key,
         "label": label(key),
@@ -181,7 +193,11 @@ def _measure(runs: Sequence[Run], key: str) -> dict[str, Any]:
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:
     return {
-        k: _short(v) if isinstance(v, float) else [_short(x) for x in v] if isinstance(v, list) else v
+        k: _short(v)
+        if isinstance(v, float)
+        else [_short(x) for x in v]
+        if isinstance(v, list)
+        else v
         for k, v in row.items()
     }
 
@@ -213,10 +229,16 @@ def _rooms(runs: Sequence[Run]) -> list[dict[str, Any]]:
         if world is None:
             continue
         layout = draw_layout(SIZES[world[0]], world[1])
-        snapshots = [row for row in read_maps(run.path) if len(row["visits"]) == int(layout.floor.sum())]
+        snapshots = [
+            row for row in read_maps(run.path) if len(row["visits"]) == int(layout.floor.sum())
+        ]
         chosen = [
             snapshots[i]
-            for i in np.unique(np.linspace(0, len(snapshots) - 1, min(MOST_MAPS, len(snapshots))).round().astype(int))
+            for i in np.unique(
+                np.linspace(0, len(snapshots) - 1, min(MOST_MAPS, len(snapshots)))
+                .round()
+                .astype(int)
+            )
         ]
         found.append({
             "run": number,
@@ -231,7 +253,12 @@ def _rooms(runs: Sequence[Run]) -> list[dict[str, Any]]:
 
 def _marks(layout: Any) -> list[dict[str, Any]]:
     """What a reader looks for on the plan."""
-    marks = [("start", layout.start), *(("key", c) for c in layout.keys), *(("lock", c) for c in layout.locks)]
+    marks = [
+        ("start", layout.start),
+        *(("key", c) for c in layout.keys),
+        *(("lock", c) for c in layout.locks),
+    ]
     return [
-        {"what": what, "row": int(cell[0]), "column": int(cell[1])} for what, cell in [*marks, ("treasure", layout.treasure)]
+        {"what": what, "row": int(cell[0]), "column": int(cell[1])}
+        for what, cell in [*marks, ("treasure", layout.treasure)]
     ]

@@ -12,12 +12,12 @@ import numpy as np
 from ssedb.analysis.episode import Episode, Reading, play_episode, read_episode
 from ssedb.analysis.spikes import find_spikes, has_clean
 from ssedb.analysis.tsne import Map, maps_of
+from ssedb.compare.results import Run, conditions
 from ssedb.envs.names import env_label
 from ssedb.errors import ConfigError
-from ssedb.progress import Progress
 from ssedb.report.page import Page
 from ssedb.report.thin import compact
-from ssedb.results import Run, conditions
+from ssedb.runs.progress import Progress
 
 MOST_FRAMES = 1000
 COLUMNS = 25
@@ -26,7 +26,9 @@ MOST_READINGS = 4
 """Bonuses that look at one episode."""
 
 
-def add_episodes(page: Page, runs: Sequence[Run], most: int, device: str, progress: Progress) -> list[str]:
+def add_episodes(
+    page: Page, runs: Sequence[Run], most: int, device: str, progress: Progress
+) -> list[str]:
     """Plays an episode with the first agent of each condition that has a checkpoint; returns what went wrong."""
     complaints: list[str] = []
     chosen: list[tuple[Run, list[Run]]] = []
@@ -35,10 +37,16 @@ def add_episodes(page: Page, runs: Sequence[Run], most: int, device: str, progre
         first = next((run for run in several if any(run.path.glob("checkpoints/*.ckpt"))), None)
         if first is not None:
             by_task.setdefault((env, noise), []).append(first)
-    for several in sorted(by_task.values(), key=lambda runs: runs[0].noise == "none"):  # where there is noise to see first
-        chosen += [(run, [run, *(r for r in several if r is not run)][:MOST_READINGS]) for run in several]
+    for several in sorted(
+        by_task.values(), key=lambda runs: runs[0].noise == "none"
+    ):  # where there is noise to see first
+        chosen += [
+            (run, [run, *(r for r in several if r is not run)][:MOST_READINGS]) for run in several
+        ]
     for number, (run, readers) in enumerate(chosen[:most]):
-        progress.note(f"episode {number + 1} of {min(len(chosen), most)}: {run.method} on {run.env}, noise {run.noise}")
+        progress.note(
+            f"episode {number + 1} of {min(len(chosen), most)}: {run.method} on {run.env}, noise {run.noise}"
+        )
         try:
             episode = play_episode(run.path, device=device)
         except (ConfigError, RuntimeError, KeyError) as error:
@@ -53,7 +61,9 @@ def add_episodes(page: Page, runs: Sequence[Run], most: int, device: str, progre
                 complaints.append(f"{reader.path}: {error}")
         if readings:
             entry = describe(page, episode, readings, maps_of(episode, readings, names), names)
-            page.data["episodes"].append({**entry, "run": next(i for i, r in enumerate(runs) if r is run)})
+            page.data["episodes"].append(
+                {**entry, "run": next(i for i, r in enumerate(runs) if r is run)}
+            )
     if len(chosen) > most:
         complaints.append(
             f"{len(chosen) - most} more agents have no episode on the page; --episodes {len(chosen)} plays all"
@@ -62,7 +72,11 @@ def add_episodes(page: Page, runs: Sequence[Run], most: int, device: str, progre
 
 
 def describe(
-    page: Page, episode: Episode, readings: Sequence[Reading], maps: Sequence[Map], names: Sequence[str]
+    page: Page,
+    episode: Episode,
+    readings: Sequence[Reading],
+    maps: Sequence[Map],
+    names: Sequence[str],
 ) -> dict[str, Any]:
     """An episode as the page wants it; its frames go into the page as picture sheets."""
     spikes = [find_spikes(reading.bonus) for reading in readings]
@@ -83,12 +97,21 @@ def describe(
         "length": len(episode),
         "score": float(rewards.sum()),
         "rewards": [[int(t), float(rewards[t])] for t in np.flatnonzero(rewards)],
-        "frames": {"steps": steps, "columns": COLUMNS, "size": list(episode.seen.shape[1:]), "seen": seen, "clean": clean},
+        "frames": {
+            "steps": steps,
+            "columns": COLUMNS,
+            "size": list(episode.seen.shape[1:]),
+            "seen": seen,
+            "clean": clean,
+        },
         "readings": [
             {
                 "name": name,
                 "bonus": compact(reading.bonus),
-                "spikes": [{"step": s.step, "clear": s.clear, "height": round(s.height, 1)} for s in several],
+                "spikes": [
+                    {"step": s.step, "clear": s.clear, "height": round(s.height, 1)}
+                    for s in several
+                ],
                 "map": where.get(name),
             }
             for name, reading, several in zip(names, readings, spikes, strict=True)
@@ -125,7 +148,11 @@ def sheet(frames: np.ndarray) -> bytes:
     rows = -(-count // COLUMNS)
     whole = np.zeros((rows * COLUMNS, *frames.shape[1:]), np.uint8)
     whole[:count] = frames
-    grid = whole.reshape(rows, COLUMNS, height, width, -1).swapaxes(1, 2).reshape(rows * height, COLUMNS * width, -1)
+    grid = (
+        whole.reshape(rows, COLUMNS, height, width, -1)
+        .swapaxes(1, 2)
+        .reshape(rows * height, COLUMNS * width, -1)
+    )
     picture = Image.fromarray(grid.squeeze(-1) if grid.shape[-1] == 1 else grid)
     found = []
     for settings in ({"lossless": True}, {"quality": QUALITY}):
@@ -136,12 +163,20 @@ def sheet(frames: np.ndarray) -> bytes:
 
 
 def write_episode_page(
-    episode: Episode, readings: Sequence[Reading], maps: Sequence[Map], names: Sequence[str], path: Path
+    episode: Episode,
+    readings: Sequence[Reading],
+    maps: Sequence[Map],
+    names: Sequence[str],
+    path: Path,
 ) -> None:
     """One episode to explore, as a page in one file."""
     config = episode.config
     page = Page(
-        {"title": f"{names[0]} on {config.env}, noise {config.noise}", "methods": list(dict.fromkeys(names)), "episodes": []}
+        {
+            "title": f"{names[0]} on {config.env}, noise {config.noise}",
+            "methods": list(dict.fromkeys(names)),
+            "episodes": [],
+        }
     )
     page.data["episodes"].append(describe(page, episode, readings, maps, names))
     page.write_file(path)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from ssedb.progress import Progress, silent
+from ssedb.compare.results import load_runs
 from ssedb.report.data import collect
 from ssedb.report.page import Page, refuse_to_overwrite
-from ssedb.results import load_runs
+from ssedb.runs.progress import Progress, silent
 
 
 def make_report(
@@ -29,13 +29,23 @@ def make_report(
 
 
 def build_page(
-    folders: tuple[Path, ...], episodes: int, title: str = "", device: str = "auto", progress: Progress = silent
+    folders: tuple[Path, ...],
+    episodes: int,
+    title: str = "",
+    device: str = "auto",
+    progress: Progress = silent,
 ) -> Page:
     """Reads the runs and lets their agents play."""
     runs = load_runs(*folders)
     progress.note(f"{len(runs)} runs")
     origin = folders[0] if len(folders) == 1 else Path.cwd()
-    page = Page(collect(runs, title or f"ssedb: {', '.join(folder.resolve().name for folder in folders)}", origin))
+    page = Page(
+        collect(
+            runs,
+            title or f"ssedb: {', '.join(folder.resolve().name for folder in folders)}",
+            origin,
+        )
+    )
     page.data["made"] = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
     if episodes:
         from ssedb.report.explorer import add_episodes

@@ -51,7 +51,9 @@ class Page:
             text = self._html(policy, f'<link rel="stylesheet" href="{STYLE}">\n', tags, {})
             (folder / "index.html").write_text(text, encoding="utf-8")
         except OSError as error:
-            raise ConfigError(f"cannot write to {folder}: {error.strerror}; choose another --out") from None
+            raise ConfigError(
+                f"cannot write to {folder}: {error.strerror}; choose another --out"
+            ) from None
         return folder / "index.html"
 
     def write_file(self, path: Path) -> Path:
@@ -60,18 +62,26 @@ class Page:
         script = "\n".join(_static(name) for name in SCRIPTS)
         style = _static(STYLE)
         allowed = [
-            f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in (script, style)
+            f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+            for text in (script, style)
         ]
-        policy = f"default-src 'none'; img-src data:; style-src {allowed[1]}; script-src {allowed[0]}"
+        policy = (
+            f"default-src 'none'; img-src data:; style-src {allowed[1]}; script-src {allowed[0]}"
+        )
         pictures = {
-            name: "data:image/webp;base64," + base64.b64encode(data).decode() for name, data in self._pictures.items()
+            name: "data:image/webp;base64," + base64.b64encode(data).decode()
+            for name, data in self._pictures.items()
         }
-        text = self._html(policy, f"<style>{style}</style>\n", f"<script>{script}</script>\n", pictures)
+        text = self._html(
+            policy, f"<style>{style}</style>\n", f"<script>{script}</script>\n", pictures
+        )
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
         except OSError as error:
-            raise ConfigError(f"cannot write {path}: {error.strerror}; choose another --out") from None
+            raise ConfigError(
+                f"cannot write {path}: {error.strerror}; choose another --out"
+            ) from None
         return path
 
     def _html(self, policy: str, style: str, scripts: str, pictures: dict[str, str]) -> str:
@@ -100,8 +110,15 @@ def refuse_to_overwrite(path: Path) -> None:
         raise ConfigError(f"{path} is a folder; choose another --out")
     if path.exists() and MARK not in path.read_text(encoding="utf-8", errors="replace")[:4000]:
         raise ConfigError(f"{path} exists and is not a report; choose another --out")
-    if path.name == "index.html" and not path.exists() and path.parent.is_dir() and any(path.parent.iterdir()):
-        raise ConfigError(f"{path.parent} holds other files; choose an empty or a new folder for --out")
+    if (
+        path.name == "index.html"
+        and not path.exists()
+        and path.parent.is_dir()
+        and any(path.parent.iterdir())
+    ):
+        raise ConfigError(
+            f"{path.parent} holds other files; choose an empty or a new folder for --out"
+        )
 
 
 def _static(name: str) -> str:

@@ -27,5 +27,6 @@ def thin_curve(x: Array, y: Array, most: int) -> tuple[Array, Array]:
 def compact(values: Array, digits: int = 5) -> list[float | int]:
     """Numbers as short as they can be written with so many digits."""
     return [
-        int(v) if float(v).is_integer() and abs(v) < 1e15 else float(f"{v:.{digits}g}") for v in np.asarray(values, float)
+        int(v) if float(v).is_integer() and abs(v) < 1e15 else float(f"{v:.{digits}g}")
+        for v in np.asarray(values, float)
     ]

@@ -54,19 +54,30 @@ def connected(address: str, **local: Any) -> Iterator[Any]:
         return
     on_sigterm = signal.getsignal(signal.SIGTERM)
     try:
-        ray.init(address=None if address == "local" else address, log_to_driver=False, logging_level=logging.ERROR, **local)
+        ray.init(
+            address=None if address == "local" else address,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            **local,
+        )
     except (ConnectionError, RuntimeError, ValueError) as error:
         said = " ".join(str(error).split()).rstrip(".")
-        raise ConfigError(f"no Ray at {address!r}: {said}; start one with `ray start --head`, or use --ray local") from None
+        raise ConfigError(
+            f"no Ray at {address!r}: {said}; start one with `ray start --head`, or use --ray local"
+        ) from None
     try:
         yield ray
     finally:
         ray.shutdown()
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, on_sigterm)  # Ray puts in a handler of its own and leaves it there
+            signal.signal(
+                signal.SIGTERM, on_sigterm
+            )  # Ray puts in a handler of its own and leaves it there
 
 
-def _watch(ray: Any, waiting: dict[Any, Planned], board: Any, display: Display, retries: int) -> Outcome:
+def _watch(
+    ray: Any, waiting: dict[Any, Planned], board: Any, display: Display, retries: int
+) -> Outcome:
     outcome, begun = Outcome(), set()
     by_id = {run.id: run for run in waiting.values()}
     try:
@@ -91,7 +102,9 @@ def _watch(ray: Any, waiting: dict[Any, Planned], board: Any, display: Display, 
                 else:
                     outcome.failed[run.name] = error
                     display.ended(run, "failed")
-                    display.note(f"FAILED {run.name}: {error}; the whole story is in {run.folder / LOG}")
+                    display.note(
+                        f"FAILED {run.name}: {error}; the whole story is in {run.folder / LOG}"
+                    )
             display.update()
     except KeyboardInterrupt:
         display.note("stopping; the same command goes on from the last checkpoints")
@@ -118,16 +131,22 @@ class Board:
 def _read(ray: Any, board: Any) -> dict[str, int]:
     try:
         return ray.get(board.read.remote(), timeout=10 * POLL)
-    except ray.exceptions.RayError:  # its node died and Ray makes another; the runs do not wait for it
+    except (
+        ray.exceptions.RayError
+    ):  # its node died and Ray makes another; the runs do not wait for it
         return {}
 
 
 def _anywhere(run: Planned) -> Planned:
     """With a path that means the same in any process."""
-    return dataclasses.replace(run, config=dataclasses.replace(run.config, out=Path(os.path.abspath(run.folder))))
+    return dataclasses.replace(
+        run, config=dataclasses.replace(run.config, out=Path(os.path.abspath(run.folder)))
+    )
 
 
-def run_task(run: Planned, probe: bool, device: str, threads: int, retries: int, board: Any) -> str | None:
+def run_task(
+    run: Planned, probe: bool, device: str, threads: int, retries: int, board: Any
+) -> str | None:
     """One run, on whatever machine Ray chose; or the error's one line. A lost worker is Ray's to replace."""
     import torch
 

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from ssedb import terminal
-from ssedb.progress import PLAIN_LINE_EVERY
+from ssedb.runs.progress import PLAIN_LINE_EVERY
 from ssedb.sweep.grid import Planned
 
 
@@ -27,7 +27,10 @@ class Display:
 
             shown = terminal.console(stderr=True)
             self._bar = terminal.bar_width(shown.width)
-            share, counts = (TextColumn(text, markup=False) for text in ("{task.percentage:>3.0f}%", "{task.description}"))
+            share, counts = (
+                TextColumn(text, markup=False)
+                for text in ("{task.percentage:>3.0f}%", "{task.description}")
+            )
             self._live = Progress(BarColumn(self._bar), share, counts, console=shown)
             self._task = self._live.add_task("starting", total=max(sum(self._goal.values()), 1))
 
@@ -72,7 +75,9 @@ class Display:
         rate = (done - sum(self._first.values())) / max(time.monotonic() - self._began, 1e-9)
         left = clock((goal - done) / rate) if rate > 0 else "-"
         counts = [f"running {len(self._running)}", f"failed {self.failed}", f"{rate:,.0f} steps/s"]
-        return terminal.fit([f"finished {self.finished}/{self._total}", f"time left {left}", *counts], width)
+        return terminal.fit(
+            [f"finished {self.finished}/{self._total}", f"time left {left}", *counts], width
+        )
 
     def update(self, force: bool = False) -> None:
         if self._live is not None:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from ssedb import terminal
-from ssedb.checkpoint import KEEP
 from ssedb.config import TrainConfig
+from ssedb.runs.checkpoint import KEEP
 from ssedb.sweep.display import clock
 from ssedb.sweep.grid import Grid, Planned
 from ssedb.sweep.plan import is_finished
@@ -45,7 +45,10 @@ class Cost:
         return self.start + config.steps * self.step
 
     def disk(self, config: TrainConfig) -> float:
-        return KEEP * self.checkpoint + (1 + TENSORBOARD) * self.row * config.steps / config.rollout_size
+        return (
+            KEEP * self.checkpoint
+            + (1 + TENSORBOARD) * self.row * config.steps / config.rollout_size
+        )
 
 
 def calibrate(config: TrainConfig) -> Cost:
@@ -93,7 +96,15 @@ def print_estimate(grid: Grid, root: Path, jobs: int | None) -> None:
     kinds: dict[tuple[str, str], list[Planned]] = {}
     for run in missing:
         kinds.setdefault((_family(run.config.env), run.config.bonus), []).append(run)
-    table = Table("env", "bonus", "runs to do", "steps", "steps/s of one", "hours of one after another", "disk")
+    table = Table(
+        "env",
+        "bonus",
+        "runs to do",
+        "steps",
+        "steps/s of one",
+        "hours of one after another",
+        "disk",
+    )
     total, disk = 0.0, 0.0
     for (family, bonus), runs in kinds.items():
         print(f"calibrating {bonus} on {runs[0].config.env}", file=sys.stderr, flush=True)
@@ -103,21 +114,36 @@ def print_estimate(grid: Grid, root: Path, jobs: int | None) -> None:
         space = sum(cost.disk(run.config) for run in runs)
         total, disk = total + seconds, disk + space
         table.add_row(
-            family, bonus, str(len(runs)), f"{steps:,}", f"{1 / cost.step:,.0f}", f"{seconds / 3600:,.2f}", _size(space)
+            family,
+            bonus,
+            str(len(runs)),
+            f"{steps:,}",
+            f"{1 / cost.step:,.0f}",
+            f"{seconds / 3600:,.2f}",
+            _size(space),
         )
     if missing:
         terminal.print_table(console, table)
     finished = len(grid.runs) - len(missing)
-    console.print(f"{grid.name}: {len(grid.runs)} runs in {root}, {finished} finished, {len(missing)} to do", soft_wrap=True)
+    console.print(
+        f"{grid.name}: {len(grid.runs)} runs in {root}, {finished} finished, {len(missing)} to do",
+        soft_wrap=True,
+    )
     if not missing:
         return
     longest = max(run.config.steps for run in missing)
-    console.print(f"steps        {sum(run.config.steps for run in missing):,} (the longest run {longest:,})")
+    console.print(
+        f"steps        {sum(run.config.steps for run in missing):,} (the longest run {longest:,})"
+    )
     shared = torch.cuda.is_available()
     where = "one GPU shared" if shared else f"{cores()} cores"
-    console.print(f"time         about {clock(total / at_a_time)}, {at_a_time} runs at a time on {where}")
+    console.print(
+        f"time         about {clock(total / at_a_time)}, {at_a_time} runs at a time on {where}"
+    )
     if shared:
-        console.print(f"             if they do not slow each other down; {clock(total)} one after another")
+        console.print(
+            f"             if they do not slow each other down; {clock(total)} one after another"
+        )
     console.print(f"disk         about {_size(disk)}")
     if grid.probe:
         console.print("probe        some seconds more for each run")

@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from ssedb.compare.results import FAILURE
 from ssedb.errors import ConfigError, FolderInUse, TrainingError, one_line
-from ssedb.progress import Progress
-from ssedb.results import FAILURE
-from ssedb.runlog import MAY_CHANGE, RunFolder, saved_config
+from ssedb.runs.folder import MAY_CHANGE, RunFolder, saved_config
+from ssedb.runs.progress import Progress
 from ssedb.sweep.grid import Planned, run_id
 from ssedb.sweep.plan import is_finished, is_probed, note_origin, plain_config, write_json
 
@@ -40,7 +40,7 @@ def execute(run: Planned, probe: bool, device: str, progress: Progress) -> bool:
         return True
     run.folder.mkdir(parents=True, exist_ok=True)
     if not _trained(run):
-        from ssedb.run import train_in
+        from ssedb.runs.loop import train_in
 
         folder = _open(run, device)
         if folder is not None:
@@ -88,14 +88,23 @@ def write_failure(run: Planned, error: str, attempts: int) -> None:
     """Leaves in the run's folder why it is not finished."""
     with contextlib.suppress(OSError):
         run.folder.mkdir(parents=True, exist_ok=True)
-        write_json(run.folder / FAILURE, {"error": error, "attempts": attempts, "config": plain_config(run)})
+        write_json(
+            run.folder / FAILURE,
+            {"error": error, "attempts": attempts, "config": plain_config(run)},
+        )
 
 
 def describe(error: BaseException) -> str:
     """One line."""
-    return " ".join(str(error).split()) if isinstance(error, (TrainingError, ConfigError)) else one_line(error)
+    return (
+        " ".join(str(error).split())
+        if isinstance(error, (TrainingError, ConfigError))
+        else one_line(error)
+    )
 
 
 def may_succeed_on_retry(error: BaseException) -> bool:
     """Tell whether another try may succeed. Bad settings fail every time; a TrainingError says so itself."""
-    return error.may_pass if isinstance(error, TrainingError) else not isinstance(error, ConfigError)
+    return (
+        error.may_pass if isinstance(error, TrainingError) else not isinstance(error, ConfigError)
+    )

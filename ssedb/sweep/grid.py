@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_origin, get_type_hints
 
+from ssedb.cli.flags import key_value
+from ssedb.compare.results import NOT_OF_THE_RUN
 from ssedb.config import TrainConfig
 from ssedb.errors import ConfigError
-from ssedb.flags import key_value
 from ssedb.options import options_class
-from ssedb.results import NOT_OF_THE_RUN
 
 FIELDS = {f.name for f in dataclasses.fields(TrainConfig)} - {"out", "bonus_options"}
 LISTS = {name for name, hint in get_type_hints(TrainConfig).items() if get_origin(hint) is tuple}
@@ -58,7 +58,9 @@ SHAPES: dict[str, type] = {
 """The keys of a grid file."""
 
 
-def read_grid(path: Path, out: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Grid:
+def read_grid(
+    path: Path, out: Path | None = None, overrides: Mapping[str, Any] | None = None
+) -> Grid:
     """The runs of a grid file, each with a folder of its own below `out` (`runs/<name>` unless given).
 
     Overrides replace a setting or the values of an axis; a list, or an option of a bonus, makes an axis.
@@ -73,18 +75,26 @@ def read_grid(path: Path, out: Path | None = None, overrides: Mapping[str, Any] 
         else:
             settings[key] = value
     if not settings and not axes:
-        raise ConfigError(f"{path} has no [settings] and no [axes]; see experiments/ for grid files")
+        raise ConfigError(
+            f"{path} has no [settings] and no [axes]; see experiments/ for grid files"
+        )
     options, excludes = file.table("bonus_options"), file.values.get("exclude", [])
     known = file.check(settings, axes, options, excludes)
     name = file.values.get("name", path.stem)
     if "/" in name:
-        raise file.wrong("name", f"{name!r} names the folder under runs/; leave the slash out, or use --out")
+        raise file.wrong(
+            "name", f"{name!r} names the folder under runs/; leave the slash out, or use --out"
+        )
     root = out or Path("runs") / name
     runs: dict[str, Planned] = {}
     unused = list(excludes)
     for combination in itertools.product(*axes.values()):
         point = dict(zip(axes, combination, strict=True))
-        matching = [entry for entry in excludes if all(_matches(point[key], wanted) for key, wanted in entry.items())]
+        matching = [
+            entry
+            for entry in excludes
+            if all(_matches(point[key], wanted) for key, wanted in entry.items())
+        ]
         unused = [entry for entry in unused if entry not in matching]
         if matching:
             continue
@@ -95,15 +105,22 @@ def read_grid(path: Path, out: Path | None = None, overrides: Mapping[str, Any] 
             if key in overrides or key in settings:
                 raise ConfigError(f"{file.where(key)}{error}") from None
             where = ", ".join(f"{key}={value}" for key, value in point.items())
-            raise ConfigError(f"{path}, the run with {where or 'these settings'}: {error}") from None
-        runs.setdefault(planned.id, planned)  # an option that a bonus does not have makes no second run of it
+            raise ConfigError(
+                f"{path}, the run with {where or 'these settings'}: {error}"
+            ) from None
+        runs.setdefault(
+            planned.id, planned
+        )  # an option that a bonus does not have makes no second run of it
     if unused and not set(axes) & set(overrides):
         raise file.wrong("exclude", f"{unused[0]!r} matches no run; leave it out")
     if not runs:
         raise file.wrong("exclude", "everything is excluded, no run is left")
     probe = file.values.get("probe", False)
     if probe and any(run.config.noise == "sticky" for run in runs.values()):
-        raise file.wrong("probe", "the probe draws noise over pictures, and sticky is none; leave one of them out")
+        raise file.wrong(
+            "probe",
+            "the probe draws noise over pictures, and sticky is none; leave one of them out",
+        )
     return Grid(name, _where_they_are(runs, root), probe)
 
 
@@ -124,14 +141,21 @@ class _File:
             self.text = path.read_text(encoding="utf-8")
             self.values = tomllib.loads(self.text)
         except OSError as error:
-            raise ConfigError(f"cannot read {path}: {error.strerror}; name a grid file (experiments/*.toml)") from None
+            raise ConfigError(
+                f"cannot read {path}: {error.strerror}; name a grid file (experiments/*.toml)"
+            ) from None
         except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise ConfigError(f"{path} is not TOML: {error}") from None
         for key, value in self.values.items():
             if key not in SHAPES:
                 raise self.wrong(key, f"there is no such key; use {', '.join(SHAPES)}")
             if not isinstance(value, SHAPES[key]):
-                words = {dict: "a table", list: "a list of tables", bool: "true or false", str: "text"}
+                words = {
+                    dict: "a table",
+                    list: "a list of tables",
+                    bool: "true or false",
+                    str: "text",
+                }
                 raise self.wrong(key, f"must be {words[SHAPES[key]]}, not {value!r}")
 
     def table(self, key: str) -> dict[str, Any]:
@@ -150,7 +174,10 @@ class _File:
         """Every name must mean something; returns the options of each bonus of the grid."""
         for key in settings:
             if key not in FIELDS:
-                raise self.wrong(key, "a run has no such setting; see `ssedb train --help` (options go by bonus_options)")
+                raise self.wrong(
+                    key,
+                    "a run has no such setting; see `ssedb train --help` (options go by bonus_options)",
+                )
         for key, values in axes.items():
             if not isinstance(values, list) or not values:
                 raise self.wrong(key, f"an axis is a list of values, not {values!r}")
@@ -158,21 +185,31 @@ class _File:
                 raise self.wrong(key, f"a value is there twice in {values!r}")
             if key in NOT_OF_THE_RUN:
                 raise self.wrong(
-                    key, f"changes no result, so {values!r} makes no different runs; set one value, as a setting"
+                    key,
+                    f"changes no result, so {values!r} makes no different runs; set one value, as a setting",
                 )
             if key in settings:
                 raise self.wrong(key, "is both a setting and an axis; leave one out")
-        bonuses = [str(bonus) for bonus in axes.get("bonus", [settings.get("bonus", TrainConfig().bonus)])]
+        bonuses = [
+            str(bonus) for bonus in axes.get("bonus", [settings.get("bonus", TrainConfig().bonus)])
+        ]
         for bonus, given in options.items():
             if bonus not in bonuses or not isinstance(given, dict):
-                raise self.wrong(bonus, f"bonus_options holds a table for a bonus of the grid ({', '.join(bonuses)})")
+                raise self.wrong(
+                    bonus,
+                    f"bonus_options holds a table for a bonus of the grid ({', '.join(bonuses)})",
+                )
         known = {bonus: self._options_of(bonus) for bonus in bonuses}
         for key in axes:
             if key not in FIELDS and not any(key in names for names in known.values()):
-                raise self.wrong(key, "is neither a setting of a run nor an option of one of the grid's bonuses")
+                raise self.wrong(
+                    key, "is neither a setting of a run nor an option of one of the grid's bonuses"
+                )
         for entry in excludes:
             if not isinstance(entry, dict) or not entry or not set(entry) <= set(axes):
-                raise self.wrong("exclude", f"{entry!r} must name values of axes ({', '.join(axes)})")
+                raise self.wrong(
+                    "exclude", f"{entry!r} must name values of axes ({', '.join(axes)})"
+                )
         return known
 
     def _options_of(self, bonus: str) -> set[str]:
@@ -190,12 +227,20 @@ def _plan(
     root: Path,
 ) -> Planned:
     values = {**settings, **{key: value for key, value in point.items() if key in FIELDS}}
-    values = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
+    values = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in values.items()
+    }
     bonus = values.get("bonus", TrainConfig().bonus)
-    chosen = {key: value for key, value in point.items() if key not in FIELDS and key in known[bonus]}
+    chosen = {
+        key: value for key, value in point.items() if key not in FIELDS and key in known[bonus]
+    }
     config = TrainConfig(**values, bonus_options={**options.get(bonus, {}), **chosen})
     identity = run_id(config)
-    others = {key: value for key, value in point.items() if key in FIELDS - {"env", "noise", "bonus", "seed"}} | chosen
+    others = {
+        key: value
+        for key, value in point.items()
+        if key in FIELDS - {"env", "noise", "bonus", "seed"}
+    } | chosen
     words = [
         config.env,
         config.noise,
@@ -208,7 +253,9 @@ def _plan(
 
 def run_id(config: TrainConfig) -> str:
     """The same for the same settings, wherever and whenever."""
-    settings = {key: value for key, value in dataclasses.asdict(config).items() if key not in NOT_OF_THE_RUN}
+    settings = {
+        key: value for key, value in dataclasses.asdict(config).items() if key not in NOT_OF_THE_RUN
+    }
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from ssedb import __version__
+from ssedb.compare.results import ORIGIN, PLAN
 from ssedb.errors import ConfigError
-from ssedb.results import ORIGIN, PLAN
-from ssedb.runlog import saved_config
+from ssedb.runs.folder import saved_config
 from ssedb.sweep.grid import Grid, Planned, run_id
 
 
@@ -22,7 +22,11 @@ def is_finished(run: Planned, probe: bool) -> bool:
     try:
         summary = json.loads((run.folder / "summary.json").read_text(encoding="utf-8"))
         trained = summary["finished"] and summary["steps"] >= run.config.steps
-        return bool(trained and run_id(saved_config(run.folder)) == run.id and (not probe or is_probed(run.folder)))
+        return bool(
+            trained
+            and run_id(saved_config(run.folder)) == run.id
+            and (not probe or is_probed(run.folder))
+        )
     except (OSError, ValueError, KeyError, TypeError, ConfigError):
         return False
 
@@ -36,12 +40,19 @@ def is_probed(folder: Path) -> bool:
 
 def write_plan(grid: Grid, root: Path) -> None:
     """Leaves the plan in the sweep's folder, so that a run that never began is known to be missing."""
-    runs = [{"id": run.id, "folder": run.folder.name, "config": plain_config(run)} for run in grid.runs]
+    runs = [
+        {"id": run.id, "folder": run.folder.name, "config": plain_config(run)} for run in grid.runs
+    ]
     try:
         root.mkdir(parents=True, exist_ok=True)
-        write_json(root / PLAN, {"name": grid.name, "probe": grid.probe, "code": code_version(), "runs": runs})
+        write_json(
+            root / PLAN,
+            {"name": grid.name, "probe": grid.probe, "code": code_version(), "runs": runs},
+        )
     except OSError as error:
-        raise ConfigError(f"cannot write to {root}: {error.strerror}; choose another --out") from None
+        raise ConfigError(
+            f"cannot write to {root}: {error.strerror}; choose another --out"
+        ) from None
 
 
 def plain_config(run: Planned) -> dict[str, Any]:
@@ -63,7 +74,9 @@ def note_origin(run: Planned) -> None:
     except (OSError, ValueError):
         before = {}
     code = code_version()
-    later = [c for c in before.get("later", []) if c != code] + ([code] if before.get("code", code) != code else [])
+    later = [c for c in before.get("later", []) if c != code] + (
+        [code] if before.get("code", code) != code else []
+    )
     write_json(path, {"id": run.id, "code": before.get("code", code), "later": later})
 
 
@@ -83,7 +96,9 @@ def made_by_other_code(runs: list[Planned]) -> dict[str, int]:
 def strangers(grid: Grid, root: Path) -> list[str]:
     """Runs in the folder that are not in the plan: the grid file was another when they were made."""
     planned = {run.folder.name for run in grid.runs}
-    return sorted(path.parent.name for path in root.glob("*/config.toml") if path.parent.name not in planned)
+    return sorted(
+        path.parent.name for path in root.glob("*/config.toml") if path.parent.name not in planned
+    )
 
 
 @cache
@@ -96,7 +111,9 @@ def code_version() -> str:
     source = f"source {digest.hexdigest()[:8]}"
     try:
         command = ["git", "-C", str(package), "log", "-1", "--format=%h", "--", str(package)]
-        commit = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+        commit = subprocess.run(
+            command, capture_output=True, text=True, timeout=10, check=True
+        ).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         commit = ""
     return " ".join(filter(None, [__version__, commit and f"commit {commit}", source]))

@@ -53,7 +53,11 @@ def run_pool(
     with _stop_on_signals(pool):
         try:
             while pool.turn():
-                if deadline is not None and time.monotonic() > deadline and not pool.outcome.stopped:
+                if (
+                    deadline is not None
+                    and time.monotonic() > deadline
+                    and not pool.outcome.stopped
+                ):
                     display.note(f"{minutes:g} minutes are over; every run saves and stops")
                     pool.stop()
         finally:
@@ -65,7 +69,13 @@ class Pool:
     """The scheduler: hands out runs, hears from the workers, replaces those that die."""
 
     def __init__(
-        self, runs: list[Planned], probe: bool, display: Display, device: str, jobs: int | None, retries: int
+        self,
+        runs: list[Planned],
+        probe: bool,
+        display: Display,
+        device: str,
+        jobs: int | None,
+        retries: int,
     ) -> None:
         self.waiting, self.outcome = deque(runs), Outcome()
         self._probe, self._display, self._device, self._retries = probe, display, device, retries
@@ -178,16 +188,23 @@ class Pool:
         if not self._measure:
             return
         there = self._there = self._there or memory
-        self._need_host, self._need_gpu = max(self._need_host, memory.host), max(self._need_gpu, memory.gpu)
+        self._need_host, self._need_gpu = (
+            max(self._need_host, memory.host),
+            max(self._need_gpu, memory.gpu),
+        )
         limit = int((there.host_free + there.host) / (MARGIN * self._need_host))
         said = f"{self._need_host / 2**30:.1f} GiB"
         if there.gpus:
-            limit = min(limit, there.gpus * int((there.gpu_free + there.gpu) / (MARGIN * self._need_gpu)))
+            limit = min(
+                limit, there.gpus * int((there.gpu_free + there.gpu) / (MARGIN * self._need_gpu))
+            )
             said += f" and {self._need_gpu / 2**30:.1f} GiB of a GPU"
         limit = max(1, min(limit, self._most))
         if limit != self._limit:
             self._limit = limit
-            self._display.note(f"a run needs {said}: {limit} at a time, {self.threads} thread{'s'[: self.threads > 1]} each")
+            self._display.note(
+                f"a run needs {said}: {limit} at a time, {self.threads} thread{'s'[: self.threads > 1]} each"
+            )
 
     def _bury(self, worker: Worker) -> None:
         """A worker is gone: its run goes on in another, from its checkpoint."""
@@ -202,7 +219,10 @@ class Pool:
             return
         why = f"killed by signal {-code}" if code is not None and code < 0 else f"exit code {code}"
         self._failed(
-            run, f"its process died ({why}" + (", perhaps out of memory)" if code == -signal.SIGKILL else ")"), True
+            run,
+            f"its process died ({why}"
+            + (", perhaps out of memory)" if code == -signal.SIGKILL else ")"),
+            True,
         )
 
     def _failed(self, run: Planned, error: str, again: bool) -> None:
@@ -229,7 +249,9 @@ def _stop_on_signals(pool: Pool) -> Iterator[None]:
             pool.note("stopping: every run ends with its update and saves; once more stops at once")
         pool.stop()
 
-    if threading.current_thread() is not threading.main_thread():  # signals go to the main thread alone
+    if (
+        threading.current_thread() is not threading.main_thread()
+    ):  # signals go to the main thread alone
         yield
         return
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -36,11 +36,24 @@ def run_sweep(
         display = later.enter_context(Display(missing, len(grid.runs) - len(missing)))
         if ray is None:
             outcome = run_pool(
-                missing, probe=grid.probe, display=display, device=device, jobs=jobs, retries=retries, minutes=minutes
+                missing,
+                probe=grid.probe,
+                display=display,
+                device=device,
+                jobs=jobs,
+                retries=retries,
+                minutes=minutes,
             )
         else:
             outcome = run_on_ray(
-                missing, probe=grid.probe, display=display, device=device, address=ray, cpus=cpus, gpus=gpus, retries=retries
+                missing,
+                probe=grid.probe,
+                display=display,
+                device=device,
+                address=ray,
+                cpus=cpus,
+                gpus=gpus,
+                retries=retries,
             )
     _say_how_it_ended(console, grid, root, outcome)
     return outcome
@@ -52,7 +65,8 @@ def _say_what_is_there(console: Console, grid: Grid, root: Path, missing: list[P
     console.print(f"{grid.name}: {counts}, in {root}", soft_wrap=True)
     for code, count in made_by_other_code(grid.runs).items():
         console.print(
-            f"note: {count} of these runs were made, in part or whole, by other code: ssedb {code}", soft_wrap=True
+            f"note: {count} of these runs were made, in part or whole, by other code: ssedb {code}",
+            soft_wrap=True,
         )
     if others := strangers(grid, root):
         console.print(
@@ -64,12 +78,18 @@ def _say_what_is_there(console: Console, grid: Grid, root: Path, missing: list[P
 
 def _say_how_it_ended(console: Console, grid: Grid, root: Path, outcome: Outcome) -> None:
     if outcome.failed:
-        table = Table("run", "error", title=f"{len(outcome.failed)} runs failed", title_justify="left")
+        table = Table(
+            "run", "error", title=f"{len(outcome.failed)} runs failed", title_justify="left"
+        )
         for name, error in outcome.failed.items():
             table.add_row(name, error)
         terminal.print_table(console, table)
     left = len(grid.runs) - sum(is_finished(run, grid.probe) for run in grid.runs)
-    state = f"all {len(grid.runs)} runs are finished" if not left else f"{left} of {len(grid.runs)} runs are not finished"
+    state = (
+        f"all {len(grid.runs)} runs are finished"
+        if not left
+        else f"{left} of {len(grid.runs)} runs are not finished"
+    )
     console.print(state + ("; the same command goes on with them" if left else ""))
     console.print(f"tables       {_stats_command(root)}", soft_wrap=True)
 

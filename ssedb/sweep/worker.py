@@ -146,7 +146,10 @@ def memory_of_this_process(device: str) -> Memory:
         return Memory(host, free)
     import torch
 
-    taken, gpus = torch.cuda.max_memory_reserved(gpu) + CUDA_CONTEXT, torch.cuda.device_count() if device == "auto" else 1
+    taken, gpus = (
+        torch.cuda.max_memory_reserved(gpu) + CUDA_CONTEXT,
+        torch.cuda.device_count() if device == "auto" else 1,
+    )
     return Memory(host, free, taken, torch.cuda.mem_get_info(gpu)[0], gpus)
 
 
@@ -154,14 +157,20 @@ def free_memory() -> int:
     """Bytes that processes here may still take: the machine's, or what the container leaves of its limit."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
-        free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+        free = next(
+            int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable")
+        )
     except (OSError, StopIteration):  # no Linux: half of the machine, as a guess
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
     with contextlib.suppress(OSError, ValueError):
         group = Path("/sys/fs/cgroup")
-        cache = dict(line.split() for line in (group / "memory.stat").read_text().splitlines()).get("file", "0")
+        cache = dict(line.split() for line in (group / "memory.stat").read_text().splitlines()).get(
+            "file", "0"
+        )
         used = int((group / "memory.current").read_text()) - int(cache)
-        free = min(free, int((group / "memory.max").read_text()) - used)  # "max" is no number: no limit
+        free = min(
+            free, int((group / "memory.max").read_text()) - used
+        )  # "max" is no number: no limit
     return free
 
 

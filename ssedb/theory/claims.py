@@ -45,7 +45,11 @@ def theorem1(quick: bool, seed: int, tell: Tell) -> Part:
     for done, (norm, lam) in enumerate(((1.0, 1.0), (3.0, 1.0), (1.0, 0.1))):
         draws = gain.random_problems(np.random.default_rng((seed, done)), 12_000, norm, lam)
         setting = f"{len(draws.gains):,} draws, norms <= {norm:g}, lambda = {lam:g}"
-        claims += [closed_form(draws, setting), sandwich(draws, setting)] if done == 0 else [broken(draws, setting)]
+        claims += (
+            [closed_form(draws, setting), sandwich(draws, setting)]
+            if done == 0
+            else [broken(draws, setting)]
+        )
         ratio = np.sqrt(draws.gains) / gain.ucb_bounds(draws.squared_widths, draws.outputs)[1]
         shown = {"squared_width": draws.squared_widths[::8].tolist(), "ratio": ratio[::8].tolist()}
         data[f"norm {norm:g}, lambda {lam:g}"] = shown
@@ -71,7 +75,11 @@ def sandwich(draws: gain.Draws, setting: str) -> Claim:
         setting,
         f"{under.sum()} below, {over.sum()} above; sqrt(I) / (sqrt(c/2) u) from {ratio.min():.4f} to {ratio.max():.4f}",
         verdict(not under.any() and not over.any()),
-        {"below": int(under.sum()), "above": int(over.sum()), "ratio": [float(ratio.min()), float(ratio.max())]},
+        {
+            "below": int(under.sum()),
+            "above": int(over.sum()),
+            "ratio": [float(ratio.min()), float(ratio.max())],
+        },
     )
 
 
@@ -84,7 +92,12 @@ def broken(draws: gain.Draws, setting: str) -> Claim:
         setting,
         f"lower fails in {under.mean():.1%}, from u^2 = {first:.3f} on, holds up to {last:.3f}; upper fails in {over.sum()}",
         verdict(last <= gain.WIDEST <= first < math.inf and not over.any()),
-        {"below": int(under.sum()), "first_failure": first, "last_success": last, "above": int(over.sum())},
+        {
+            "below": int(under.sum()),
+            "first_failure": first,
+            "last_success": last,
+            "above": int(over.sum()),
+        },
     )
 
 
@@ -103,10 +116,15 @@ def theorem2(quick: bool, seed: int, tell: Tell) -> Part:
     for done, lam in enumerate((1.0, 0.1, 10.0)):
         visits = gain.tabular_visits(counts, states, lam=lam, seed=seed)
         ratio = visits.bonus / visits.predicted
-        data[f"lambda {lam:g}"] = {"bonus": visits.bonus.tolist(), "count_bonus": visits.predicted.tolist()}
+        data[f"lambda {lam:g}"] = {
+            "bonus": visits.bonus.tolist(),
+            "count_bonus": visits.predicted.tolist(),
+        }
         x = 1 / (visits.counts + lam)
         exact = np.sqrt(np.log1p(x) / x)
-        trend = float((1 - ratio[-1]) * 4 / x[-1])  # the shortfall is 1 / (4 (N + lambda)) once N is large
+        trend = float(
+            (1 - ratio[-1]) * 4 / x[-1]
+        )  # the shortfall is 1 / (4 (N + lambda)) once N is large
         setting = f"|S| = {states}, lambda = {lam:g}, N from 0 to {counts[-1]:,}"
         measured = f"ratio {ratio[0]:.4f} at N = 0, {ratio[5]:.4f} at 10, {ratio[-1]:.6f} at {counts[-1]:,}"
         grows = bool((np.diff(ratio) > 0).all() and (1 - 1e-4 < ratio[-1] < 1))

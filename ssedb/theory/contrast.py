@@ -23,7 +23,9 @@ def mutual_information(rho: float, dims: int) -> float:
     return -dims / 2 * math.log(1 - rho**2)
 
 
-def draw_pairs(rho: float, dims: int, batch: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def draw_pairs(
+    rho: float, dims: int, batch: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
     x, noise = torch.randn(2, batch, dims, dtype=torch.float64, generator=generator)
     return x, rho * x + math.sqrt(1 - rho**2) * noise
 
@@ -38,7 +40,9 @@ def best_critic(rho: float) -> Critic:
     return scores
 
 
-def trained_critic(rho: float, dims: int, batch: int, steps: int, generator: torch.Generator) -> Critic:
+def trained_critic(
+    rho: float, dims: int, batch: int, steps: int, generator: torch.Generator
+) -> Critic:
     """DB's own score, a bilinear form, over x, x^2 and 1: rich enough for the optimum, trained on fresh batches."""
 
     def features(x: Tensor) -> Tensor:
@@ -64,7 +68,9 @@ class Estimate(NamedTuple):
     truth: float
 
 
-def nce_estimate(critic: Critic, rho: float, dims: int, batch: int, batches: int, generator: torch.Generator) -> Estimate:
+def nce_estimate(
+    critic: Critic, rho: float, dims: int, batch: int, batches: int, generator: torch.Generator
+) -> Estimate:
     """I_nce + log(batch) of a critic.
 
     N counts the positive too, which is the larger reading: the paper's N, the negatives alone, gives a lower number. The

@@ -70,14 +70,18 @@ class Draws(NamedTuple):
     by_determinants: Array
 
 
-def random_problems(rng: np.random.Generator, count: int, norm: float = 1.0, lam: float = 1.0) -> Draws:
+def random_problems(
+    rng: np.random.Generator, count: int, norm: float = 1.0, lam: float = 1.0
+) -> Draws:
     """Draws at least `count` problems of many sizes, feature norms even between 0 and `norm`, a tenth right at it."""
     sizes = [(d, m, c) for d in (1, 2, 4, 8) for m in (0, 1, 4, 16, 64) for c in (1, 3)]
     each = -(-count // len(sizes))
     parts = []
     for d, m, c in sizes:
         features = rng.normal(size=(each, m + 1, d))
-        lengths = np.where(rng.random((each, m + 1, 1)) < 0.1, norm, norm * rng.random((each, m + 1, 1)))
+        lengths = np.where(
+            rng.random((each, m + 1, 1)) < 0.1, norm, norm * rng.random((each, m + 1, 1))
+        )
         features *= lengths / np.linalg.norm(features, axis=-1, keepdims=True)
         data, eta = features[:, :-1], features[:, -1]
         squared = squared_width(gram(data, lam), eta)
@@ -94,12 +98,16 @@ class Visits(NamedTuple):
     predicted: Array  # Theorem 2
 
 
-def tabular_visits(counts: list[int], states: int = 6, actions: int = 2, lam: float = 1.0, seed: int = 0) -> Visits:
+def tabular_visits(
+    counts: list[int], states: int = 6, actions: int = 2, lam: float = 1.0, seed: int = 0
+) -> Visits:
     """The DB-bonus of the first pair of a tabular MDP, visited `counts` times among random visits to the others."""
     rng, pairs = np.random.default_rng(seed), states * actions
     onehot = np.eye(pairs)
     bonus = []
     for n in counts:
         visited = np.concatenate([np.zeros(n, np.int64), rng.integers(1, pairs, 3 * pairs)])
-        bonus.append(np.sqrt(information_gain(squared_width(gram(onehot[visited], lam), onehot[0]), states)))
+        bonus.append(
+            np.sqrt(information_gain(squared_width(gram(onehot[visited], lam), onehot[0]), states))
+        )
     return Visits(np.array(counts), np.array(bonus), count_bonus(np.array(counts), states, lam))

@@ -45,7 +45,15 @@ def tabular(name: str, horizon: int, kernel: Array, rewards: Array) -> MDP:
     n, states, actions = rewards.shape
     pairs = states * actions
     features = np.broadcast_to(np.eye(pairs), (n, pairs, pairs))
-    return MDP(name, states, actions, horizon, features, kernel.reshape(n, pairs, states), rewards.reshape(n, pairs))
+    return MDP(
+        name,
+        states,
+        actions,
+        horizon,
+        features,
+        kernel.reshape(n, pairs, states),
+        rewards.reshape(n, pairs),
+    )
 
 
 def river_swim(copies: int, states: int = 6, horizon: int = 12) -> MDP:
@@ -59,16 +67,23 @@ def river_swim(copies: int, states: int = 6, horizon: int = 12) -> MDP:
     kernel[0, 1, :2] = 0.4, 0.6
     kernel[last, 1, -2:] = 0.4, 0.6
     rewards[0, 0], rewards[last, 1] = 0.005, 1
-    return tabular("RiverSwim", horizon, *(np.repeat(x[None], copies, 0) for x in (kernel, rewards)))
+    return tabular(
+        "RiverSwim", horizon, *(np.repeat(x[None], copies, 0) for x in (kernel, rewards))
+    )
 
 
-def combination_lock(rng: np.random.Generator, copies: int, length: int = 6, actions: int = 3, slip: float = 0.1) -> MDP:
+def combination_lock(
+    rng: np.random.Generator, copies: int, length: int = 6, actions: int = 3, slip: float = 0.1
+) -> MDP:
     """At each place one action, drawn for each copy, leads on; the rest pay 0.1 at once and then nothing ever again.
 
     The right action too fails with probability `slip`. Only the right action at the last place pays 1.
     """
     states, out = length + 1, length  # the last state is where a mistake leads
-    kernel, rewards = np.zeros((copies, states, actions, states)), np.zeros((copies, states, actions))
+    kernel, rewards = (
+        np.zeros((copies, states, actions, states)),
+        np.zeros((copies, states, actions)),
+    )
     code = rng.integers(actions, size=(copies, length))
     kernel[..., out] = 1
     rewards[:, :length] = 0.1
@@ -83,7 +98,12 @@ def combination_lock(rng: np.random.Generator, copies: int, length: int = 6, act
 
 
 def random_linear(
-    rng: np.random.Generator, copies: int, d: int = 8, states: int = 20, actions: int = 3, horizon: int = 8
+    rng: np.random.Generator,
+    copies: int,
+    d: int = 8,
+    states: int = 20,
+    actions: int = 3,
+    horizon: int = 8,
 ) -> MDP:
     """P(s' | s, a) = eta(s, a)' mu(s'): features on the simplex mix d distributions, so the kernel is a true kernel.
 
@@ -91,4 +111,6 @@ def random_linear(
     """
     features = rng.dirichlet(np.full(d, 0.05), (copies, states * actions))
     mixed = rng.dirichlet(np.full(states, 0.05), (copies, d))
-    return MDP("random linear", states, actions, horizon, features, features @ mixed, features[..., -1])
+    return MDP(
+        "random linear", states, actions, horizon, features, features @ mixed, features[..., -1]
+    )

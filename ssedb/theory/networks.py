@@ -18,9 +18,9 @@ from ssedb import objectives
 from ssedb.analysis.probe import draw_transitions
 from ssedb.bonuses import make_bonus
 from ssedb.bonuses.db import DynamicBottleneck
+from ssedb.collect.rollout import STACK
 from ssedb.config import TrainConfig
 from ssedb.envs.rooms import World
-from ssedb.rollout import STACK
 from ssedb.theory.gain import information_gain
 from ssedb.theory.mdps import river_swim
 from ssedb.trainer import Trainer
@@ -58,15 +58,21 @@ def log_densities(z: Tensor, mean: Tensor, std: Tensor) -> Tensor:
     return -0.5 * squares - std.log().sum(-1) - z.shape[-1] / 2 * math.log(2 * math.pi)
 
 
-def divergence_from_mixture(mean: Tensor, std: Tensor, seen: Posteriors, generator: torch.Generator) -> Tensor:
+def divergence_from_mixture(
+    mean: Tensor, std: Tensor, seen: Posteriors, generator: torch.Generator
+) -> Tensor:
     """KL of each Gaussian [B, D] from the mixture of those seen, estimated with SAMPLES draws each: [B]."""
     mean, std, centre = mean.double(), std.double(), seen.mean.double()
     shares = (seen.weight.double() / seen.weight.sum()).log()
     total = torch.zeros(len(mean), dtype=torch.float64)
     for _ in range(SAMPLES):
         noise = torch.randn(mean.shape, generator=generator, dtype=torch.float64)
-        own = (-0.5 * noise.square() - std.log()).sum(-1) - mean.shape[-1] / 2 * math.log(2 * math.pi)
-        total += own - (log_densities(mean + std * noise, centre, seen.std.double()) + shares).logsumexp(-1)
+        own = (-0.5 * noise.square() - std.log()).sum(-1) - mean.shape[-1] / 2 * math.log(
+            2 * math.pi
+        )
+        total += own - (
+            log_densities(mean + std * noise, centre, seen.std.double()) + shares
+        ).logsumexp(-1)
     return total / SAMPLES
 
 
@@ -86,7 +92,16 @@ def look(
     inside = (share * divergence_from_mixture(seen.mean, seen.std, seen, generator)).sum()
     marginal = divergence_from_mixture(mean, std, seen, generator).clamp_min(0).sqrt()
     practical = bonus.reward(obs, actions, obs)
-    return Snapshot(steps, counts, torch.from_numpy(exact), practical, marginal, linear, float(upper), float(inside))
+    return Snapshot(
+        steps,
+        counts,
+        torch.from_numpy(exact),
+        practical,
+        marginal,
+        linear,
+        float(upper),
+        float(inside),
+    )
 
 
 class OneHotRiver:
@@ -118,7 +133,9 @@ class OneHotRiver:
         return columns[0], columns[1], columns[2]
 
 
-def train_on_river(updates: int, init: int, seed: int, options: dict[str, Any]) -> Iterator[Snapshot]:
+def train_on_river(
+    updates: int, init: int, seed: int, options: dict[str, Any]
+) -> Iterator[Snapshot]:
     """A DB model trained as in Algorithm 1, on each rollout in turn, and looked at on every state and action.
 
     `init` is the seed of the network, `seed` that of the data.
@@ -148,17 +165,23 @@ def train_on_river(updates: int, init: int, seed: int, options: dict[str, Any]) 
             mean, std = bonus.represent(obs, actions)
         rows, was = mean.double() * counts.sqrt()[:, None], counts > 0
         seen = Posteriors(mean[was], std[was], counts[was])
-        yield look(bonus, obs, actions, counts, world.states, int(counts.sum()), seen, rows.T @ rows)
+        yield look(
+            bonus, obs, actions, counts, world.states, int(counts.sum()), seen, rows.T @ rows
+        )
 
 
 def train_on_rooms(updates: int, seed: int, options: dict[str, Any]) -> Iterator[Snapshot]:
     """The whole system on the small Rooms world without noise, paid by its own bonus, looked at on random transitions."""
     torch.manual_seed(seed)
-    trainer = Trainer(TrainConfig(env="rooms-small", preset="rooms", seed=seed, device="cpu", **options))
+    trainer = Trainer(
+        TrainConfig(env="rooms-small", preset="rooms", seed=seed, device="cpu", **options)
+    )
     trainer.fit_observations()
     bonus, rollout, truth = trainer.bonus, trainer.rollout, trainer.env.env.truth  # type: ignore[attr-defined]
     assert isinstance(bonus, DynamicBottleneck)
-    data = draw_transitions(World("small"), None, 512, 1, {"noise": "none", "strength": 0.0}, seed=1)
+    data = draw_transitions(
+        World("small"), None, 512, 1, {"noise": "none", "strength": 0.0}, seed=1
+    )
     obs, actions, _ = data.pair(None)
     states, latent = int(truth.reachable.sum()), bonus.options.latent_dim
     precision = torch.zeros(latent, latent, dtype=torch.float64)
@@ -171,4 +194,13 @@ def train_on_rooms(updates: int, seed: int, options: dict[str, Any]) -> Iterator
         precision += mean.double().T @ mean.double()
         some = torch.randperm(len(t))[:512]
         seen = Posteriors(mean[some], std[some], torch.ones(len(some)))
-        yield look(bonus, obs, actions, truth.choices[data.states, data.actions], states, trainer.steps, seen, precision)
+        yield look(
+            bonus,
+            obs,
+            actions,
+            truth.choices[data.states, data.actions],
+            states,
+            trainer.steps,
+            seen,
+            precision,
+        )

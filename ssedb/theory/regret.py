@@ -22,10 +22,14 @@ WORLDS: tuple[Callable[[np.random.Generator, int], MDP], ...] = (
 )
 
 
-def search(mdp: MDP, episodes: int, rng: np.random.Generator, tell: Tell) -> dict[Kind, list[float]]:
+def search(
+    mdp: MDP, episodes: int, rng: np.random.Generator, tell: Tell
+) -> dict[Kind, list[float]]:
     """Mean regret of each bonus for each of BETAS. With one-hot features the count bonus is the UCB bonus."""
     kinds = KINDS[:2] if mdp.is_tabular else KINDS
-    total = run_lsvi(mdp, [Setting(kind, beta) for kind in kinds for beta in BETAS], episodes, rng, tell=tell)
+    total = run_lsvi(
+        mdp, [Setting(kind, beta) for kind in kinds for beta in BETAS], episodes, rng, tell=tell
+    )
     found = dict(zip(kinds, total.sum(-1).mean(-1).reshape(len(kinds), -1).tolist(), strict=True))
     return {"count": found["ucb"], **found}
 
@@ -38,7 +42,9 @@ def growth(regret: Array, points: Array) -> Array:
     return (log_regret * centred).sum(-1) / np.square(centred).sum()
 
 
-def interval(statistic: Callable[[Array], Array], seeds: int, draws: int = 2000) -> tuple[Array, Array]:
+def interval(
+    statistic: Callable[[Array], Array], seeds: int, draws: int = 2000
+) -> tuple[Array, Array]:
     """95% bootstrap interval of a statistic of the chosen seeds, a function of indices [..., seeds] that averages them."""
     chosen = np.random.default_rng(0).integers(seeds, size=(draws, seeds))
     low, high = np.quantile(statistic(chosen), (0.025, 0.975), axis=0)
@@ -59,9 +65,15 @@ def regret(quick: bool, seed: int, tell: Tell) -> Part:
         searched = search(make(rng, tuning), episodes, rng, lambda share: part(share, 0))
         best = [Setting(kind, BETAS[int(np.argmin(searched[kind]))]) for kind in KINDS]
         mdp = make(rng, seeds)
-        found = run_lsvi(mdp, [*best, Setting("none", 0)], episodes, rng, tell=lambda share: part(share, 1))
+        found = run_lsvi(
+            mdp, [*best, Setting("none", 0)], episodes, rng, tell=lambda share: part(share, 1)
+        )
         claims += compare(mdp, best, found)
-        data["worlds"][mdp.name] = {"search": searched, "betas": [s.beta for s in best], "curves": curves(found)}
+        data["worlds"][mdp.name] = {
+            "search": searched,
+            "betas": [s.beta for s in best],
+            "curves": curves(found),
+        }
     return claims, data
 
 
@@ -77,7 +89,13 @@ def curves(found: Array) -> dict[str, Any]:
 
 def within(low: float, high: float, least: float, most: float) -> Verdict:
     """Whether an interval lies within limits; unclear if it reaches over one."""
-    return "holds" if least <= low and high <= most else "fails" if low > most or high < least else "unclear"
+    return (
+        "holds"
+        if least <= low and high <= most
+        else "fails"
+        if low > most or high < least
+        else "unclear"
+    )
 
 
 def compare(mdp: MDP, best: list[Setting], found: Array) -> list[Claim]:
@@ -103,7 +121,11 @@ def compare(mdp: MDP, best: list[Setting], found: Array) -> list[Claim]:
             f"{setting}; best beta: {betas}",
             "exponent of K " + ", ".join(f"{kind} {slope:.2f}" for kind, slope in means.items()),
             verdict(bool((below < 1).all())),
-            {"exponents": means, "upper_end": below.tolist(), "betas": {s.kind: s.beta for s in best}},
+            {
+                "exponents": means,
+                "upper_end": below.tolist(),
+                "betas": {s.kind: s.beta for s in best},
+            },
         ),
         Claim(
             "DB's regret grows like UCB's (exponents within 0.1)",
@@ -117,6 +139,10 @@ def compare(mdp: MDP, best: list[Setting], found: Array) -> list[Claim]:
             mdp.name,
             f"DB / UCB {ratio:.3f} (95%: {least:.3f} to {most:.3f}); {others}",
             within(float(least), float(most), 0, math.sqrt(2)),
-            {"ratio": ratio, "interval": [float(least), float(most)], "count": count.mean() / ucb.mean()},
+            {
+                "ratio": ratio,
+                "interval": [float(least), float(most)],
+                "count": count.mean() / ucb.mean(),
+            },
         ),
     ]

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ssedb import terminal
-from ssedb.progress import PLAIN_LINE_EVERY
+from ssedb.runs.progress import PLAIN_LINE_EVERY
 from ssedb.theory.claims import Claim, Part, Tell, infonce, theorem1, theorem2
 from ssedb.theory.figures import FIGURES
 from ssedb.theory.regret import regret
@@ -31,25 +31,37 @@ PARTS: dict[str, Callable[[bool, int, Tell], Part]] = {
 }
 
 
-def run_theory(parts: Sequence[str], out: Path, *, quick: bool = False, seed: int = 0) -> dict[str, list[Claim]]:
+def run_theory(
+    parts: Sequence[str], out: Path, *, quick: bool = False, seed: int = 0
+) -> dict[str, list[Claim]]:
     """Measures these parts, shows them, and writes `theory.json` and a figure of each part into `out`."""
     out.mkdir(parents=True, exist_ok=True)
     began, claims, record = time.monotonic(), {}, {}
     for name, (found, data, seconds) in _measure(parts, quick, seed).items():
         claims[name] = found
-        record[name] = {"seconds": round(seconds, 1), "claims": [dataclasses.asdict(c) for c in found], "data": data}
+        record[name] = {
+            "seconds": round(seconds, 1),
+            "claims": [dataclasses.asdict(c) for c in found],
+            "data": data,
+        }
         FIGURES[name](data, out / f"{name}.png")
     text = json.dumps({"quick": quick, "seed": seed, "parts": record}, indent=1)
     (out / "theory.json").write_text(text + "\n", encoding="utf-8")
     console = terminal.console()
     print_claims(console, claims)
-    console.print(f"figures      {', '.join(str(out / f'{name}.png') for name in parts)}", soft_wrap=True)
+    console.print(
+        f"figures      {', '.join(str(out / f'{name}.png') for name in parts)}", soft_wrap=True
+    )
     console.print(f"numbers      {out / 'theory.json'}", soft_wrap=True)
-    console.print(f"took         {time.monotonic() - began:.0f} s; docs/theory.md explains each line")
+    console.print(
+        f"took         {time.monotonic() - began:.0f} s; docs/theory.md explains each line"
+    )
     return claims
 
 
-def _measure(parts: Sequence[str], quick: bool, seed: int) -> dict[str, tuple[list[Claim], dict[str, Any], float]]:
+def _measure(
+    parts: Sequence[str], quick: bool, seed: int
+) -> dict[str, tuple[list[Claim], dict[str, Any], float]]:
     columns = (
         TextColumn("{task.description:<10}"),
         BarColumn(),
@@ -61,7 +73,9 @@ def _measure(parts: Sequence[str], quick: bool, seed: int) -> dict[str, tuple[li
         for name in parts:
             bar, began, said = bars.add_task(name, total=1.0), time.monotonic(), [0.0]
 
-            def tell(share: float, name: str = name, bar: Any = bar, said: list[float] = said) -> None:
+            def tell(
+                share: float, name: str = name, bar: Any = bar, said: list[float] = said
+            ) -> None:
                 bars.update(bar, completed=share)
                 if not live and (share == 1 or time.monotonic() - said[0] > PLAIN_LINE_EVERY):
                     said[0] = time.monotonic()

@@ -50,11 +50,20 @@ def calibration(shot: Snapshot) -> list[dict[str, Any]]:
     bins = (shot.counts + 1.0).log2().ceil()  # N = 0, 1, 2 to 3, 4 to 7, ...
     for index in bins.unique():
         here = bins == index
-        row: dict[str, Any] = {"counts": float(shot.counts[here].double().mean()), "exact": float(shot.exact[here].mean())}
+        row: dict[str, Any] = {
+            "counts": float(shot.counts[here].double().mean()),
+            "exact": float(shot.exact[here].mean()),
+        }
         for name in BONUSES:
             values = getattr(shot, name) / getattr(shot, name).mean()
             row[name] = [float(values[here].mean()), float(values[here].std(correction=0))]
-        rows.append({**row, "exact_over_mean": float((shot.exact / shot.exact.mean())[here].mean()), "of": int(here.sum())})
+        rows.append(
+            {
+                **row,
+                "exact_over_mean": float((shot.exact / shot.exact.mean())[here].mean()),
+                "of": int(here.sum()),
+            }
+        )
     return rows
 
 
@@ -87,13 +96,17 @@ def network(quick: bool, seed: int, tell: Tell) -> Part:
                 tell((done + share) / len(plan))
 
             runs[world].setdefault(reading, []).append(follow(shots, part, total))
-    claims = judge("tabular river with one-hot pictures", runs["river"]) + judge("rooms-small", runs["rooms"])
+    claims = judge("tabular river with one-hot pictures", runs["river"]) + judge(
+        "rooms-small", runs["rooms"]
+    )
     return [*claims, agreement(runs["river"])], {"runs": runs}
 
 
 def last_half(runs: list[Any], name: str) -> float:
     """Mean over the second half of training and over the runs."""
-    return float(np.mean([row[name] for run in runs for row in run["rows"][len(run["rows"]) // 2 :]]))
+    return float(
+        np.mean([row[name] for run in runs for row in run["rows"][len(run["rows"]) // 2 :]])
+    )
 
 
 def judge(world: str, readings: dict[str, list[Any]]) -> list[Claim]:
@@ -103,7 +116,9 @@ def judge(world: str, readings: dict[str, list[Any]]) -> list[Claim]:
 
     def ranks(name: str) -> tuple[str, dict[str, dict[str, float]]]:
         values = {reading: last_half(runs, name) for reading, runs in readings.items()}
-        visited = {reading: last_half(runs, f"{name}_visited") for reading, runs in readings.items()}
+        visited = {
+            reading: last_half(runs, f"{name}_visited") for reading, runs in readings.items()
+        }
         text = "; ".join(f"{r}: {values[r]:+.2f}, visited only {visited[r]:+.2f}" for r in readings)
         return f"rank correlation {text}", {"all": values, "visited": visited}
 
@@ -120,13 +135,30 @@ def judge(world: str, readings: dict[str, list[Any]]) -> list[Claim]:
     slopes = {reading: last_half(runs, "practical_exponent") for reading, runs in readings.items()}
     text = "; ".join(f"{reading}: N^{slope:+.2f}" for reading, slope in slopes.items())
     claims.append(
-        Claim("the practical bonus falls like N^-0.5", setting, text, verdict(max(slopes.values()) < -0.25), slopes)
+        Claim(
+            "the practical bonus falls like N^-0.5",
+            setting,
+            text,
+            verdict(max(slopes.values()) < -0.25),
+            slopes,
+        )
     )
-    parts = {reading: [last_half(runs, name) for name in ("inside", "upper")] for reading, runs in readings.items()}
-    text = "; ".join(f"{reading}: {inside:.1f} of {upper:.1f} nats" for reading, (inside, upper) in parts.items())
+    parts = {
+        reading: [last_half(runs, name) for name in ("inside", "upper")]
+        for reading, runs in readings.items()
+    }
+    text = "; ".join(
+        f"{reading}: {inside:.1f} of {upper:.1f} nats" for reading, (inside, upper) in parts.items()
+    )
     enough = all(inside > GOOD * upper for inside, upper in parts.values())
     claims.append(
-        Claim("the marginal is near N(0, I): I([S, A]; Z) makes up most of the KL", setting, text, verdict(enough), parts)
+        Claim(
+            "the marginal is near N(0, I): I([S, A]; Z) makes up most of the KL",
+            setting,
+            text,
+            verdict(enough),
+            parts,
+        )
     )
     return claims
 

@@ -11,13 +11,20 @@ from ssedb.analysis import maps
 from ssedb.analysis.maps import mean_by_cell, read_maps
 from ssedb.analysis.probe import Transitions
 from ssedb.envs.rooms import World
-from ssedb.run import resume
+from ssedb.runs.loop import resume
 from ssedb.trainer import Trainer
 from tests.toy import tiny_config
 
 
 def rooms(out, **changes):
-    settings = dict(env="rooms-small", noise="random-box", steps=1024, obs_norm_steps=64, num_envs=8, rollout_steps=32)
+    settings = dict(
+        env="rooms-small",
+        noise="random-box",
+        steps=1024,
+        obs_norm_steps=64,
+        num_envs=8,
+        rollout_steps=32,
+    )
     return tiny_config(out, **{**settings, **changes})
 
 
@@ -38,7 +45,9 @@ def test_a_run_leaves_its_maps(tmp_path, monkeypatch):
 def test_a_resumed_run_goes_on_with_its_maps(tmp_path, monkeypatch):
     monkeypatch.setattr(maps, "SNAPSHOTS", 4)
     ssedb.train(rooms(tmp_path / "run", steps=512))
-    with open(tmp_path / "run" / "maps.jsonl", "a") as file:  # taken after the last checkpoint, then killed in a line
+    with open(
+        tmp_path / "run" / "maps.jsonl", "a"
+    ) as file:  # taken after the last checkpoint, then killed in a line
         file.write('{"steps": 768, "visits": [9], "bonus": null}\n{"steps": 900, "vis')
         file.write("\n")
     resume(tmp_path / "run", steps=1024)
@@ -50,10 +59,14 @@ def test_a_resumed_run_goes_on_with_its_maps(tmp_path, monkeypatch):
 @pytest.mark.parametrize("bonus", ["db", "rnd", "count", "none"])
 def test_the_maps_change_nothing_in_the_run(tmp_path, monkeypatch, bonus):
     def weights(name):
-        config = dataclasses.replace(rooms(tmp_path / name, bonus=bonus, bonus_options={}, steps=512))
+        config = dataclasses.replace(
+            rooms(tmp_path / name, bonus=bonus, bonus_options={}, steps=512)
+        )
         ssedb.train(config)
-        state = ssedb.checkpoint.load_latest(tmp_path / name / "checkpoints")[0]
-        return torch.cat([v.flatten().double() for part in ("policy", "bonus") for v in state[part].values()]), state["rng"]
+        state = ssedb.runs.checkpoint.load_latest(tmp_path / name / "checkpoints")[0]
+        return torch.cat(
+            [v.flatten().double() for part in ("policy", "bonus") for v in state[part].values()]
+        ), state["rng"]
 
     with_maps = weights("with")
     monkeypatch.setattr("ssedb.analysis.maps.MapLog.record", lambda self: None)

@@ -22,8 +22,13 @@ def test_noise_share_of_a_count_bonus_with_known_noise(noise):
 
 
 def test_noise_share_of_vectors_weighs_every_dimension():
-    signal, noise = torch.randn(1, 5000, 2, generator=rng()), torch.randn(6, 5000, 2, generator=rng(1))
-    values = torch.cat([signal.repeat(6, 1, 1), 3 * noise], -1)  # two of pure signal, two of pure noise with variance 9
+    signal, noise = (
+        torch.randn(1, 5000, 2, generator=rng()),
+        torch.randn(6, 5000, 2, generator=rng(1)),
+    )
+    values = torch.cat(
+        [signal.repeat(6, 1, 1), 3 * noise], -1
+    )  # two of pure signal, two of pure noise with variance 9
     assert measures.noise_share(values) == pytest.approx(18 / 20, abs=0.01)
 
 
@@ -33,8 +38,12 @@ def test_noise_share_of_pure_noise_is_one_and_of_a_constant_zero():
 
 
 def test_rank_correlation_by_hand():
-    assert measures.rank_correlation(torch.tensor([1.0, 2, 3]), torch.tensor([10.0, 100, 1000])) == pytest.approx(1)
-    assert measures.rank_correlation(torch.tensor([1.0, 2, 3]), torch.tensor([3.0, 2, 1])) == pytest.approx(-1)
+    assert measures.rank_correlation(
+        torch.tensor([1.0, 2, 3]), torch.tensor([10.0, 100, 1000])
+    ) == pytest.approx(1)
+    assert measures.rank_correlation(
+        torch.tensor([1.0, 2, 3]), torch.tensor([3.0, 2, 1])
+    ) == pytest.approx(-1)
     # Ties share their mean rank: (1.5, 1.5, 3, 4) against (4, 1, 2, 3). Three levels, or any rank of the ties would do.
     expected = np.corrcoef([1.5, 1.5, 3, 4], [4, 1, 2, 3])[0, 1]
     found = measures.rank_correlation(torch.tensor([5.0, 5, 9, 11]), torch.tensor([4.0, 1, 2, 3]))
@@ -51,4 +60,6 @@ def test_linear_probes_find_what_is_linear_and_nothing_else():
     assert measures.explained_share(features, torch.randn(4000, 2, generator=rng(3))) < 0.02
     classes = features[:, :4].argmax(1)
     assert measures.probe_accuracy(features, classes) > 0.9
-    assert measures.probe_accuracy(features, torch.randint(4, (4000,), generator=rng(4))) == pytest.approx(0.25, abs=0.05)
+    assert measures.probe_accuracy(
+        features, torch.randint(4, (4000,), generator=rng(4))
+    ) == pytest.approx(0.25, abs=0.05)

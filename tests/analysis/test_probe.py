@@ -20,7 +20,9 @@ class Made(Bonus):
     def __init__(self, world, choices, dial):
         super().__init__((4, 84, 84), world.num_actions)
         self.world, self.choices, self.dial = world, choices, dial
-        self.clean = torch.zeros(0, dtype=torch.int64)  # the true states, which only a made bonus may know
+        self.clean = torch.zeros(
+            0, dtype=torch.int64
+        )  # the true states, which only a made bonus may know
         self.scale = torch.nn.Parameter(torch.ones(()))
 
     def reward(self, obs, actions, next_obs):
@@ -33,13 +35,17 @@ class Made(Bonus):
 
     def features(self, obs, actions):
         ids = self.clean[: len(obs)]
-        return torch.nn.functional.one_hot(ids // self.world.scenes_per_cell, len(self.world.cells)).float()
+        return torch.nn.functional.one_hot(
+            ids // self.world.scenes_per_cell, len(self.world.cells)
+        ).float()
 
 
 @pytest.fixture(scope="module")
 def small():
     world = World("small")
-    choices = torch.randint(0, 400, (world.num_states, 5), generator=torch.Generator().manual_seed(0))
+    choices = torch.randint(
+        0, 400, (world.num_states, 5), generator=torch.Generator().manual_seed(0)
+    )
     data = draw_transitions(world, None, 1000, 6, {"noise": "random-box"}, seed=1)
     return world, choices, data
 
@@ -54,7 +60,9 @@ def test_a_count_bonus_with_and_without_noise(small, dial):
         assert result.bonus_noise_share < 1e-6
         assert result.count_correlation == pytest.approx(1)
     else:
-        assert result.bonus_noise_share > 0.8  # boxes change the brightness far more than counts vary
+        assert (
+            result.bonus_noise_share > 0.8
+        )  # boxes change the brightness far more than counts vary
         assert abs(result.count_correlation) < 0.5
     assert result.feature_noise_share == 0
     assert result.room_accuracy > 0.9  # one number per cell says it all
@@ -68,7 +76,9 @@ def test_twins_share_the_truth_and_differ_in_the_noise(small):
     same = (first[0] == clean[0]).float().mean()
     assert 0.85 < same < 0.95  # boxes cover about a tenth
     assert not torch.equal(first[0], second[0])
-    assert torch.equal(first[0][:, 1:], first[2][:, :-1])  # consecutive stacks share frames, noise and all
+    assert torch.equal(
+        first[0][:, 1:], first[2][:, :-1]
+    )  # consecutive stacks share frames, noise and all
 
 
 def test_walks_are_real_transitions_of_the_world(small):
@@ -81,7 +91,11 @@ def test_walks_are_real_transitions_of_the_world(small):
 def test_a_real_run(tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     monkeypatch.setattr("ssedb.analysis.probe.FALL_BATCH", 16)
-    ssedb.train(tiny_config(tmp_path / "run", env="rooms-small", noise="random-box", steps=512, obs_norm_steps=64))
+    ssedb.train(
+        tiny_config(
+            tmp_path / "run", env="rooms-small", noise="random-box", steps=512, obs_norm_steps=64
+        )
+    )
     result, picture = probe_run(tmp_path / "run", transitions=256, draws=3)
     assert picture.stat().st_size > 10_000
     saved = json.loads((tmp_path / "run" / "probe.json").read_text())
@@ -98,12 +112,16 @@ def test_a_game_is_probed_for_noise_alone(tmp_path, monkeypatch, fidelity):
     monkeypatch.setattr("ssedb.analysis.probe.FALL_BATCH", 16)
     monkeypatch.setattr("ssedb.analysis.probe.FALL_AT", (0, 1))
     run = tmp_path / "game"
-    ssedb.train(tiny_config(run, steps=256, obs_norm_steps=64, noise="random-box", fidelity=fidelity))
+    ssedb.train(
+        tiny_config(run, steps=256, obs_norm_steps=64, noise="random-box", fidelity=fidelity)
+    )
     result, picture = probe_run(run, transitions=128, draws=3)
     assert picture.stat().st_size > 10_000
     assert 0 < result.bonus_noise_share <= 1
     assert result.room_accuracy is result.count_correlation is None
-    with pytest.raises(ssedb.ConfigError, match="noise=sticky: the probe draws noise over pictures"):
+    with pytest.raises(
+        ssedb.ConfigError, match="noise=sticky: the probe draws noise over pictures"
+    ):
         probe_run(run, noise="sticky")
 
 
@@ -112,13 +130,17 @@ def test_played_transitions_are_one_game_under_several_draws(tmp_path):
     data = play_transitions(config, 200, 3, 0, torch.device("cpu"))
     assert data.clean.shape == (5, 200, 84, 84)
     assert data.noisy.shape == (5, 3, 200, 84, 84)
-    touched = (data.noisy != data.clean[:, None]).double().mean((-1, -2))  # boxes cover a part of each picture
+    touched = (
+        (data.noisy != data.clean[:, None]).double().mean((-1, -2))
+    )  # boxes cover a part of each picture
     assert 0 < touched.min() <= touched.max() < 0.9
     assert not torch.equal(data.noisy[:, 0], data.noisy[:, 1])
     obs, actions, next_obs = data.pair(1)
     assert torch.equal(obs[:, 1:], next_obs[:, :-1])  # shared frames carry the same noise
     env = env_of(config, 16, 3, torch.device("cpu"))
-    frames = [env.env.reset()]  # the same game played once more: the first transition of each begins at step 8
+    frames = [
+        env.env.reset()
+    ]  # the same game played once more: the first transition of each begins at step 8
     generator = torch.Generator().manual_seed(0)
     for _ in range(12):
         chosen = torch.randint(env.num_actions, (16,), generator=generator)
@@ -130,7 +152,9 @@ def test_played_transitions_are_one_game_under_several_draws(tmp_path):
 def test_both_halves_of_the_walks_come_from_the_same_states(small):
     world, _, _ = small
     first = torch.zeros(world.num_states, dtype=torch.bool)
-    first[world.state_ids(world.start(1))] = True  # only the start was visited, so half of all walks begin there
+    first[world.state_ids(world.start(1))] = (
+        True  # only the start was visited, so half of all walks begin there
+    )
     data = draw_transitions(world, first, 400, 2, {"noise": "none"}, seed=0)
     cells = (data.states // world.scenes_per_cell).view(2, 200)
     near = [(half[:, None] == cells.flatten().mode().values).double().mean() for half in cells]
@@ -138,7 +162,9 @@ def test_both_halves_of_the_walks_come_from_the_same_states(small):
 
 
 def test_a_game_that_ends_at_once_cannot_be_probed(tmp_path, monkeypatch):
-    monkeypatch.setattr("ssedb.analysis.probe.PLAYED_APART", 1)  # or thousands of episodes would begin
+    monkeypatch.setattr(
+        "ssedb.analysis.probe.PLAYED_APART", 1
+    )  # or thousands of episodes would begin
     config = tiny_config(tmp_path, noise="random-box", max_episode_steps=3)
     with pytest.raises(ssedb.ConfigError, match="breakout: episodes end too soon to be probed"):
         play_transitions(config, 10, 2, 0, torch.device("cpu"))

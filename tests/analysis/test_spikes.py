@@ -31,7 +31,9 @@ def test_planted_spikes_are_found_under_noise_and_drift():
         assert set(planted) <= set(found)
         assert clear(7 * curve - 100) == found  # the scale of the bonus does not matter
         others += len(found) - len(planted)
-    assert others <= 6  # 0.02 in a curve, as measured; more than 6 in 20 is a chance of one in ten million
+    assert (
+        others <= 6
+    )  # 0.02 in a curve, as measured; more than 6 in 20 is a chance of one in ten million
 
 
 def test_noise_alone_has_no_clear_spikes_but_by_chance():
@@ -45,7 +47,9 @@ def test_noise_alone_has_no_clear_spikes_but_by_chance():
 def test_strong_spikes_do_not_hide_weaker_ones():
     curve = noisy_curve(3)
     curve[100::100] += 1000
-    curve[150] += 10  # with mean and std in place of median and MAD this is less than a tenth of a deviation
+    curve[150] += (
+        10  # with mean and std in place of median and MAD this is less than a tenth of a deviation
+    )
     assert 150 in clear(curve)
 
 
@@ -56,7 +60,9 @@ def test_the_strongest_are_kept_in_order_of_time_and_well_apart():
         curve[t] += height
     strongest = sorted(sorted(heights, key=heights.__getitem__)[-16:])
     assert [spike.step for spike in find_spikes(curve)] == strongest
-    assert [spike.step for spike in find_spikes(curve, most=3)] == sorted(sorted(heights, key=heights.__getitem__)[-3:])
+    assert [spike.step for spike in find_spikes(curve, most=3)] == sorted(
+        sorted(heights, key=heights.__getitem__)[-3:]
+    )
     crowd = noisy_curve(5, 300) * 0.01
     crowd[100:130] += np.linspace(5, 8, 30)
     crowd[131] += 20
@@ -81,13 +87,17 @@ def test_heights_are_in_robust_standard_deviations():
     assert heights.std() == pytest.approx(1, abs=0.03)
     outliers = noisy_curve(7, 20_000)
     outliers[::20] += 50
-    assert np.median(np.abs(spike_heights(outliers))) == pytest.approx(np.median(np.abs(heights)), rel=0.12)
+    assert np.median(np.abs(spike_heights(outliers))) == pytest.approx(
+        np.median(np.abs(heights)), rel=0.12
+    )
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     out = tmp_path_factory.mktemp("spikes") / "run"
-    ssedb.train(tiny_config(out, env="rooms-small", noise="random-box", steps=256, obs_norm_steps=64))
+    ssedb.train(
+        tiny_config(out, env="rooms-small", noise="random-box", steps=256, obs_norm_steps=64)
+    )
     return out
 
 
@@ -98,7 +108,9 @@ def test_a_real_run(run, capsys):
     assert str(folder) in capsys.readouterr().out.replace("\n", "")
     found = json.loads((folder / "spikes.json").read_text())
     assert found["length"] == len(found["curve"]) == 100
-    assert [spike.step for spike in find_spikes(np.array(found["curve"]))] == [spike["step"] for spike in found["spikes"]]
+    assert [spike.step for spike in find_spikes(np.array(found["curve"]))] == [
+        spike["step"] for spike in found["spikes"]
+    ]
     assert len(found["spikes"]) >= 1
     clips = sorted(folder.glob("clip-*.mp4"))
     assert len(clips) == len(found["spikes"])
@@ -141,9 +153,9 @@ def test_the_episode_is_whole_and_its_pictures_fit(run):
 
 
 def test_the_bonus_is_the_one_that_the_checkpoint_pays(run):
-    from ssedb import checkpoint
     from ssedb.analysis.episode import play_episode, read_episode
-    from ssedb.runlog import saved_config
+    from ssedb.runs import checkpoint
+    from ssedb.runs.folder import saved_config
 
     episode = play_episode(run, seed=6, max_steps=20)
     assert len(episode) == 20
@@ -157,7 +169,11 @@ def test_the_bonus_is_the_one_that_the_checkpoint_pays(run):
 
 def test_a_bonus_that_counts_true_states_gets_them(tmp_path):
     run = tmp_path / "run"
-    ssedb.train(tiny_config(run, env="rooms-small", bonus="count", bonus_options={}, steps=256, obs_norm_steps=64))
+    ssedb.train(
+        tiny_config(
+            run, env="rooms-small", bonus="count", bonus_options={}, steps=256, obs_norm_steps=64
+        )
+    )
     episode = play_episode(run, seed=0, max_steps=30)
     reading = read_episode(episode, run)
     assert len(episode.states) == len(episode) == len(reading.bonus) == 30

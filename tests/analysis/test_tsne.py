@@ -30,7 +30,9 @@ def test_step_ratio_against_every_pair_by_hand(shape):
 def test_step_ratio_of_a_line_of_noise_and_of_a_leap():
     n = 300
     line = np.arange(n)[:, None] * np.ones((1, 5))
-    assert step_ratio(line) == pytest.approx(3 / (n + 1), rel=1e-9)  # the mean of |i - j| over pairs is (n + 1) / 3
+    assert step_ratio(line) == pytest.approx(
+        3 / (n + 1), rel=1e-9
+    )  # the mean of |i - j| over pairs is (n + 1) / 3
     noise = np.random.default_rng(1).normal(size=(3000, 64))
     assert step_ratio(noise) == pytest.approx(1, abs=0.01)
     leaping = np.array([[0.0], [1.0]] * 50)  # there and back: each step 1, pairs 0 or 1
@@ -69,7 +71,11 @@ def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tsne")
     settings = dict(env="rooms-small", noise="random-box", steps=256, obs_norm_steps=64)
     ssedb.train(tiny_config(folder / "db", **settings))
-    ssedb.train(tiny_config(folder / "rnd", bonus="rnd", **{**settings, "bonus_options": {"feature_dim": 16}}))
+    ssedb.train(
+        tiny_config(
+            folder / "rnd", bonus="rnd", **{**settings, "bonus_options": {"feature_dim": 16}}
+        )
+    )
     ssedb.train(tiny_config(folder / "game", steps=256, obs_norm_steps=64))
     return folder
 
@@ -84,12 +90,18 @@ def test_a_real_run_beside_another(runs, capsys):
     assert [m["title"] for m in found["maps"]] == ["db", "rnd", "raw pixels"]
     episode = play_episode(runs / "db", device="cpu")
     for chart, run in zip(found["maps"], ("db", "rnd"), strict=False):
-        assert chart["step_ratio"] == pytest.approx(step_ratio(read_episode(episode, runs / run, "cpu").features), rel=1e-6)
+        assert chart["step_ratio"] == pytest.approx(
+            step_ratio(read_episode(episode, runs / run, "cpu").features), rel=1e-6
+        )
         assert len(chart["points"]) == len(chart["steps"]) == found["length"] == 100
         assert f"{chart['step_ratio']:.3f}" in out
     pixels = episode.seen.float()
-    stacks = np.stack([pixels[[max(t - 3 + i, 0) for i in range(4)]].flatten().numpy() for t in range(100)])
-    pairs = np.mean([np.linalg.norm(np.delete(stacks, t, 0) - stacks[t], axis=1).mean() for t in range(100)])
+    stacks = np.stack(
+        [pixels[[max(t - 3 + i, 0) for i in range(4)]].flatten().numpy() for t in range(100)]
+    )
+    pairs = np.mean(
+        [np.linalg.norm(np.delete(stacks, t, 0) - stacks[t], axis=1).mean() for t in range(100)]
+    )
     steps = np.linalg.norm(np.diff(stacks, axis=0), axis=1).mean()
     assert found["maps"][2]["step_ratio"] == pytest.approx(steps / pairs, rel=1e-4)
     for name in ("tsne.png", "tsne.html"):

@@ -59,7 +59,9 @@ def conv(layer, x: np.ndarray) -> np.ndarray:
     for i, r in enumerate(rows):
         for j, c in enumerate(columns):
             window = x[:, :, r : r + size, c : c + size]
-            out[:, :, i, j] = np.tensordot(window, weight, axes=([1, 2, 3], [1, 2, 3])) + array(layer.bias)
+            out[:, :, i, j] = np.tensordot(window, weight, axes=([1, 2, 3], [1, 2, 3])) + array(
+                layer.bias
+            )
     return out
 
 
@@ -75,7 +77,9 @@ def encoder(module, x: np.ndarray) -> np.ndarray:
 
 def forward_model(models, number: int, features: np.ndarray, actions) -> np.ndarray:
     """One model of the ensemble, sample by sample, with the one-hot action joined to the input of every layer."""
-    weight = np.concatenate([array(models.weight), array(models.action_weight)], 2)[:, number]  # [layers, D + A, D]
+    weight = np.concatenate([array(models.weight), array(models.action_weight)], 2)[
+        :, number
+    ]  # [layers, D + A, D]
     bias = array(models.bias)[:, number, 0]
     predicted = []
     for row, action in zip(features, array(actions).astype(int), strict=True):
@@ -101,7 +105,12 @@ def posterior(bonus, obs, actions) -> tuple[np.ndarray, np.ndarray]:
     """Mean and std of DB's z; the action joins the first layer, or every layer."""
     module, onehot = bonus.posterior, np.eye(bonus.num_actions)[array(actions).astype(int)]
     extra = onehot if bonus.options.action_input == "every" else onehot[:, :0]
-    x = lrelu(dense(module.first, np.concatenate([encoder(bonus.encoder, normalized(bonus, obs)), onehot], 1)))
+    x = lrelu(
+        dense(
+            module.first,
+            np.concatenate([encoder(bonus.encoder, normalized(bonus, obs)), onehot], 1),
+        )
+    )
     x = residual(module.residual2, residual(module.residual1, x, extra), extra)
     mean, raw = np.split(dense(module.last, np.concatenate([x, extra], 1)), 2, axis=1)
     return mean, np.clip(softplus(raw), 1e-3, 1e5)

@@ -30,10 +30,14 @@ def test_by_flag_by_option_and_through_the_file(ablation, bonus, tmp_path):
     assert by_flag == by_option
     (tmp_path / "config.toml").write_text(by_option.to_toml())
     assert TrainConfig.from_toml(tmp_path / "config.toml") == by_option
-    built = ssedb.make_bonus(bonus, (4, 36, 36), 4, **{**TINY_OPTIONS, "ablation": ablation}).options
+    built = ssedb.make_bonus(
+        bonus, (4, 36, 36), 4, **{**TINY_OPTIONS, "ablation": ablation}
+    ).options
     for options in (by_option.bonus_options, vars(built)):
         assert options["ablation"] == ablation
-        assert {name: bool(options[name]) for name in KNOBS} == {name: bool(wanted[name]) for name in KNOBS}
+        assert {name: bool(options[name]) for name in KNOBS} == {
+            name: bool(wanted[name]) for name in KNOBS
+        }
     assert {name: by_option.bonus_options[name] for name in KNOBS} == wanted
 
 
@@ -45,9 +49,14 @@ def test_every_ablation_is_known_and_another_is_refused():
 
 @pytest.mark.parametrize("ablation", OFF)
 def test_the_loss_is_that_of_the_terms_left(ablation):
-    bonus, data = make("db", **TINY_OPTIONS, ablation=ablation, alpha1=0.3, alpha2=0.2, alpha3=0.7), batch()
+    bonus, data = (
+        make("db", **TINY_OPTIONS, ablation=ablation, alpha1=0.3, alpha2=0.2, alpha3=0.7),
+        batch(),
+    )
     loss, figures = bonus.loss(*data)
-    weights = {"alpha1": 0.3, "alpha2": -0.2, "alpha3": -0.7} | {k: 0.0 for k in OFF[ablation] if k.startswith("alpha")}
+    weights = {"alpha1": 0.3, "alpha2": -0.2, "alpha3": -0.7} | {
+        k: 0.0 for k in OFF[ablation] if k.startswith("alpha")
+    }
     names = {"alpha1": "i_upper", "alpha2": "i_pred", "alpha3": "i_nce"}
     expected = sum(weight * figures[names[name]] for name, weight in weights.items())
     torch.testing.assert_close(loss.detach(), expected)

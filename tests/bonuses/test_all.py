@@ -7,16 +7,18 @@ import pytest
 import torch
 
 import ssedb
-from ssedb import checkpoint
 from ssedb.bonuses import bonus_class
-from ssedb.run import resume, train
-from ssedb.runlog import read_metrics
+from ssedb.runs import checkpoint
+from ssedb.runs.folder import read_metrics
+from ssedb.runs.loop import resume, train
 from ssedb.trainer import Trainer
 from tests.toy import Grid, tiny_config
 
 
 def config(out, bonus, **changes):
-    return tiny_config(out, preset="rooms", bonus=bonus, bonus_options={}, bonus_epochs=1, **changes)
+    return tiny_config(
+        out, preset="rooms", bonus=bonus, bonus_options={}, bonus_epochs=1, **changes
+    )
 
 
 def equal(first, second) -> bool:
@@ -44,7 +46,10 @@ def test_a_bonus_without_trained_parameters_trains_saves_and_resumes(tmp_path, b
     train(config(tmp_path / "parts", bonus, steps=256, **settings))
     resume(tmp_path / "parts", steps=768)
     rows = [
-        [{k: v for k, v in row.items() if k not in ("time", "sps")} for row in read_metrics(tmp_path / name)]
+        [
+            {k: v for k, v in row.items() if k not in ("time", "sps")}
+            for row in read_metrics(tmp_path / name)
+        ]
         for name in ("whole", "parts")
     ]
     assert rows[0] == rows[1]
@@ -86,7 +91,9 @@ def test_a_bonus_is_called_in_the_documented_order(tmp_path):
         Recorder.calls.clear()
         trainer.iterate()
         epoch = ["loss 128", "after_step"] * 2 + ["after_epoch"]
-        assert Recorder.calls == ["reward 128 128"] * 2 + ["take_in 128 128"] * 2 + epoch * 2 + ["after_rollout"]
+        assert Recorder.calls == ["reward 128 128"] * 2 + ["take_in 128 128"] * 2 + epoch * 2 + [
+            "after_rollout"
+        ]
 
 
 def test_after_a_resume_that_begins_episodes_afresh_their_numbers_are_new(tmp_path):
@@ -102,7 +109,9 @@ def test_after_a_resume_that_begins_episodes_afresh_their_numbers_are_new(tmp_pa
     again.iterate()
     new = again.rollout.episodes
     assert not used & set(new.flatten().tolist())
-    assert all(len(set((new[:, n] % 8).tolist())) == 1 for n in range(8))  # an env's numbers are its own
+    assert all(
+        len(set((new[:, n] % 8).tolist())) == 1 for n in range(8)
+    )  # an env's numbers are its own
 
 
 def test_atari_episodes_go_on_with_new_numbers_after_a_resume(tmp_path):

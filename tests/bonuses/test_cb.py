@@ -37,7 +37,9 @@ def test_reward_is_the_divergence_of_the_newest_frames_code_from_the_standard_no
     np.testing.assert_allclose(array(bonus.reward(obs, actions, next_obs)), expected, rtol=1e-3)
     older = next_obs.clone()
     older[:, :-1] = 255
-    torch.testing.assert_close(bonus.reward(obs, actions, older), bonus.reward(obs, actions, next_obs))
+    torch.testing.assert_close(
+        bonus.reward(obs, actions, older), bonus.reward(obs, actions, next_obs)
+    )
     np.testing.assert_allclose(array(bonus.features(next_obs, actions)), mean, rtol=1e-3, atol=1e-4)
 
 
@@ -52,7 +54,9 @@ def test_loss_is_the_squared_value_of_a_drawn_code_and_its_nats(masked):
     noise = array(torch.randn(12, 6))
     mean, std = code(bonus, scaled(seen, next_obs))
     errors = plain.dense(bonus.value, mean + std * noise)[:, 0] ** 2  # the return of no reward is 0
-    nats = np.array([plain.kl(m, s, np.zeros(6), np.ones(6)) for m, s in zip(mean, std, strict=True)])
+    nats = np.array(
+        [plain.kl(m, s, np.zeros(6), np.ones(6)) for m, s in zip(mean, std, strict=True)]
+    )
     rows = mask.numpy() if masked else slice(None)
     assert figures["value_error"].item() == pytest.approx(errors[rows].mean(), rel=1e-3)
     assert figures["code_nats"].item() == pytest.approx(nats[rows].mean(), rel=1e-3)
@@ -70,5 +74,9 @@ def test_the_codes_std_has_a_floor_of_a_thousandth():
 
 def test_settings_are_those_of_its_paper():
     bonus = ssedb.make_bonus("cb", (4, 84, 84), 18)
-    assert (bonus.options.beta, bonus.options.code_dim, bonus.trunk.out_dim) == (1e-3, 64, 64 * 7 * 7)
+    assert (bonus.options.beta, bonus.options.code_dim, bonus.trunk.out_dim) == (
+        1e-3,
+        64,
+        64 * 7 * 7,
+    )
     assert bonus.code.out_features == 128

@@ -44,7 +44,12 @@ def test_frames_are_counted_by_the_newest_coarse_picture_and_the_action():
         bonus.take_in(picture, torch.tensor([1]), picture)
     assert visits(picture) == 3
     assert visits(picture, action=2) == 0
-    for place, value, expected in (((0, 0), 0, 3), ((-1, 0), 0, 3), ((-1, 0), 255, 3), ((-1, 35), 255, 3)):
+    for place, value, expected in (
+        ((0, 0), 0, 3),
+        ((-1, 0), 0, 3),
+        ((-1, 0), 255, 3),
+        ((-1, 35), 255, 3),
+    ):
         other = picture.clone()
         other[0, place[0], place[1], 0] = value  # an older frame, or one pixel of the coarse field
         assert visits(other) == expected
@@ -55,8 +60,12 @@ def test_frames_are_counted_by_the_newest_coarse_picture_and_the_action():
 
 def test_many_pictures_hardly_collide():
     bonus = make("count", table_bits=16)
-    obs = torch.randint(256, (300, *SHAPE), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
-    obs[:, -1] = obs[:, -1, ::3, ::3].repeat_interleave(3, 1).repeat_interleave(3, 2)  # so that coarse fields differ
+    obs = torch.randint(
+        256, (300, *SHAPE), generator=torch.Generator().manual_seed(0), dtype=torch.uint8
+    )
+    obs[:, -1] = (
+        obs[:, -1, ::3, ::3].repeat_interleave(3, 1).repeat_interleave(3, 2)
+    )  # so that coarse fields differ
     actions = torch.arange(300) % ACTIONS
     bonus.take_in(obs, actions, obs)
     assert (bonus.visits > 0).sum() >= 297
@@ -64,7 +73,11 @@ def test_many_pictures_hardly_collide():
 
 
 def test_on_rooms_the_counts_are_the_truth(tmp_path):
-    trainer = Trainer(tiny_config(tmp_path, env="rooms-small", bonus="count", bonus_options={}, max_episode_steps=25))
+    trainer = Trainer(
+        tiny_config(
+            tmp_path, env="rooms-small", bonus="count", bonus_options={}, max_episode_steps=25
+        )
+    )
     assert trainer.bonus.options.counted == "states"
     truth = trainer.env.env.truth
     reward, paid = trainer.bonus.reward, []
@@ -86,9 +99,13 @@ def test_elsewhere_it_counts_frames_and_says_so_if_states_are_asked_for(tmp_path
     assert make("count").options.counted == "frames"
     assert ssedb.TrainConfig(env="alien", bonus="count").bonus_options["counted"] == "frames"
     assert ssedb.TrainConfig(env="rooms@3", bonus="count").bonus_options["counted"] == "states"
-    with pytest.raises(ssedb.ConfigError, match="counted=states: this environment does not tell its true states"):
+    with pytest.raises(
+        ssedb.ConfigError, match="counted=states: this environment does not tell its true states"
+    ):
         make("count", counted="states").reward(*batch())
-    with pytest.raises(ssedb.ConfigError, match="breakout does not tell its true states, which count counts"):
+    with pytest.raises(
+        ssedb.ConfigError, match="breakout does not tell its true states, which count counts"
+    ):
         Trainer(tiny_config(tmp_path, bonus="count", bonus_options={"counted": "states"}))
     with pytest.raises(ssedb.ConfigError, match="feature_dim=0: must be 1 or more"):
         ssedb.TrainConfig(bonus="rnd", bonus_options={"feature_dim": 0})

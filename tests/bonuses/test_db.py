@@ -25,14 +25,24 @@ def batch():
     return transitions(Grid(num_envs=32, seed=0), 40)
 
 
-@pytest.mark.parametrize(("actions", "total", "trained"), [(4, 5_134_145, 3_285_025), (18, 5_155_649, 3_306_529)])
+@pytest.mark.parametrize(
+    ("actions", "total", "trained"), [(4, 5_134_145, 3_285_025), (18, 5_155_649, 3_306_529)]
+)
 def test_parameter_counts_of_the_released_model(actions, total, trained):
     bonus = ssedb.make_bonus("db", obs_shape=(4, 84, 84), num_actions=actions, fidelity="released")
     parts = {
         name: sum(p.numel() for p in part.parameters())
-        for name, part in (("posterior", bonus.posterior), ("head", bonus.head), ("projection", bonus.projection))
+        for name, part in (
+            ("posterior", bonus.posterior),
+            ("head", bonus.head),
+            ("projection", bonus.projection),
+        )
     }
-    assert parts == {"posterior": {4: 466_432, 18: 487_936}[actions], "head": 953_089, "projection": 164_992}
+    assert parts == {
+        "posterior": {4: 466_432, 18: 487_936}[actions],
+        "head": 953_089,
+        "projection": 164_992,
+    }
     assert bonus.score_weight.numel() == 16_384
     assert sum(p.numel() for p in bonus.parameters()) == total
     assert sum(p.numel() for p in bonus.parameters() if p.requires_grad) == trained
@@ -46,7 +56,9 @@ def test_fidelities_differ_where_they_say():
     assert released.posterior.last.in_features == 64 + 4  # the action joins every layer
     assert hasattr(paper.head, "std")
     assert released.head.free_std.item() == 1.0
-    assert 0 <= paper.score_weight.min() < 0.05 < 0.95 < paper.score_weight.max() < 1  # drawn from U[0, 1)
+    assert (
+        0 <= paper.score_weight.min() < 0.05 < 0.95 < paper.score_weight.max() < 1
+    )  # drawn from U[0, 1)
     assert small_db(fidelity="released", bonus_root="sqrt").options.bonus_root == "sqrt"
 
 
@@ -54,7 +66,10 @@ def test_momentum_copies_start_equal_and_get_no_gradient(batch):
     bonus = small_db()
     loss, _ = bonus.loss(*batch)
     loss.backward()
-    for copy, online in ((bonus.momentum_encoder, bonus.encoder), (bonus.momentum_projection, bonus.projection)):
+    for copy, online in (
+        (bonus.momentum_encoder, bonus.encoder),
+        (bonus.momentum_projection, bonus.projection),
+    ):
         for momentum, weight in zip(copy.parameters(), online.parameters(), strict=True):
             assert torch.equal(momentum, weight)
             assert momentum.grad is None
@@ -76,11 +91,17 @@ def test_momentum_moves_when_it_should_and_by_the_right_share(every):
     with torch.no_grad():
         for weight in (bonus.encoder.dense.bias, bonus.projection[0].bias):
             weight.fill_(4.0)
-    moving, resting = (bonus.after_step, bonus.after_epoch) if every == "step" else (bonus.after_epoch, bonus.after_step)
+    moving, resting = (
+        (bonus.after_step, bonus.after_epoch)
+        if every == "step"
+        else (bonus.after_epoch, bonus.after_step)
+    )
     resting()
     assert bonus.momentum_encoder.dense.bias.abs().max() == 0
     moving()
-    torch.testing.assert_close(bonus.momentum_encoder.dense.bias, torch.full((64,), 1.0))  # 0.75 * 0 + 0.25 * 4
+    torch.testing.assert_close(
+        bonus.momentum_encoder.dense.bias, torch.full((64,), 1.0)
+    )  # 0.75 * 0 + 0.25 * 4
     torch.testing.assert_close(bonus.momentum_projection[0].bias, torch.full((64,), 1.0))
 
 
@@ -99,7 +120,14 @@ def test_momentum_moves_when_it_should_and_by_the_right_share(every):
 @pytest.mark.parametrize("masked", [False, True])
 def test_loss_and_reward_are_those_of_plain_numpy(settings, masked):
     obs, actions, next_obs = plain.batch(10)
-    bonus = plain.make("db", **{**TINY_OPTIONS, "channels": (4, 4, 4)}, alpha1=0.3, alpha2=0.2, alpha3=0.1, **settings)
+    bonus = plain.make(
+        "db",
+        **{**TINY_OPTIONS, "channels": (4, 4, 4)},
+        alpha1=0.3,
+        alpha2=0.2,
+        alpha3=0.1,
+        **settings,
+    )
     for momentum in (bonus.momentum_encoder, bonus.momentum_projection):
         for weight in momentum.parameters():  # so that it shows who makes the targets
             weight.data.add_(0.1 * torch.rand_like(weight))
@@ -113,13 +141,17 @@ def test_loss_and_reward_are_those_of_plain_numpy(settings, masked):
     frames = plain.normalized(bonus, next_obs)
     if bonus.options.target_frames == "newest":
         frames[:, :-1] = 0
-    target = plain.encoder(bonus.momentum_encoder if bonus.options.momentum_target else bonus.encoder, frames)
+    target = plain.encoder(
+        bonus.momentum_encoder if bonus.options.momentum_target else bonus.encoder, frames
+    )
     mean, std = plain.prediction(bonus, z_mean + z_std * draws[0])
     std = np.sqrt(np.mean((target - mean)[keep] ** 2)) if std is None else std
     contrasted = mean if bonus.options.nce_input == "mean" else mean + std * draws[1]
     projected = plain.projection(bonus.projection, contrasted) @ plain.array(bonus.score_weight)
     scores = (projected @ plain.projection(bonus.momentum_projection, target).T)[keep][:, keep]
-    nats = np.array([plain.kl(m, s, np.zeros(32), np.ones(32)) for m, s in zip(z_mean, z_std, strict=True)])
+    nats = np.array(
+        [plain.kl(m, s, np.zeros(32), np.ones(32)) for m, s in zip(z_mean, z_std, strict=True)]
+    )
     log_q = -0.5 * ((target - mean) / std) ** 2 - np.log(std) - 0.5 * np.log(2 * np.pi)
     expected = {
         "i_upper": nats[keep].mean(),
@@ -127,7 +159,9 @@ def test_loss_and_reward_are_those_of_plain_numpy(settings, masked):
         "i_nce": np.mean([row[i] - np.log(np.exp(row).sum()) for i, row in enumerate(scores)]),
         "prediction_std": np.mean(std),
     }
-    assert {name: value.item() for name, value in figures.items()} == pytest.approx(expected, rel=1e-3)
+    assert {name: value.item() for name, value in figures.items()} == pytest.approx(
+        expected, rel=1e-3
+    )
     weighed = 0.3 * expected["i_upper"] - 0.2 * expected["i_pred"] - 0.1 * expected["i_nce"]
     assert loss.item() == pytest.approx(weighed, rel=1e-3)
     root = np.sqrt(nats) if bonus.options.bonus_root == "sqrt" else nats
@@ -146,7 +180,10 @@ def test_the_representations_std_stays_between_a_thousandth_and_a_hundred_thousa
     np.testing.assert_allclose(reward, np.sqrt(nats), rtol=1e-4)
 
 
-@pytest.mark.parametrize(("kind", "raw", "std"), [("head", -60.0, 1e-3), ("scalar", -3.0, 0.1), ("scalar", 1.0, 1.3132617)])
+@pytest.mark.parametrize(
+    ("kind", "raw", "std"),
+    [("head", -60.0, 1e-3), ("scalar", -3.0, 0.1), ("scalar", 1.0, 1.3132617)],
+)
 def test_the_predictions_std_has_a_floor(batch, kind, raw, std):
     bonus = small_db(prediction_std=kind)
     with torch.no_grad():
@@ -157,7 +194,9 @@ def test_the_predictions_std_has_a_floor(batch, kind, raw, std):
     assert figures["prediction_std"].item() == pytest.approx(std, rel=1e-5)
     if kind == "scalar":
         loss.backward()
-        assert (bonus.head.free_std.grad == 0) == (raw < 0)  # at the floor it sticks, as in the release
+        assert (bonus.head.free_std.grad == 0) == (
+            raw < 0
+        )  # at the floor it sticks, as in the release
 
 
 def test_pairing_with_the_wrong_next_observation_is_worse(batch):

@@ -20,7 +20,9 @@ def labelled(numbers):
     return obs, numbers % 4, obs
 
 
-@pytest.mark.parametrize("sizes", [[200], [7] * 28 + [4], [1] * 200], ids=["at once", "in batches", "one by one"])
+@pytest.mark.parametrize(
+    "sizes", [[200], [7] * 28 + [4], [1] * 200], ids=["at once", "in batches", "one by one"]
+)
 def test_every_choice_of_life_is_equally_likely_to_be_held(sizes):
     bonus = make("db-count", memory=10, neighbours=3, **TINY)
     bonus.represent = lambda obs, actions: (torch.zeros(len(obs), 6), torch.ones(len(obs), 6))
@@ -37,7 +39,9 @@ def test_every_choice_of_life_is_equally_likely_to_be_held(sizes):
         assert torch.equal(bonus.past_actions, numbers % 4)
         held[numbers] += 1
     assert bonus.seen == 200
-    by_age = held.view(10, 20).mean(1) / lives  # the chance of a choice, by when it was made: 10 / 200
+    by_age = (
+        held.view(10, 20).mean(1) / lives
+    )  # the chance of a choice, by when it was made: 10 / 200
     noise = (0.05 / (20 * lives)) ** 0.5
     assert (by_age - 0.05).abs().max() < 4 * noise
 
@@ -60,12 +64,21 @@ def test_count_is_the_nearness_to_all_that_fits_in_memory():
     for seen in past:
         bonus.take_in(*seen)
     bonus.width.fill_(0.02)
-    z, old = plain.posterior(bonus, *data[:2])[0], np.concatenate([plain.posterior(bonus, *seen[:2])[0] for seen in past])
+    z, old = (
+        plain.posterior(bonus, *data[:2])[0],
+        np.concatenate([plain.posterior(bonus, *seen[:2])[0] for seen in past]),
+    )
     counts = [sum(math.exp(-(math.dist(row, other) ** 2) / 0.02) for other in old) for row in z]
     assert 1 < max(counts) < 39
-    np.testing.assert_allclose(array(bonus.counts(bonus.represent(*data[:2])[0])), counts, rtol=2e-3, atol=1e-4)
-    np.testing.assert_allclose(array(bonus.reward(*data)), 1 / np.sqrt(np.array(counts) + 1), rtol=1e-3)
-    origin = sum(math.exp(-(math.hypot(*other) ** 2) / 0.02) for other in old)  # where the empty places of the memory lie
+    np.testing.assert_allclose(
+        array(bonus.counts(bonus.represent(*data[:2])[0])), counts, rtol=2e-3, atol=1e-4
+    )
+    np.testing.assert_allclose(
+        array(bonus.reward(*data)), 1 / np.sqrt(np.array(counts) + 1), rtol=1e-3
+    )
+    origin = sum(
+        math.exp(-(math.hypot(*other) ** 2) / 0.02) for other in old
+    )  # where the empty places of the memory lie
     assert bonus.counts(torch.zeros(1, 6)).item() == pytest.approx(origin, abs=1e-3)
 
 
@@ -82,7 +95,8 @@ def test_memories_are_encoded_anew_after_a_rollout_and_set_the_width(neighbours)
     assert not torch.allclose(bonus.past[:40], before[:40])
     assert bonus.past[40:].abs().max() == 0
     near = [
-        sorted(math.dist(row, other) ** 2 for j, other in enumerate(z) if j != i)[neighbours - 1] for i, row in enumerate(z)
+        sorted(math.dist(row, other) ** 2 for j, other in enumerate(z) if j != i)[neighbours - 1]
+        for i, row in enumerate(z)
     ]
     assert bonus.width.item() == pytest.approx(sum(near) / 40, rel=1e-2)
 
@@ -106,7 +120,9 @@ def test_beyond_memory_the_count_is_estimated():
     bonus = make("db-count", memory=200, **TINY)
 
     def represent(obs, actions):
-        return (100 * (obs[:, 0, 0, 0] % 4).float())[:, None].expand(-1, 6).clone(), torch.ones(len(obs), 6)
+        return (100 * (obs[:, 0, 0, 0] % 4).float())[:, None].expand(-1, 6).clone(), torch.ones(
+            len(obs), 6
+        )
 
     bonus.represent = represent
     torch.manual_seed(0)

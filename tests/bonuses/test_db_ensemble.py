@@ -16,7 +16,9 @@ MODELS = 3
 @pytest.fixture
 def bonus():
     torch.manual_seed(0)
-    made = ssedb.make_bonus("db-ensemble", (4, SIDE, SIDE), 4, models=MODELS, model_dim=16, **TINY_OPTIONS)
+    made = ssedb.make_bonus(
+        "db-ensemble", (4, SIDE, SIDE), 4, models=MODELS, model_dim=16, **TINY_OPTIONS
+    )
     with torch.no_grad():  # or nothing would tell the momentum copies from the online weights
         for parameter in made.momentum_projection.parameters():
             parameter += 0.1 * torch.randn_like(parameter)
@@ -35,7 +37,9 @@ def plain_predictions(bonus, z):
     found = []
     for k in range(MODELS):
         x = z
-        for number, (weight, bias) in enumerate(zip(ensemble.weights, ensemble.biases, strict=True)):
+        for number, (weight, bias) in enumerate(
+            zip(ensemble.weights, ensemble.biases, strict=True)
+        ):
             x = np.where(x > 0, x, 0.2 * x) if number else x
             x = x @ weight[k].detach().double().numpy() + bias[k].detach().double().numpy()
         found.append(x)
@@ -56,11 +60,19 @@ def test_loss_adds_every_models_squared_error(bonus, batch, masked):
     loss, metrics = bonus.loss(*batch, mask)
     torch.manual_seed(1)
     without = ssedb.make_bonus("db", (4, SIDE, SIDE), 4, **TINY_OPTIONS)
-    without.load_state_dict({k: v for k, v in bonus.state_dict().items() if k.split(".")[0] not in ("scale", "ensemble")})
+    without.load_state_dict(
+        {
+            k: v
+            for k, v in bonus.state_dict().items()
+            if k.split(".")[0] not in ("scale", "ensemble")
+        }
+    )
     torch.manual_seed(1)
     base, _ = without.loss(*batch, mask)
     target = bonus.momentum_projection(bonus.target(batch[2])).detach().double().numpy()
-    errors = ((plain_predictions(bonus, bonus.features(*batch[:2]).double().numpy()) - target) ** 2).mean(-1)  # [K, B]
+    errors = (
+        (plain_predictions(bonus, bonus.features(*batch[:2]).double().numpy()) - target) ** 2
+    ).mean(-1)  # [K, B]
     kept = errors if mask is None else errors[:, mask.numpy()]
     assert (loss - base).item() == pytest.approx(kept.mean(1).sum(), rel=1e-3)
     assert float(metrics["ensemble_error"]) == pytest.approx(kept.mean(), rel=1e-4)
@@ -71,7 +83,11 @@ def test_ensemble_gives_the_representation_no_gradient(batch):
     alone = ssedb.make_bonus("db-ensemble", (4, SIDE, SIDE), 4, **options)
     loss, _ = alone.loss(*batch)
     loss.backward()
-    moved = {name.split(".")[0] for name, p in alone.named_parameters() if p.grad is not None and p.grad.abs().max() > 0}
+    moved = {
+        name.split(".")[0]
+        for name, p in alone.named_parameters()
+        if p.grad is not None and p.grad.abs().max() > 0
+    }
     assert moved == {"ensemble"}
 
 
@@ -93,7 +109,9 @@ def test_models_are_those_of_separate_networks():
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_reward_fades_where_data_settle_the_dynamics_and_noise_does_not_keep_it_up(monkeypatch, seed):
+def test_reward_fades_where_data_settle_the_dynamics_and_noise_does_not_keep_it_up(
+    monkeypatch, seed
+):
     """Over a fixed z: one cloud is trained on under noise that nobody can predict, the other is never seen."""
     torch.manual_seed(seed)
     bonus = ssedb.make_bonus("db-ensemble", (4, SIDE, SIDE), 4, **TINY_OPTIONS)

@@ -30,7 +30,10 @@ def test_it_bounds_the_divergence_from_the_batchs_mixture_and_is_near_it_where_p
     bonus, data = make("db-marginal", bonus_root="none", **TINY), batch(20)
     generator = torch.Generator().manual_seed(0)
     for spread, slack in ((0.3, None), (30.0, 0.05)):
-        mean, std = spread * torch.randn(20, 6, generator=generator), 0.5 + torch.rand(20, 6, generator=generator)
+        mean, std = (
+            spread * torch.randn(20, 6, generator=generator),
+            0.5 + torch.rand(20, 6, generator=generator),
+        )
         bonus.represent = lambda obs, actions, mean=mean, std=std: (mean, std)
         bound = bonus.reward(*data)
         mixture = MixtureSameFamily(Categorical(torch.ones(20)), Independent(Normal(mean, std), 1))

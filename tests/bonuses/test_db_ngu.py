@@ -26,13 +26,19 @@ class SlowNGU:
         found, memory = [], {e: list(rows) for e, rows in self.memory.items()}
         for row, episode in zip(eta, episodes, strict=True):
             earlier = memory.setdefault(episode, [])
-            found.append(sorted(float(((row - other) ** 2).sum()) for other in earlier)[: self.bonus.neighbours])
+            found.append(
+                sorted(float(((row - other) ** 2).sum()) for other in earlier)[
+                    : self.bonus.neighbours
+                ]
+            )
             earlier.append(row)
         return found, memory
 
     def reward(self, eta, episodes):
         rewards = []
-        for distances, g in zip(self.nearest(eta, episodes)[0], gain(eta, self.past, 1.0), strict=True):
+        for distances, g in zip(
+            self.nearest(eta, episodes)[0], gain(eta, self.past, 1.0), strict=True
+        ):
             similar = sum(1e-3 / (max(d / self.spread - 8e-3, 0) + 1e-3) for d in distances)
             deviation = max(self.gain_square - self.gain_mean**2, 1e-12) ** 0.5
             lifelong = min(max(1 + (g - self.gain_mean) / deviation, 1), self.bonus.lifelong_cap)
@@ -63,9 +69,15 @@ def test_reward_is_episodic_novelty_times_lifelong_novelty(neighbours):
     for seed in range(4):
         data = batch(40, seed=seed % 3)  # the last round repeats the first
         # Episodes of the four envs; those of the third round are the second's, gone on with.
-        episodes = torch.arange(40) % 4 + 4 * max(0, seed - 1) + 4 * (torch.rand(40, generator=generator) < 0.1)
+        episodes = (
+            torch.arange(40) % 4
+            + 4 * max(0, seed - 1)
+            + 4 * (torch.rand(40, generator=generator) < 0.1)
+        )
         context, eta = Context(episodes), eta_of(bonus, data)
-        np.testing.assert_allclose(array(bonus.reward(*data, context)), slow.reward(eta, episodes.tolist()), rtol=1e-2)
+        np.testing.assert_allclose(
+            array(bonus.reward(*data, context)), slow.reward(eta, episodes.tolist()), rtol=1e-2
+        )
         bonus.take_in(*data, context)
         slow.take_in(eta, episodes.tolist())
         assert bonus.spread.item() == pytest.approx(slow.spread, rel=1e-3)
@@ -95,7 +107,9 @@ def test_the_oldest_choices_are_forgotten_first():
     bonus.take_in(*long, Context(torch.ones(23, dtype=torch.int64)))  # more than fits
     assert bonus.owners.tolist() == [1] * 10
     newest = bonus.represent(*long[:2])[0].detach()[-10:]
-    torch.testing.assert_close(bonus.remembered.sort(0).values, newest.sort(0).values, rtol=1e-3, atol=1e-5)
+    torch.testing.assert_close(
+        bonus.remembered.sort(0).values, newest.sort(0).values, rtol=1e-3, atol=1e-5
+    )
 
 
 def test_without_a_context_every_transition_is_an_episode_of_its_own():
@@ -108,7 +122,9 @@ def test_without_a_context_every_transition_is_an_episode_of_its_own():
 
 def test_in_training_the_episodes_are_the_real_ones(tmp_path):
     """Real episode ends, several rollouts, minibatches of envs: the loop sees each env's own story."""
-    config = tiny_config(tmp_path, bonus="db-ngu", bonus_options={**TINY, "memory": 4096}, learning_rate=1e-9)
+    config = tiny_config(
+        tmp_path, bonus="db-ngu", bonus_options={**TINY, "memory": 4096}, learning_rate=1e-9
+    )
     trainer = Trainer(config, Grid(8, episode=13))
     bonus, slow, story, offered = trainer.bonus, None, {}, []
     reward, take_in = bonus.reward, bonus.take_in
@@ -136,7 +152,9 @@ def test_in_training_the_episodes_are_the_real_ones(tmp_path):
 
 def test_the_same_choice_again_is_known_however_far_off_the_representation_lies():
     bonus = make("db-ngu", **TINY)
-    far = torch.tensor([30.0, -20, 10, 0, 5, 50]) + 0.01 * torch.randn(40, 6, generator=torch.Generator().manual_seed(0))
+    far = torch.tensor([30.0, -20, 10, 0, 5, 50]) + 0.01 * torch.randn(
+        40, 6, generator=torch.Generator().manual_seed(0)
+    )
     far[20:] = far[:20]  # the second half repeats the first
     distances = bonus.nearest(far, torch.zeros(40, dtype=torch.int64))
     assert distances[20:, 0].max() < 1e-8

@@ -16,7 +16,9 @@ def gain(eta: np.ndarray, past: np.ndarray, ridge: float) -> np.ndarray:
     precision = ridge * np.eye(eta.shape[1])
     for row in past:
         precision += np.outer(row, row)
-    return np.array([np.sqrt(10 / 2 * np.log(1 + row @ np.linalg.solve(precision, row))) for row in eta])
+    return np.array(
+        [np.sqrt(10 / 2 * np.log(1 + row @ np.linalg.solve(precision, row))) for row in eta]
+    )
 
 
 @pytest.mark.parametrize("ridge", [1.0, 0.3])
@@ -44,7 +46,9 @@ def test_the_inverse_stays_exact_over_long_experience():
 def test_sums_are_kept_in_float64():
     """A GPU would round float32 products to TF32; here float32 alone would lose the small direction beside the large."""
     bonus = make("db-ucb", **TINY)
-    eta = torch.randn(64, 6, generator=torch.Generator().manual_seed(0)) + 300 * torch.tensor([1.0, -1, 1, -1, 1, -1])
+    eta = torch.randn(64, 6, generator=torch.Generator().manual_seed(0)) + 300 * torch.tensor(
+        [1.0, -1, 1, -1, 1, -1]
+    )
     bonus.add(eta)
     rows = array(eta)
     np.testing.assert_allclose(bonus.precision.numpy(), np.eye(6) + rows.T @ rows, rtol=1e-12)
@@ -67,8 +71,12 @@ def test_bebold_pays_for_the_rise_in_novelty(regulation):
             seen = batch(20, seed=seed)
             bonus.take_in(*seen)
             past = np.concatenate([past, state(bonus, seen[0])])
-        rise = gain(state(bonus, next_obs), past, 1.0) - regulation * gain(state(bonus, obs), past, 1.0)
-        np.testing.assert_allclose(array(bonus.reward(obs, actions, next_obs)), np.maximum(rise, 0), rtol=5e-3, atol=1e-4)
+        rise = gain(state(bonus, next_obs), past, 1.0) - regulation * gain(
+            state(bonus, obs), past, 1.0
+        )
+        np.testing.assert_allclose(
+            array(bonus.reward(obs, actions, next_obs)), np.maximum(rise, 0), rtol=5e-3, atol=1e-4
+        )
 
 
 def test_bebold_does_not_pay_for_a_fall():

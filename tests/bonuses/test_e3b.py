@@ -43,7 +43,9 @@ def encoded(bonus, obs):
 def numbers_of(count, first, generator):
     """Episodes of four envs, some of which end on the way."""
     ends = torch.rand(count, generator=generator) < 0.1
-    return torch.tensor([first + i % 4 + 4 * int(ends[i % 4 : i + 1 : 4].sum()) for i in range(count)])
+    return torch.tensor(
+        [first + i % 4 + 4 * int(ends[i % 4 : i + 1 : 4].sum()) for i in range(count)]
+    )
 
 
 @pytest.mark.parametrize("ridge", [0.1, 2.0])
@@ -56,7 +58,9 @@ def test_reward_is_the_ellipse_over_the_episode_so_far(ridge):
         episodes = numbers_of(40, first, generator)
         x = encoded(bonus, data[2])
         np.testing.assert_allclose(
-            array(bonus.reward(*data, Context(episodes))), slow.reward(x, episodes.tolist()), rtol=1e-3
+            array(bonus.reward(*data, Context(episodes))),
+            slow.reward(x, episodes.tolist()),
+            rtol=1e-3,
         )
         bonus.take_in(*data, Context(episodes))
         slow.observe(x, episodes.tolist())
@@ -86,9 +90,13 @@ def test_episodes_that_share_a_slot_keep_the_last():
         last += np.outer(x[row], x[row])
     np.testing.assert_allclose(array(bonus.sums[1]), last, rtol=1e-3, atol=1e-6)
     before = bonus.sums.clone()
-    bonus.take_in(*(v[:2] for v in data), Context(torch.tensor([5, 5])))  # one that is over does not come back
+    bonus.take_in(
+        *(v[:2] for v in data), Context(torch.tensor([5, 5]))
+    )  # one that is over does not come back
     assert torch.equal(bonus.sums, before)
-    bonus.take_in(*(v[:1] for v in data), Context(torch.tensor([13])))  # one that begins takes the slot over
+    bonus.take_in(
+        *(v[:1] for v in data), Context(torch.tensor([13]))
+    )  # one that begins takes the slot over
     np.testing.assert_allclose(array(bonus.sums[1]), np.outer(x[0], x[0]), rtol=1e-3, atol=1e-6)
     fresh = bonus.reward(*data, Context(torch.full((12,), 5)))
     np.testing.assert_allclose(array(fresh), SlowE3B().reward(x, [5] * 12), rtol=1e-3)
@@ -109,7 +117,9 @@ def test_a_direction_that_is_new_shows_beside_far_larger_ones():
     x[:, 0] = 1e3
     x[-1] = torch.tensor([0, 0.01, 0, 0, 0, 0], dtype=torch.float64)
     rewards = bonus.novelty(x, torch.zeros(100, dtype=torch.int64))
-    torch.testing.assert_close(rewards[1:-1], 1 / torch.arange(1, 99, dtype=torch.float64), rtol=1e-5, atol=0)
+    torch.testing.assert_close(
+        rewards[1:-1], 1 / torch.arange(1, 99, dtype=torch.float64), rtol=1e-5, atol=0
+    )
     assert rewards[-1].item() == pytest.approx(1e-4 / 0.1, rel=1e-4)
 
 
@@ -135,10 +145,14 @@ def test_in_training_the_episodes_are_the_real_ones(tmp_path):
 def test_features_are_those_of_an_inverse_model():
     bonus, (obs, actions, next_obs) = make("e3b", **TINY), batch()
     mask = torch.arange(12) % 3 != 1
-    np.testing.assert_allclose(array(bonus.features(obs, actions)), encoded(bonus, obs), rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(
+        array(bonus.features(obs, actions)), encoded(bonus, obs), rtol=1e-3, atol=1e-4
+    )
     both = np.concatenate([encoded(bonus, obs), encoded(bonus, next_obs)], 1)
     logits = plain.dense(bonus.inverse[2], np.maximum(plain.dense(bonus.inverse[0], both), 0))
-    surprise = [np.log(np.exp(row).sum()) - row[a] for row, a in zip(logits, actions.tolist(), strict=True)]
+    surprise = [
+        np.log(np.exp(row).sum()) - row[a] for row, a in zip(logits, actions.tolist(), strict=True)
+    ]
     for rows, given in ((slice(None), None), (mask.numpy(), mask)):
         loss, _ = bonus.loss(obs, actions, next_obs, given)
         assert loss.item() == pytest.approx(np.array(surprise)[rows].mean(), rel=1e-4)

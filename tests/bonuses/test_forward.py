@@ -59,8 +59,12 @@ def test_forward_models_begin_as_glorot_would():
 @pytest.mark.parametrize("name", ["icm", "random-features"])
 def test_reward_is_the_mean_squared_error_of_the_forward_model(name):
     bonus, data = make(name, **SMALL), batch()
-    np.testing.assert_allclose(array(bonus.reward(*data)), forward_errors(bonus, bonus.forward_model, *data), rtol=1e-3)
-    np.testing.assert_allclose(array(bonus.features(*data[:2])), encoded(bonus, data[0]), rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(
+        array(bonus.reward(*data)), forward_errors(bonus, bonus.forward_model, *data), rtol=1e-3
+    )
+    np.testing.assert_allclose(
+        array(bonus.features(*data[:2])), encoded(bonus, data[0]), rtol=1e-3, atol=1e-4
+    )
 
 
 def test_icm_loss_is_the_inverse_models_and_the_forward_models():
@@ -68,13 +72,19 @@ def test_icm_loss_is_the_inverse_models_and_the_forward_models():
     mask = torch.arange(len(obs)) % 3 != 1
     both = np.concatenate([encoded(bonus, obs), encoded(bonus, next_obs)], 1)
     logits = plain.dense(bonus.inverse[2], np.maximum(plain.dense(bonus.inverse[0], both), 0))
-    surprise = [np.log(np.exp(row).sum()) - row[a] for row, a in zip(logits, actions.tolist(), strict=True)]
+    surprise = [
+        np.log(np.exp(row).sum()) - row[a] for row, a in zip(logits, actions.tolist(), strict=True)
+    ]
     errors = forward_errors(bonus, bonus.forward_model, obs, actions, next_obs)
     for rows, given in ((np.ones(len(obs), bool), None), (mask.numpy(), mask)):
         loss, figures = bonus.loss(obs, actions, next_obs, given)
-        assert figures["inverse_loss"].item() == pytest.approx(np.array(surprise)[rows].mean(), rel=1e-4)
+        assert figures["inverse_loss"].item() == pytest.approx(
+            np.array(surprise)[rows].mean(), rel=1e-4
+        )
         assert figures["forward_loss"].item() == pytest.approx(errors[rows].mean(), rel=1e-3)
-        assert loss.item() == pytest.approx(np.array(surprise)[rows].mean() + errors[rows].mean(), rel=1e-3)
+        assert loss.item() == pytest.approx(
+            np.array(surprise)[rows].mean() + errors[rows].mean(), rel=1e-3
+        )
 
 
 def test_icm_features_are_trained_by_the_inverse_model_alone():
@@ -105,23 +115,33 @@ def test_disagreement_is_the_variance_over_the_models_and_the_mean_over_the_feat
     predicted = [plain.forward_model(bonus.ensemble, k, features, actions) for k in range(3)]
     expected = []
     for b in range(len(obs)):
-        spread = [sum((p[b, d] - sum(q[b, d] for q in predicted) / 3) ** 2 for p in predicted) / 3 for d in range(8)]
+        spread = [
+            sum((p[b, d] - sum(q[b, d] for q in predicted) / 3) ** 2 for p in predicted) / 3
+            for d in range(8)
+        ]
         expected.append(sum(spread) / 8)
     np.testing.assert_allclose(array(bonus.reward(obs, actions, next_obs)), expected, rtol=1e-3)
     other = bonus.reward(obs, actions, next_obs.flip(0))
-    torch.testing.assert_close(bonus.reward(obs, actions, next_obs), other)  # what came of it does not matter
+    torch.testing.assert_close(
+        bonus.reward(obs, actions, next_obs), other
+    )  # what came of it does not matter
 
 
 def test_disagreement_loss_without_dropout_is_every_models_error():
     bonus, data = make("disagreement", models=3, loss_dropout=0.0, **SMALL), batch()
     mask = torch.arange(12) % 3 != 0
-    errors = np.mean([forward_errors(bonus, bonus.ensemble, *data, number=k) for k in range(3)], axis=0)
+    errors = np.mean(
+        [forward_errors(bonus, bonus.ensemble, *data, number=k) for k in range(3)], axis=0
+    )
     assert bonus.loss(*data)[0].item() == pytest.approx(errors.mean(), rel=1e-3)
     assert bonus.loss(*data, mask)[0].item() == pytest.approx(errors[mask.numpy()].mean(), rel=1e-3)
 
 
 def test_disagreement_drops_a_fifth_of_each_models_samples_by_itself(monkeypatch):
-    bonus, data = make("disagreement", models=4, **SMALL), [x.repeat_interleave(50, 0) for x in batch()]
+    bonus, data = (
+        make("disagreement", models=4, **SMALL),
+        [x.repeat_interleave(50, 0) for x in batch()],
+    )
     seen = []
 
     def spy(ones, share):

@@ -28,14 +28,18 @@ def gaussian(x):
 def beliefs(bonus, obs, actions, next_obs):
     """(mean, std) of the prior and of the posterior."""
     onehot = np.eye(ACTIONS)[actions.numpy()]
-    hidden = layers(bonus.transition, np.concatenate([encoded(bonus.encoder, bonus, obs), onehot], 1))
+    hidden = layers(
+        bonus.transition, np.concatenate([encoded(bonus.encoder, bonus, obs), onehot], 1)
+    )
     both = np.concatenate([hidden, encoded(bonus.next_encoder, bonus, next_obs)], 1)
     prior = gaussian(plain.dense(bonus.prior, hidden))
     return prior, gaussian(plain.dense(bonus.posterior[1], layers(bonus.posterior[0], both)))
 
 
 def surprises(prior, posterior):
-    return np.array([plain.kl(m, s, pm, ps) for m, s, pm, ps in zip(*posterior, *prior, strict=True)])
+    return np.array(
+        [plain.kl(m, s, pm, ps) for m, s, pm, ps in zip(*posterior, *prior, strict=True)]
+    )
 
 
 def test_reward_is_the_divergence_of_the_posterior_from_the_prior():
@@ -69,7 +73,9 @@ def test_loss_is_the_divergence_and_the_error_in_standardised_random_features(ma
 
 def test_targets_are_random_features_as_they_are_until_some_were_seen():
     bonus, (_, _, next_obs) = make("lbs", **SMALL), batch()
-    np.testing.assert_allclose(array(bonus.targets(next_obs)), encoded(bonus.target, bonus, next_obs), rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(
+        array(bonus.targets(next_obs)), encoded(bonus.target, bonus, next_obs), rtol=1e-3, atol=1e-4
+    )
 
 
 def test_loss_trains_all_but_the_random_target():

@@ -34,7 +34,9 @@ def practised(**options):
     bonus.after_rollout()
     generator = torch.Generator().manual_seed(3)
     with torch.no_grad():
-        bonus.forward_model.bias += torch.randn(bonus.forward_model.bias.shape, generator=generator) / 4
+        bonus.forward_model.bias += (
+            torch.randn(bonus.forward_model.bias.shape, generator=generator) / 4
+        )
     return bonus
 
 
@@ -64,7 +66,9 @@ def test_reward_is_zero_until_a_rollout_was_learned_from():
 
 def test_loss_is_the_forward_error_and_that_of_the_error_model_about_the_previous_one():
     bonus, data = practised(), batch()
-    now, before = (log_errors(bonus, model, *data) for model in (bonus.forward_model, bonus.previous))
+    now, before = (
+        log_errors(bonus, model, *data) for model in (bonus.forward_model, bonus.previous)
+    )
     assert np.abs(now - before).max() > 0.1
     missed = (expected_errors(bonus, *data[:2]) - before) ** 2
     mask = torch.arange(12) % 3 != 1
@@ -91,7 +95,9 @@ def test_each_model_is_trained_by_its_own_error_alone():
 
 def test_error_model_is_taught_the_errors_with_which_the_rollout_was_rewarded(tmp_path):
     """In training: while a rollout is learned from, `previous` is the forward model that its rewards came from."""
-    trainer = Trainer(tiny_config(tmp_path, bonus="lpm", bonus_options=SMALL, bonus_epochs=2), Grid(8))
+    trainer = Trainer(
+        tiny_config(tmp_path, bonus="lpm", bonus_options=SMALL, bonus_epochs=2), Grid(8)
+    )
     bonus = trainer.bonus
     reward, loss, paid, learned = bonus.reward, bonus.loss, [], []
 
@@ -126,7 +132,9 @@ def test_what_is_learned_is_rewarded_and_noise_that_is_known_to_be_noise_is_not(
         before = bonus.reward(*draw()).mean().item()
         descend(bonus, bonus.forward_model, draw, 20)
         progress[name] = before, bonus.reward(*draw()).mean().item()
-    assert abs(progress["world"][0]) < 0.1  # the forward model is still that of which the errors are expected
+    assert (
+        abs(progress["world"][0]) < 0.1
+    )  # the forward model is still that of which the errors are expected
     assert progress["world"][1] > 1
     assert abs(progress["noise"][1]) < progress["world"][1] / 4
 

@@ -5,11 +5,11 @@ import math
 import pytest
 import torch
 
-from ssedb import checkpoint
-from ssedb.evaluation import evaluate
 from ssedb.networks import ActorCritic
-from ssedb.run import resume, train
-from ssedb.runlog import read_metrics
+from ssedb.runs import checkpoint
+from ssedb.runs.evaluation import evaluate
+from ssedb.runs.folder import read_metrics
+from ssedb.runs.loop import resume, train
 from ssedb.trainer import Trainer
 from tests.bonuses.plain import batch, make
 from tests.toy import Grid, Sides, tiny_config
@@ -27,7 +27,9 @@ def test_it_pays_nothing_and_learns_nothing():
 
 
 def test_the_policy_is_uniform_through_training_checkpoint_resume_and_eval(tmp_path, monkeypatch):
-    config = none_config(tmp_path / "run", env="rooms-small", steps=512, obs_norm_steps=100, max_episode_steps=30)
+    config = none_config(
+        tmp_path / "run", env="rooms-small", steps=512, obs_norm_steps=100, max_episode_steps=30
+    )
     train(config)
     resume(tmp_path / "run", steps=1024)
     rows = read_metrics(tmp_path / "run")
@@ -38,7 +40,9 @@ def test_the_policy_is_uniform_through_training_checkpoint_resume_and_eval(tmp_p
     assert state["policy"]["policy.bias"].abs().max() == 0
     seen = []
     forward = ActorCritic.forward
-    monkeypatch.setattr(ActorCritic, "forward", lambda self, obs: seen.append(forward(self, obs)) or seen[-1])
+    monkeypatch.setattr(
+        ActorCritic, "forward", lambda self, obs: seen.append(forward(self, obs)) or seen[-1]
+    )
     evaluate(tmp_path / "run", 1, device="cpu")
     assert len(seen) >= 30
     assert all((logits.softmax(-1) == 0.2).all() for logits, _ in seen)
@@ -53,7 +57,9 @@ def test_in_training_all_actions_are_equally_likely(tmp_path):
 
 @pytest.mark.parametrize("bonus", ["none", "db"])
 def test_a_bonus_worth_nothing_leaves_the_policy_uniform_too(tmp_path, bonus):
-    trainer = Trainer(tiny_config(tmp_path, bonus=bonus, bonus_options={}, intrinsic_coef=0.0), Grid(8))
+    trainer = Trainer(
+        tiny_config(tmp_path, bonus=bonus, bonus_options={}, intrinsic_coef=0.0), Grid(8)
+    )
     trainer.iterate()
     assert trainer.policy.policy.weight.abs().max() == 0
 
@@ -67,7 +73,16 @@ def test_with_the_games_reward_it_learns(tmp_path):
 
 
 def test_with_more_epochs_of_ppo_than_of_the_bonus_nothing_empty_is_learned_from(tmp_path):
-    trainer = Trainer(tiny_config(tmp_path, env="rooms-small", bonus="none", bonus_options={}, ppo_epochs=3, bonus_epochs=1))
+    trainer = Trainer(
+        tiny_config(
+            tmp_path,
+            env="rooms-small",
+            bonus="none",
+            bonus_options={},
+            ppo_epochs=3,
+            bonus_epochs=1,
+        )
+    )
     calls = []
     trainer.learn_policy = lambda *args, **kwargs: calls.append("policy") or {}
     trainer.learn_bonus = lambda *args, **kwargs: calls.append("bonus") or {}

@@ -15,26 +15,35 @@ from tests.bonuses.plain import array, batch, make, normalized
 def by_brute_force(rows: np.ndarray, k: int) -> np.ndarray:
     """The k smallest distances of each row to the others, sorted."""
     return np.array(
-        [sorted(math.dist(row, other) for j, other in enumerate(rows) if j != i)[:k] for i, row in enumerate(rows)]
+        [
+            sorted(math.dist(row, other) for j, other in enumerate(rows) if j != i)[:k]
+            for i, row in enumerate(rows)
+        ]
     )
 
 
 @pytest.mark.parametrize("k", [1, 3, 5])
 @pytest.mark.parametrize("fidelity", ["paper", "released", "ours"])
-def test_reward_is_log_1_plus_the_distance_to_the_kth_neighbour_and_as_released_the_mean_of_k(k, fidelity):
+def test_reward_is_log_1_plus_the_distance_to_the_kth_neighbour_and_as_released_the_mean_of_k(
+    k, fidelity
+):
     bonus = make("re3", channels=(4, 4, 4), feature_dim=8, neighbours=k, fidelity=fidelity)
     obs, actions, next_obs = batch(30)
     rows = plain.encoder(bonus.encoder, normalized(bonus, next_obs))
     nearest = by_brute_force(rows, k)
     expected = np.log(1 + (nearest.mean(1) if fidelity == "released" else nearest[:, k - 1]))
-    np.testing.assert_allclose(array(bonus.reward(obs, actions, next_obs)), expected, rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(
+        array(bonus.reward(obs, actions, next_obs)), expected, rtol=1e-3, atol=1e-5
+    )
     np.testing.assert_allclose(array(bonus.features(next_obs, actions)), rows, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("k", [1, 3, 5])
 def test_neighbours_of_random_rows(k):
     rows = torch.randn(40, 6, generator=torch.Generator().manual_seed(0))
-    np.testing.assert_allclose(array(nearest_distances(rows, k)), by_brute_force(array(rows), k), rtol=1e-5)
+    np.testing.assert_allclose(
+        array(nearest_distances(rows, k)), by_brute_force(array(rows), k), rtol=1e-5
+    )
 
 
 def test_rows_that_are_alike_are_at_distance_zero_and_few_rows_have_few_neighbours():

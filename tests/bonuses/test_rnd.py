@@ -14,7 +14,9 @@ def small_rnd():
 
 def batch(n=32, seed=0):
     generator = torch.Generator().manual_seed(seed)
-    obs, next_obs = (torch.randint(0, 256, (n, 4, 36, 36), generator=generator).to(torch.uint8) for _ in range(2))
+    obs, next_obs = (
+        torch.randint(0, 256, (n, 4, 36, 36), generator=generator).to(torch.uint8) for _ in range(2)
+    )
     return obs, torch.zeros(n, dtype=torch.int64), next_obs
 
 
@@ -25,13 +27,19 @@ def test_reward_is_the_mean_squared_error_on_the_newest_frame_by_running_statist
         bonus.take_in(*batch(seed=s))
     everything = np.concatenate(seen)
     obs, actions, next_obs = batch(seed=4)
-    scaled = (next_obs[:, -1:].double().numpy() - everything.mean(0)) / np.maximum(everything.std(0), 1)
+    scaled = (next_obs[:, -1:].double().numpy() - everything.mean(0)) / np.maximum(
+        everything.std(0), 1
+    )
     x = torch.from_numpy(np.clip(scaled, -5, 5)).float()
     expected = (bonus.predictor(x) - bonus.target(x)).square().mean(1)
-    torch.testing.assert_close(bonus.reward(obs, actions, next_obs), expected.detach(), rtol=1e-3, atol=1e-5)
+    torch.testing.assert_close(
+        bonus.reward(obs, actions, next_obs), expected.detach(), rtol=1e-3, atol=1e-5
+    )
     other = next_obs.clone()
     other[:, :-1] = 0
-    torch.testing.assert_close(bonus.reward(obs, actions, other), bonus.reward(obs, actions, next_obs))
+    torch.testing.assert_close(
+        bonus.reward(obs, actions, other), bonus.reward(obs, actions, next_obs)
+    )
 
 
 def test_networks_are_those_of_the_paper():
@@ -39,11 +47,17 @@ def test_networks_are_those_of_the_paper():
     bonus = small_rnd()
     frames = torch.randn(6, 1, 36, 36)
     x = plain.trunk(bonus.target[0], plain.array(frames))
-    np.testing.assert_allclose(plain.array(bonus.target(frames)), plain.dense(bonus.target[1], x), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        plain.array(bonus.target(frames)), plain.dense(bonus.target[1], x), rtol=1e-4, atol=1e-5
+    )
     x = plain.trunk(bonus.predictor[0], plain.array(frames))
-    first, second, third = (layer for layer in bonus.predictor if isinstance(layer, torch.nn.Linear))
+    first, second, third = (
+        layer for layer in bonus.predictor if isinstance(layer, torch.nn.Linear)
+    )
     x = np.maximum(plain.dense(second, np.maximum(plain.dense(first, x), 0)), 0)
-    np.testing.assert_allclose(plain.array(bonus.predictor(frames)), plain.dense(third, x), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        plain.array(bonus.predictor(frames)), plain.dense(third, x), rtol=1e-4, atol=1e-5
+    )
 
 
 def test_only_the_predictor_learns_and_what_is_trained_on_grows_dull():

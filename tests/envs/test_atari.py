@@ -10,13 +10,13 @@ import torch
 
 import ssedb
 from ssedb import threads
+from ssedb.collect.rollout import Player, Rollout
 from ssedb.envs.atari import AtariEnv
 from ssedb.envs.frames import to_agent_frames
 from ssedb.envs.noisy import NoisyEnv
 from ssedb.envs.pools import Pools
 from ssedb.networks import ActorCritic
-from ssedb.rollout import Player, Rollout
-from ssedb.run import resume
+from ssedb.runs.loop import resume
 
 NOOP, RIGHT, LEFT = 0, 2, 3  # of Breakout
 
@@ -41,7 +41,11 @@ def test_frames_are_single_gray_and_84(tmp_path):
     assert env.num_actions == 18
     assert not env.restorable
     step = env.step(torch.zeros(3, dtype=torch.int64))
-    assert (step.frames.shape, step.rewards.dtype, step.dones.dtype) == ((3, 84, 84), torch.float32, torch.bool)
+    assert (step.frames.shape, step.rewards.dtype, step.dones.dtype) == (
+        (3, 84, 84),
+        torch.float32,
+        torch.bool,
+    )
     env.close()
 
 
@@ -49,7 +53,8 @@ def test_frames_are_single_gray_and_84(tmp_path):
 @pytest.mark.parametrize("fidelity", ["paper", "released"])
 def test_same_seed_same_episodes(noise, fidelity):
     first, second, other = (
-        play(ssedb.make_env("boxing", 2, noise=noise, fidelity=fidelity, seed=seed), 40)[0] for seed in (1, 1, 2)
+        play(ssedb.make_env("boxing", 2, noise=noise, fidelity=fidelity, seed=seed), 40)[0]
+        for seed in (1, 1, 2)
     )
     assert torch.equal(first, second)
     if noise != "none":
@@ -114,7 +119,9 @@ def paddle_moves(env: AtariEnv | NoisyEnv, cycles: int = 40) -> torch.Tensor:
 
 
 def assert_share(condition: torch.Tensor, probability: float) -> None:
-    assert abs(condition.float().mean().item() - probability) < 4 * np.sqrt(probability * (1 - probability) / len(condition))
+    assert abs(condition.float().mean().item() - probability) < 4 * np.sqrt(
+        probability * (1 - probability) / len(condition)
+    )
 
 
 def test_sticky_by_frame_decides_at_every_emulated_frame():
@@ -140,12 +147,17 @@ def test_sticky_by_step_decides_once_for_all_four_frames():
 
 def test_make_env_picks_the_reading_of_sticky(monkeypatch):
     made = []
-    monkeypatch.setattr("ssedb.envs.atari.AtariEnv", lambda *a, **k: made.append(k) or AtariEnv(*a, **k))
+    monkeypatch.setattr(
+        "ssedb.envs.atari.AtariEnv", lambda *a, **k: made.append(k) or AtariEnv(*a, **k)
+    )
     for fidelity in ("paper", "released"):
         env = ssedb.make_env("breakout", 1, noise="sticky", fidelity=fidelity)
         made[-1]["wrapper"] = env.observer.noise
         env.close()
-    assert [(k["frame_sticky"], k["noop_max"], k["wrapper"]) for k in made] == [(0.0, 30, "sticky"), (0.25, 0, "none")]
+    assert [(k["frame_sticky"], k["noop_max"], k["wrapper"]) for k in made] == [
+        (0.0, 30, "sticky"),
+        (0.25, 0, "none"),
+    ]
 
 
 @pytest.mark.parametrize("game", ["montezuma_revenge", "Pong", "ALE/SpaceInvaders-v5"])
@@ -195,7 +207,10 @@ def test_pools_that_go_on_as_they_answer_play_the_same_again(noise, fidelity):
     policy = ActorCritic((4, 84, 84), 4, (4, 4, 4), 8, ["relu"])
     rollouts = []
     for _ in range(2):
-        parts = [ssedb.make_env("breakout", 2, noise=noise, fidelity=fidelity, seed=seed, noop_max=2) for seed in (1, 2)]
+        parts = [
+            ssedb.make_env("breakout", 2, noise=noise, fidelity=fidelity, seed=seed, noop_max=2)
+            for seed in (1, 2)
+        ]
         env, rollout = Pools(parts), Rollout(40, 4, (84, 84))
         torch.manual_seed(1)
         rollout.begin(env.reset())
@@ -258,8 +273,19 @@ sys.exit(cli.main(sys.argv[1:]))
 
 def test_a_run_with_stuck_emulators_ends_and_can_be_resumed(tmp_path):
     sizes = "--num-envs 2 --minibatch-envs 1 --rollout-steps 8 --obs-norm-steps 16 --preset rooms --checkpoint-minutes 0"
-    flags = ["train", "--env", "breakout", *sizes.split(), "--steps", "2000", "--out", str(tmp_path / "run")]
-    run = subprocess.run([sys.executable, "-c", STUCK, *flags], capture_output=True, text=True, timeout=60)
+    flags = [
+        "train",
+        "--env",
+        "breakout",
+        *sizes.split(),
+        "--steps",
+        "2000",
+        "--out",
+        str(tmp_path / "run"),
+    ]
+    run = subprocess.run(
+        [sys.executable, "-c", STUCK, *flags], capture_output=True, text=True, timeout=60
+    )
     assert run.returncode == 1, run.stderr
     assert "ssedb: the environments have not answered for 2 s" in run.stderr
     assert "Traceback" not in run.stderr

@@ -13,7 +13,9 @@ def test_raw_frames_come_out_as_pillow_makes_them():
     ours = to_agent_frames(torch.from_numpy(raw)).numpy().astype(int)
     for frame, mine in zip(raw, ours, strict=True):
         gray = (frame @ np.array([0.299, 0.587, 0.114])).astype(np.float32)
-        pillow = np.array(Image.fromarray(gray).resize((84, 84), Image.Resampling.BILINEAR)).astype(np.uint8)
+        pillow = np.array(Image.fromarray(gray).resize((84, 84), Image.Resampling.BILINEAR)).astype(
+            np.uint8
+        )
         assert np.abs(mine - pillow).max() <= 1
         assert (mine == pillow).mean() > 0.99
 

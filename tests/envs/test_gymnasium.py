@@ -67,7 +67,12 @@ class Laborious(Counter):
 
 gymnasium.register("Multiplier-v0", Multiplier)
 gymnasium.register("Laborious-v0", Laborious)
-for name, kwargs in {"Rgb": {}, "Gray": {"channels": 0}, "One": {"channels": 1}, "Float": {"dtype": np.float32}}.items():
+for name, kwargs in {
+    "Rgb": {},
+    "Gray": {"channels": 0},
+    "One": {"channels": 1},
+    "Float": {"dtype": np.float32},
+}.items():
     gymnasium.register(f"Counter{name}-v0", Counter, kwargs=kwargs)
 gymnasium.register("CounterShort-v0", Counter, max_episode_steps=4)
 
@@ -98,14 +103,21 @@ def test_any_image_environment_works(name, workers):
 
 def episodes(workers, noise="pixel", **settings):
     """Everything that 5 walkers show and pay in 25 steps."""
-    env = ssedb.make_env("strangeworlds:Walker-v0", 5, seed=3, noise=noise, env_workers=workers, **settings)
+    env = ssedb.make_env(
+        "strangeworlds:Walker-v0", 5, seed=3, noise=noise, env_workers=workers, **settings
+    )
     generator = torch.Generator().manual_seed(0)
     seen = [env.reset().clone()]
     ends = 0
     for _ in range(25):
         step = env.step(torch.randint(2, (5,), generator=generator))
         ends += int(step.dones.sum())
-        seen += [step.frames, step.rewards, step.dones, *([step.final_frames()] if step.final_frames else [])]
+        seen += [
+            step.frames,
+            step.rewards,
+            step.dones,
+            *([step.final_frames()] if step.final_frames else []),
+        ]
     env.close()
     assert ends >= 10
     return seen
@@ -121,7 +133,9 @@ def test_frames_rewards_and_ends_are_the_same_however_many_processes_step(strang
 def test_the_last_frame_of_an_episode_is_its_own(strangers):
     """The stripe of a final frame is one step from the frame before it; that of the next episode is anywhere."""
     for workers in (0, 2):
-        env = ssedb.make_env("strangeworlds:Walker-v0", 4, seed=1, env_workers=workers, env_kwargs={"side": 84})
+        env = ssedb.make_env(
+            "strangeworlds:Walker-v0", 4, seed=1, env_workers=workers, env_kwargs={"side": 84}
+        )
         before, jumps = env.reset(), []
         for _ in range(20):
             step = env.step(torch.ones(4, dtype=torch.int64))
@@ -136,17 +150,26 @@ def test_the_last_frame_of_an_episode_is_its_own(strangers):
 
 
 def test_a_run_is_the_same_run_however_many_processes_step(strangers, tmp_path):
-    from ssedb.runlog import read_metrics
+    from ssedb.runs.folder import read_metrics
     from ssedb.sweep.grid import run_id
     from tests.toy import tiny_config
 
     rows, ids = [], set()
     for workers in (0, 2):
         config = tiny_config(
-            tmp_path / f"run{workers}", env="strangeworlds:Walker-v0", steps=256, obs_norm_steps=64, env_workers=workers
+            tmp_path / f"run{workers}",
+            env="strangeworlds:Walker-v0",
+            steps=256,
+            obs_norm_steps=64,
+            env_workers=workers,
         )
         ssedb.train(config)
-        rows.append([{k: v for k, v in row.items() if k not in ("time", "sps")} for row in read_metrics(config.out)])
+        rows.append(
+            [
+                {k: v for k, v in row.items() if k not in ("time", "sps")}
+                for row in read_metrics(config.out)
+            ]
+        )
         ids.add(run_id(config))
     assert rows[0] == rows[1]
     assert len(ids) == 1
@@ -154,7 +177,9 @@ def test_a_run_is_the_same_run_however_many_processes_step(strangers, tmp_path):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="auto forks processes on Linux only")
 def test_auto_starts_processes_where_they_are_faster(strangers, monkeypatch):
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)  # as on a machine with two cores that are free
+    monkeypatch.setattr(
+        torch, "get_num_threads", lambda: 2
+    )  # as on a machine with two cores that are free
     for name, num_envs, expected in [("Slow-v0", 4, 2), ("Slow-v0", 1, 0), ("Walker-v0", 4, 0)]:
         env = ssedb.make_env(f"strangeworlds:{name}", num_envs)
         assert len(multiprocessing.active_children()) == expected, (name, num_envs)
@@ -172,7 +197,9 @@ def two_threads():
 
 def test_an_environment_may_compute_with_torch_in_its_process(monkeypatch, two_threads):
     monkeypatch.setattr(threads, "PATIENCE", 5.0)
-    torch.ones(512, 512) @ torch.ones(512, 512)  # starts the threads of this process, which a fork does not have
+    torch.ones(512, 512) @ torch.ones(
+        512, 512
+    )  # starts the threads of this process, which a fork does not have
     env = ssedb.make_env("Multiplier-v0", 2, env_workers=2)
     env.reset()
     assert env.step(torch.tensor([0, 1])).rewards.tolist() == [5, 6]
@@ -188,11 +215,16 @@ def test_environments_may_take_longer_to_make_than_to_step(monkeypatch):
 
 @pytest.mark.parametrize(
     ("how", "message"),
-    [("fails", "Laborious.__init__ raised ZeroDivisionError: no more of them"), ("dies", r"has died \(exit code 3\)")],
+    [
+        ("fails", "Laborious.__init__ raised ZeroDivisionError: no more of them"),
+        ("dies", r"has died \(exit code 3\)"),
+    ],
 )
 def test_an_environment_that_cannot_be_made_in_its_process_leaves_none_behind(how, message):
     with pytest.raises(Exception, match=message):
-        ssedb.make_env("Laborious-v0", 2, env_workers=2, env_kwargs={how: True, "learner": os.getpid()})
+        ssedb.make_env(
+            "Laborious-v0", 2, env_workers=2, env_kwargs={how: True, "learner": os.getpid()}
+        )
     assert multiprocessing.active_children() == []
 
 
@@ -219,9 +251,16 @@ def test_processes_go_on_through_ctrl_c(strangers):
 def test_environments_import_no_run_folders():
     code = "import sys, ssedb.envs.gymnasium; print(*(name for name in sys.modules if name.startswith('ssedb.')))"
     env = {**os.environ, "PYTHONPATH": str(Path(ssedb.__file__).parent.parent)}
-    loaded = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True).stdout.split()
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
+    ).stdout.split()
     assert "ssedb.envs.workers" in loaded
-    assert {"ssedb.blame", "ssedb.runlog", "ssedb.checkpoint", "ssedb.bonuses"}.isdisjoint(loaded)
+    assert {
+        "ssedb.runs.blame",
+        "ssedb.runs.folder",
+        "ssedb.runs.checkpoint",
+        "ssedb.bonuses",
+    }.isdisjoint(loaded)
 
 
 class Garbage:
@@ -261,7 +300,10 @@ def test_processes_end_with_an_environment_that_nobody_closes(strangers):
 
 @pytest.mark.parametrize(
     ("dies", "message"),
-    [(False, "have not answered for 1 s"), (True, r"has died \(exit code 3\); --env-workers 0 steps")],
+    [
+        (False, "have not answered for 1 s"),
+        (True, r"has died \(exit code 3\); --env-workers 0 steps"),
+    ],
     ids=["stuck", "dies"],
 )
 def test_a_process_that_is_stuck_or_dies_ends_training_and_leaves_none_behind(
@@ -271,7 +313,11 @@ def test_a_process_that_is_stuck_or_dies_ends_training_and_leaves_none_behind(
 
     monkeypatch.setattr(threads, "PATIENCE", 1.0)
     config = tiny_config(
-        tmp_path / "run", env="strangeworlds:Stuck-v0", env_workers=2, env_kwargs={"dies": dies}, obs_norm_steps=8
+        tmp_path / "run",
+        env="strangeworlds:Stuck-v0",
+        env_workers=2,
+        env_kwargs={"dies": dies},
+        obs_norm_steps=8,
     )
     with pytest.raises(ssedb.TrainingError, match=message):
         ssedb.train(config)
@@ -289,7 +335,9 @@ def test_processes_end_with_one_that_is_killed(strangers, tmp_path):
         "time.sleep(60)\n"
     )
     path = os.pathsep.join([str(tmp_path), str(Path(ssedb.__file__).parent.parent)])
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path})
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path}
+    )
     children = [int(word) for word in process.stdout.readline().split()]
     assert len(children) == 2
     process.kill()
@@ -310,7 +358,9 @@ def test_what_one_environment_closes_others_may_need(strangers, tmp_path):
     """The random agent's environments are closed before those of training are made: all of them draw on one canvas."""
     from tests.toy import tiny_config
 
-    config = tiny_config(tmp_path / "run", env="strangeworlds:Shared-v0", steps=256, obs_norm_steps=64, env_workers=0)
+    config = tiny_config(
+        tmp_path / "run", env="strangeworlds:Shared-v0", steps=256, obs_norm_steps=64, env_workers=0
+    )
     assert ssedb.train(config).finished
 
 
@@ -336,11 +386,18 @@ def test_a_run_named_by_a_bare_id_is_usable_under_its_module(strangers, tmp_path
     ssedb.train(tiny_config(out, env="CounterRgb-v0", steps=256, obs_norm_steps=64))
     saved = (out / "config.toml").read_text()
     (out / "config.toml").write_text(saved.replace(f"{__name__}:CounterRgb-v0", "CounterAlone-v0"))
-    with pytest.raises(ssedb.ConfigError, match=r"config.toml: unknown environment 'CounterAlone-v0'; .*use module:Id"):
+    with pytest.raises(
+        ssedb.ConfigError,
+        match=r"config.toml: unknown environment 'CounterAlone-v0'; .*use module:Id",
+    ):
         ssedb.evaluate(out, 1)
     gymnasium.register("CounterAlone-v0", Counter)
     for checkpoint in (out / "checkpoints").iterdir():
-        checkpoint.write_bytes(checkpoint.read_bytes().replace(f"{__name__}:CounterRgb-v0".encode(), b"CounterAlone-v0"))
+        checkpoint.write_bytes(
+            checkpoint.read_bytes().replace(
+                f"{__name__}:CounterRgb-v0".encode(), b"CounterAlone-v0"
+            )
+        )
     try:
         assert ssedb.evaluate(out, 1).lengths == [6]
     finally:
@@ -359,7 +416,9 @@ def test_an_episode_ends_at_the_shorter_limit(limit, length):
 def test_noise_and_training_work_there_too(tmp_path):
     from tests.toy import tiny_config
 
-    config = tiny_config(tmp_path / "run", env="CounterRgb-v0", noise="pixel", steps=256, obs_norm_steps=64)
+    config = tiny_config(
+        tmp_path / "run", env="CounterRgb-v0", noise="pixel", steps=256, obs_norm_steps=64
+    )
     result = ssedb.train(config)
     assert result.summary["score"] > 0
 
@@ -370,16 +429,32 @@ def test_noise_and_training_work_there_too(tmp_path):
         ("CartPole-v1", {}, "needs uint8 images"),
         ("CounterFloat-v0", {}, "needs uint8 images"),
         ("CounterRgb-v0", {"noise": "sticky", "sticky": "frame"}, "use sticky='step'"),
-        ("CounterRgb-v0", {"env_kwargs": {"chanels": 1}}, "unexpected keyword argument 'chanels'.*see --env-kwargs"),
-        ("rooms", {"env_kwargs": {"size": 8}}, "size=8 is for gymnasium.make, and rooms is not made by it; leave it out"),
+        (
+            "CounterRgb-v0",
+            {"env_kwargs": {"chanels": 1}},
+            "unexpected keyword argument 'chanels'.*see --env-kwargs",
+        ),
+        (
+            "rooms",
+            {"env_kwargs": {"size": 8}},
+            "size=8 is for gymnasium.make, and rooms is not made by it; leave it out",
+        ),
         ("CounterRgb-v0", {"env_kwargs": {"max_episode_steps": 8}}, "max_episode_steps"),
-        ("strangeworlds:Nothing-v0", {}, "strangeworlds is imported and registers no 'Nothing-v0'; name the module"),
+        (
+            "strangeworlds:Nothing-v0",
+            {},
+            "strangeworlds is imported and registers no 'Nothing-v0'; name the module",
+        ),
         (
             "strangeworlds:Talking-v0",
             {},
             r"^'strangeworlds:Talking-v0' observes a Dict \(image, mission\) and .*; register it behind a wrapper [^\n]*$",
         ),
-        ("nowhere:Nothing-v0", {}, "cannot import 'nowhere'.*write module:Id, with the module on PYTHONPATH"),
+        (
+            "nowhere:Nothing-v0",
+            {},
+            "cannot import 'nowhere'.*write module:Id, with the module on PYTHONPATH",
+        ),
     ],
 )
 def test_what_does_not_fit_is_said(strangers, name, settings, message):

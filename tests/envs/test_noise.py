@@ -59,7 +59,9 @@ def test_boxes_are_3_to_12_whole_cells_of_the_grid(shape, reading):
 @pytest.mark.parametrize("seed", range(5))
 def test_number_and_cells_of_boxes_are_uniform(seed):
     """Tiny frames, of 10x8 cells of 2x1 pixels. Chance alone exceeds each bound once in a million."""
-    _, mask = random_boxes(torch.zeros(8000, 21, 8, dtype=torch.uint8), 1.0, generator(seed), want_mask=True)
+    _, mask = random_boxes(
+        torch.zeros(8000, 21, 8, dtype=torch.uint8), 1.0, generator(seed), want_mask=True
+    )
     cells = cells_touched(mask)
     numbers = np.bincount(cells.sum(axis=(1, 2)), minlength=13)[3:]
     assert ((numbers - 800) ** 2 / 800).sum() < chi2.isf(1e-6, 9)
@@ -72,7 +74,9 @@ def test_number_and_cells_of_boxes_are_uniform(seed):
 
 
 def test_boxes_sit_where_the_release_puts_them():
-    _, mask = random_boxes(torch.zeros(200, *RAW, dtype=torch.uint8), 1.0, generator(), "wrap", want_mask=True)
+    _, mask = random_boxes(
+        torch.zeros(200, *RAW, dtype=torch.uint8), 1.0, generator(), "wrap", want_mask=True
+    )
     assert not mask[:, 200:].any()  # the lowest ten rows are never touched
     assert mask[:, :200].any(dim=(0, 3)).all()  # every other pixel is, sooner or later
     share = cells_touched(mask).mean(axis=0)
@@ -81,13 +85,19 @@ def test_boxes_sit_where_the_release_puts_them():
 
 
 def test_wrap_around_has_the_released_statistics_on_black():
-    noisy, mask = random_boxes(torch.zeros(200, *RAW, dtype=torch.uint8), 1.0, generator(), "wrap", want_mask=True)
+    noisy, mask = random_boxes(
+        torch.zeros(200, *RAW, dtype=torch.uint8), 1.0, generator(), "wrap", want_mask=True
+    )
     values = noisy[mask].float()
     assert values.mean().item() == pytest.approx(126.5, abs=0.5)
     assert values.std().item() == pytest.approx(81.6, abs=0.5)
-    draws = (np.random.default_rng(0).normal(0, BOX_STD, 10**6)).astype(np.int64).astype(np.uint8)  # C's cast wraps
+    draws = (
+        (np.random.default_rng(0).normal(0, BOX_STD, 10**6)).astype(np.int64).astype(np.uint8)
+    )  # C's cast wraps
     quantiles = [0.1, 0.25, 0.5, 0.75, 0.9]
-    np.testing.assert_allclose(np.quantile(values, quantiles), np.quantile(draws, quantiles), atol=3)
+    np.testing.assert_allclose(
+        np.quantile(values, quantiles), np.quantile(draws, quantiles), atol=3
+    )
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -95,7 +105,9 @@ def test_wrap_adds_to_what_is_there(seed):
     frames = torch.full((50, *RAW), 250, dtype=torch.uint8)
     noisy, mask = random_boxes(frames, 0.05, generator(seed), "wrap", want_mask=True)
     values, std = noisy[mask], 0.05 * BOX_STD
-    assert ((values < 24) | (values > 220)).all()  # around 250, beyond 255 from the bottom; eight standard deviations
+    assert (
+        (values < 24) | (values > 220)
+    ).all()  # around 250, beyond 255 from the bottom; eight standard deviations
     wrapped = ndtr(-6 / std)
     assert abs((values < 24).double().mean().item() - wrapped) < 5 * np.sqrt(wrapped / len(values))
 
@@ -217,7 +229,9 @@ def test_sticky_env_repeats_the_executed_action_and_never_across_an_end():
         assert torch.equal(repeated[t][stuck[t]], repeated[t - 1][stuck[t]])
 
 
-@pytest.mark.parametrize("noise", ["random-box", "pixel", "sticky", "noisy-tv", "clouds", "flicker"])
+@pytest.mark.parametrize(
+    "noise", ["random-box", "pixel", "sticky", "noisy-tv", "clouds", "flicker"]
+)
 def test_noisy_env_restores_exactly(noise):
     env, twin = (NoisyEnv(Grid(num_envs=4), noise, seed=5) for _ in range(2))
     for e in (env, twin):
@@ -276,12 +290,17 @@ def test_distractors_work_on_colour_and_belong_to_their_seed(noise):
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
     assert not torch.equal(first[0], first[1])
-    assert torch.equal(Observer(3, 4, noise, seed=1, strength=0.0).observe(frames), torch.zeros_like(first))
+    assert torch.equal(
+        Observer(3, 4, noise, seed=1, strength=0.0).observe(frames), torch.zeros_like(first)
+    )
 
 
 def test_tv_mask_is_the_corner():
     _, mask = show_tv(
-        torch.zeros(2, *SMALL, dtype=torch.uint8), torch.ones(2, 28, 28, dtype=torch.uint8), 1.0, want_mask=True
+        torch.zeros(2, *SMALL, dtype=torch.uint8),
+        torch.ones(2, 28, 28, dtype=torch.uint8),
+        1.0,
+        want_mask=True,
     )
     assert mask.sum().item() == 2 * 28 * 28
     assert mask[:, 56:, 56:].all()

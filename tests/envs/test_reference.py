@@ -48,7 +48,9 @@ def preprocessed(monkeypatch):
     gymnasium.register_envs(ale_py)
 
     def make(env_id: str, **settings):
-        env = gymnasium.make(env_id, frameskip=1, repeat_action_probability=0.0, max_num_frames_per_episode=4 * 4500)
+        env = gymnasium.make(
+            env_id, frameskip=1, repeat_action_probability=0.0, max_num_frames_per_episode=4 * 4500
+        )
         return AtariPreprocessing(env, noop_max=0, frame_skip=4, **settings)
 
     return make
@@ -87,7 +89,9 @@ def test_frames_rewards_and_ends_are_those_of_gymnasium(env_id, preprocessed):
     assert ends > 0 or env_id != "ALE/Breakout-v5"  # five balls are soon lost
 
 
-@pytest.mark.parametrize(("env_id", "noise"), [*zip(IDS, ["random-box", "pixel", "pixel"], strict=True)])
+@pytest.mark.parametrize(
+    ("env_id", "noise"), [*zip(IDS, ["random-box", "pixel", "pixel"], strict=True)]
+)
 def test_frames_below_raw_noise_are_the_raw_ones_of_gymnasium_shrunk(env_id, noise, preprocessed):
     env = ssedb.make_env(env_id, 1, noop_max=0, noise=noise, strength=0.0, fidelity="released")
     twin = preprocessed(env_id, grayscale_obs=False, screen_size=(160, 210))
@@ -102,7 +106,9 @@ def first_frames(game: str, noop_max: int) -> torch.Tensor:
     """The first frames of 40 episodes."""
     env = ssedb.make_env(game, 10, noop_max=noop_max, max_episode_steps=1)
     frames = [env.reset()]
-    frames += [env.step(torch.zeros(10, dtype=torch.int64)).frames for _ in range(3)]  # each step is an episode
+    frames += [
+        env.step(torch.zeros(10, dtype=torch.int64)).frames for _ in range(3)
+    ]  # each step is an episode
     env.close()
     return torch.cat(frames)
 
@@ -116,14 +122,20 @@ def first_frames(game: str, noop_max: int) -> torch.Tensor:
 )
 def test_an_episode_begins_after_0_to_noop_max_no_ops(game, noop_max, classes):
     gymnasium.register_envs(ale_py)
-    emulator = gymnasium.make(f"ALE/{game}-v5", frameskip=1, repeat_action_probability=0.0).unwrapped
+    emulator = gymnasium.make(
+        f"ALE/{game}-v5", frameskip=1, repeat_action_probability=0.0
+    ).unwrapped
     emulator.reset()
     pictures = []
     for _ in range(noop_max + 1):
         pictures.append(area_mean(emulator.ale.getScreenGrayscale()))
         emulator.step(0)
-    differences = np.abs(first_frames(game, noop_max).numpy()[:, None] - np.stack(pictures)).max((2, 3))  # [N, no-ops]
-    assert (differences.min(1) <= ROUNDING).all()  # so many no-ops at most, and nothing else was done
+    differences = np.abs(first_frames(game, noop_max).numpy()[:, None] - np.stack(pictures)).max(
+        (2, 3)
+    )  # [N, no-ops]
+    assert (
+        differences.min(1) <= ROUNDING
+    ).all()  # so many no-ops at most, and nothing else was done
     found = np.array([np.isin(differences.argmin(1), numbers).sum() for numbers in classes])
     expected = np.array([len(differences) * len(numbers) / (noop_max + 1) for numbers in classes])
     # Uniform: chance alone exceeds the bound once in a million.

@@ -29,7 +29,11 @@ class SlowWorld:
         row, column = self.place
         goal = self.place
         if action == 4:
-            doors_beside = [i for i, (r, c) in enumerate(self.layout.locks) if abs(r - row) + abs(c - column) == 1]
+            doors_beside = [
+                i
+                for i, (r, c) in enumerate(self.layout.locks)
+                if abs(r - row) + abs(c - column) == 1
+            ]
             openable = [i for i in doors_beside if self.key_is[i] == "held"]
             for i, cell in enumerate(self.layout.keys):
                 if cell == self.place and self.key_is[i] == "floor":
@@ -45,8 +49,12 @@ class SlowWorld:
             dr, dc = {0: (-1, 0), 1: (1, 0), 2: (0, -1), 3: (0, 1)}[action]
             goal = (row + dr, column + dc)
         self.time += 1
-        movers = {tuple(m) for m in self.layout.movers[self.time % len(self.layout.movers)].tolist()}
-        shut = any(goal == lock and self.key_is[i] != "used" for i, lock in enumerate(self.layout.locks))
+        movers = {
+            tuple(m) for m in self.layout.movers[self.time % len(self.layout.movers)].tolist()
+        }
+        shut = any(
+            goal == lock and self.key_is[i] != "used" for i, lock in enumerate(self.layout.locks)
+        )
         if self.layout.floor[goal] and not shut and goal not in movers:
             self.place = goal
         return reward
@@ -89,11 +97,20 @@ class SlowWorld:
 
 
 def decode(world: World, state: State, i: int):
-    return world.cells[int(state.cell[i])], tuple(state.keys[i].tolist()), int(state.taken[i]), int(state.phase[i])
+    return (
+        world.cells[int(state.cell[i])],
+        tuple(state.keys[i].tolist()),
+        int(state.taken[i]),
+        int(state.phase[i]),
+    )
 
 
 @settings(max_examples=25, deadline=None)
-@given(seed=st.integers(0, 10_000), layout_seed=st.integers(0, 50), size=st.sampled_from(["small", "medium", "large"]))
+@given(
+    seed=st.integers(0, 10_000),
+    layout_seed=st.integers(0, 50),
+    size=st.sampled_from(["small", "medium", "large"]),
+)
 def test_dynamics_and_pictures_are_those_of_the_slow_world(seed, layout_seed, size):
     rng = np.random.default_rng(seed)
     world = World(size, layout_seed)
@@ -123,7 +140,10 @@ def test_every_action_in_every_state_does_what_it_does_in_the_slow_world():
         after, rewards = world.move(state, torch.full_like(ids, action))
         for i in range(len(ids)):
             slow.place, keys, gone, slow.time = decode(world, state, i)
-            slow.key_is, slow.treasure_gone = [("floor", "held", "used")[k] for k in keys], bool(gone)
+            slow.key_is, slow.treasure_gone = (
+                [("floor", "held", "used")[k] for k in keys],
+                bool(gone),
+            )
             assert slow.step(action) == rewards[i]
             assert slow.true_state() == decode(world, after, i)
 
@@ -168,14 +188,18 @@ def test_counts_against_brute_force():
             first.setdefault(s, 5 * t)
     truth = env.truth
     assert {i: n for i, n in enumerate(truth.visits.tolist()) if n} == visits
-    assert {(i, a): n for i, row in enumerate(truth.choices.tolist()) for a, n in enumerate(row) if n} == choices
+    assert {
+        (i, a): n for i, row in enumerate(truth.choices.tolist()) for a, n in enumerate(row) if n
+    } == choices
     assert {i: n for i, n in enumerate(truth.first_seen.tolist()) if n >= 0} == first
     metrics = env.metrics()
     reachable = env.world.reachable()
     assert metrics["states_seen"] == len(visits)
     assert metrics["states_share"] == pytest.approx(len(visits) / int(reachable.sum()))
     cells = {env.world.cells[s // env.world.scenes_per_cell] for s in visits}
-    all_cells = {int(s) // env.world.scenes_per_cell for s in torch.arange(env.world.num_states)[reachable]}
+    all_cells = {
+        int(s) // env.world.scenes_per_cell for s in torch.arange(env.world.num_states)[reachable]
+    }
     assert metrics["cells_share"] == pytest.approx(len(cells) / len(all_cells))
     assert metrics["rooms_share"] == len({env.world.layout.room_of[c] for c in cells}) / 4
     share = np.array(list(visits.values())) / sum(visits.values())
@@ -201,7 +225,7 @@ def test_episodes_end_by_group_after_their_limit_and_keep_the_last_frame():
 
 
 def test_a_reset_begins_whole_episodes_and_only_training_spreads_them(tmp_path):
-    from ssedb.evaluation import evaluate
+    from ssedb.runs.evaluation import evaluate
     from ssedb.trainer import Trainer
     from tests.toy import tiny_config
 
@@ -240,12 +264,15 @@ def test_pictures_for_people():
     world = World("medium")
     picture = world.pictures(world.start(2))
     assert (picture.shape, picture.dtype) == ((2, 84, 84, 3), torch.uint8)
-    assert len(picture[0].flatten(0, 1).unique(dim=0)) >= 8  # walls, floor, doors, keys, movers, treasure, agent
+    assert (
+        len(picture[0].flatten(0, 1).unique(dim=0)) >= 8
+    )  # walls, floor, doors, keys, movers, treasure, agent
     assert GRAY[AGENT] == 255
 
 
 @pytest.mark.parametrize(
-    ("name", "canonical"), [("rooms", "rooms"), ("Rooms-Small", "rooms-small"), ("rooms-medium@0", "rooms")]
+    ("name", "canonical"),
+    [("rooms", "rooms"), ("Rooms-Small", "rooms-small"), ("rooms-medium@0", "rooms")],
 )
 def test_names(name, canonical):
     assert ssedb.TrainConfig(env=name).env == canonical
@@ -255,8 +282,8 @@ def test_names(name, canonical):
 
 
 def test_training_logs_the_truth_and_resumes_bit_for_bit(tmp_path):
-    from ssedb.run import resume, train
-    from ssedb.runlog import read_metrics
+    from ssedb.runs.folder import read_metrics
+    from ssedb.runs.loop import resume, train
     from tests.toy import tiny_config
 
     settings = dict(env="rooms-small", noise="clouds", obs_norm_steps=64)
@@ -264,7 +291,10 @@ def test_training_logs_the_truth_and_resumes_bit_for_bit(tmp_path):
     train(tiny_config(tmp_path / "halves", steps=512, **settings))
     halves = resume(tmp_path / "halves", steps=1024)
     rows = [
-        [{k: v for k, v in row.items() if k not in ("time", "sps")} for row in read_metrics(run.out)]
+        [
+            {k: v for k, v in row.items() if k not in ("time", "sps")}
+            for row in read_metrics(run.out)
+        ]
         for run in (whole, halves)
     ]
     assert rows[0] == rows[1]

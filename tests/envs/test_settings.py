@@ -12,8 +12,8 @@ from scipy.stats import chi2
 from torch import Tensor
 
 import ssedb
+from ssedb.collect.rollout import STACK
 from ssedb.envs.base import Env
-from ssedb.rollout import STACK
 from ssedb.trainer import Trainer
 from tests.envs.test_reference import area_mean, pillow_frame
 from tests.toy import tiny_config
@@ -26,13 +26,21 @@ BOUND = 5.0
 
 def by_config(noise: str, strength: float = 1.0, **settings) -> tuple[Env, Tensor]:
     """The environment that a run trains in, and its first frames. On Atari it comes in four pools."""
-    settings = {"env": "breakout", "num_envs": ENVS, "noise": noise, "noise_strength": strength, **settings}
+    settings = {
+        "env": "breakout",
+        "num_envs": ENVS,
+        "noise": noise,
+        "noise_strength": strength,
+        **settings,
+    }
     trainer = Trainer(tiny_config("unused", **settings))
     assert len(trainer.env.parts) == (1 if settings["env"] == "rooms-small" else 4)
     return trainer.env, trainer.rollout.frames[STACK - 1]
 
 
-def by_make_env(noise: str, strength: float = 1.0, env: str = "breakout", **settings) -> tuple[Env, Tensor]:
+def by_make_env(
+    noise: str, strength: float = 1.0, env: str = "breakout", **settings
+) -> tuple[Env, Tensor]:
     """The environment that a user makes, and its first frames."""
     made = ssedb.make_env(env, ENVS, noise=noise, strength=strength, **settings)
     return made, made.reset()
@@ -60,7 +68,9 @@ def pictures() -> tuple[np.ndarray, np.ndarray]:
     return ale.getScreenRGB(), np.rint(area_mean(ale.getScreenGrayscale())).astype(np.uint8)
 
 
-def some_boxes(frame: np.ndarray, rng: np.random.Generator, height: int, width: int, draw: Callable) -> np.ndarray:
+def some_boxes(
+    frame: np.ndarray, rng: np.random.Generator, height: int, width: int, draw: Callable
+) -> np.ndarray:
     noisy = frame.copy()
     for cell in rng.choice(80, rng.integers(3, 13), replace=False):
         top, left = height * (cell // 8), width * (cell % 8)
@@ -74,7 +84,11 @@ def filled_boxes(rng, strength):
 
     def draw(old):
         weight = min(strength, 1.0)
-        return ((1 - weight) * old + weight * rng.normal(127.5, 76.5, old.shape)).clip(0, 255).astype(np.uint8)
+        return (
+            ((1 - weight) * old + weight * rng.normal(127.5, 76.5, old.shape))
+            .clip(0, 255)
+            .astype(np.uint8)
+        )
 
     return some_boxes(pictures()[1], rng, 8, 10, draw)
 
@@ -83,7 +97,9 @@ def wrapped_boxes(rng, strength):
     """`box_noise=wrap`."""
 
     def draw(old):
-        return ((old + rng.normal(0, 76.5 * strength, old.shape).astype(np.int64)) % 256).astype(np.uint8)
+        return ((old + rng.normal(0, 76.5 * strength, old.shape).astype(np.int64)) % 256).astype(
+            np.uint8
+        )
 
     return pillow_frame(some_boxes(pictures()[0], rng, 20, 20, draw))
 
@@ -108,7 +124,16 @@ def flickering(rng, strength):
 def statistics(frames: np.ndarray, clean: np.ndarray) -> np.ndarray:
     """What tells noises apart, [frames, 8]: share and size of changes, black, white, likeness of neighbours."""
     d = frames.astype(np.float64) - clean
-    columns = [d, np.abs(d), d * d, d != 0, frames == 0, frames == 255, d[:, :, 1:] * d[:, :, :-1], d[:, 1:] * d[:, :-1]]
+    columns = [
+        d,
+        np.abs(d),
+        d * d,
+        d != 0,
+        frames == 0,
+        frames == 255,
+        d[:, :, 1:] * d[:, :, :-1],
+        d[:, 1:] * d[:, :-1],
+    ]
     return np.stack([column.mean((1, 2)) for column in columns], 1)
 
 
@@ -131,7 +156,9 @@ def test_frames_carry_the_noise_that_the_settings_name(make, noise, fidelity, st
     raw, small = pictures()
     clean = pillow_frame(raw) if model in (wrapped_boxes, pixels_at_zeros) else small
     frames = play(make(noise, strength, fidelity=fidelity), [NOOP] * 24).reshape(-1, 84, 84)
-    assert len(np.unique(frames.reshape(len(frames), -1), axis=0)) == len(frames)  # none has another's noise
+    assert len(np.unique(frames.reshape(len(frames), -1), axis=0)) == len(
+        frames
+    )  # none has another's noise
     rng = np.random.default_rng(0)
     found = statistics(frames, clean)
     expected = statistics(np.stack([model(rng, strength) for _ in range(150)]), clean)
@@ -143,17 +170,29 @@ def test_frames_carry_the_noise_that_the_settings_name(make, noise, fidelity, st
 @BOTH
 @pytest.mark.parametrize("noise", ["random-box", "pixel", "flicker", "noisy-tv", "clouds"])
 def test_strength_0_leaves_the_frames_as_they_are(make, noise):
-    clean, frames = (play(make(name, 0.0, env="rooms-small"), [1, 3, 4]) for name in ("none", noise))
+    clean, frames = (
+        play(make(name, 0.0, env="rooms-small"), [1, 3, 4]) for name in ("none", noise)
+    )
     assert (frames == clean).all()
 
 
 def test_a_variant_may_be_named_against_the_fidelity():
     raw, small = pictures()
-    boxes = play(by_config("random-box", fidelity="released", box_noise="fill"), [NOOP] * 8).reshape(-1, 84, 84)
+    boxes = play(
+        by_config("random-box", fidelity="released", box_noise="fill"), [NOOP] * 8
+    ).reshape(-1, 84, 84)
     touched = (np.abs(boxes - small.astype(int)) > 1).any(0)
-    assert (touched.any(), touched[80:].any(), touched[:, 80:].any()) == (True, False, False)  # 10x8 cells of 8x10 pixels
-    pixels = play(by_config("pixel", fidelity="paper", pixel_noise="zeros"), [NOOP] * 3).reshape(-1, 84, 84)
-    bright = pillow_frame(np.where(raw == 0, 0, 255).astype(np.uint8)) == 255  # no channel is 0 below
+    assert (touched.any(), touched[80:].any(), touched[:, 80:].any()) == (
+        True,
+        False,
+        False,
+    )  # 10x8 cells of 8x10 pixels
+    pixels = play(by_config("pixel", fidelity="paper", pixel_noise="zeros"), [NOOP] * 3).reshape(
+        -1, 84, 84
+    )
+    bright = (
+        pillow_frame(np.where(raw == 0, 0, 255).astype(np.uint8)) == 255
+    )  # no channel is 0 below
     assert bright.sum() > 100
     assert np.abs(pixels[:, bright] - pillow_frame(raw).astype(int)[bright]).max() <= 1
 
@@ -163,7 +202,9 @@ def test_the_tv_of_each_environment_changes_with_the_last_action_and_at_a_reset(
     _, small = pictures()
     env, first = make("noisy-tv", fidelity=fidelity)
     frames = [first.clone()]
-    frames += [env.step(torch.full((ENVS,), action)).frames for action in (NOOP, NOOP, LEFT, NOOP)]  # LEFT is the last
+    frames += [
+        env.step(torch.full((ENVS,), action)).frames for action in (NOOP, NOOP, LEFT, NOOP)
+    ]  # LEFT is the last
     frames = torch.stack([*frames, env.reset()]).numpy()
     env.close()
     screens = frames[:, :, 56:, 56:]
@@ -173,10 +214,14 @@ def test_the_tv_of_each_environment_changes_with_the_last_action_and_at_a_reset(
     assert len(np.unique(screens[0].reshape(ENVS, -1), axis=0)) == ENVS
     counts = np.bincount(screens[0].ravel() // 16, minlength=16)
     expected = screens[0].size / 16
-    assert ((counts - expected) ** 2 / expected).sum() < chi2.isf(1e-6, 15)  # uniform, but for one chance in a million
+    assert ((counts - expected) ** 2 / expected).sum() < chi2.isf(
+        1e-6, 15
+    )  # uniform, but for one chance in a million
 
 
-@pytest.mark.parametrize(("make", "fidelity", "strength"), [(by_config, "released", 0.5), (by_make_env, "paper", 1.0)])
+@pytest.mark.parametrize(
+    ("make", "fidelity", "strength"), [(by_config, "released", 0.5), (by_make_env, "paper", 1.0)]
+)
 def test_clouds_of_each_environment_brighten_and_drift(make, fidelity, strength):
     _, small = pictures()
     frames = play(make("clouds", strength, fidelity=fidelity), [NOOP] * 10).astype(int)
@@ -187,7 +232,9 @@ def test_clouds_of_each_environment_brighten_and_drift(make, fidelity, strength)
     assert 0.8 <= light.mean() / (6 * 160 * strength * 2 * np.pi * 0.08**2) <= 1
     moved = np.abs(np.diff(light, axis=0)).mean((1, 2, 3))
     assert (moved > 0).all()
-    assert moved.mean() < 0.5 * np.abs(light[0] - light[0][::-1]).mean()  # far less than to another environment's
+    assert (
+        moved.mean() < 0.5 * np.abs(light[0] - light[0][::-1]).mean()
+    )  # far less than to another environment's
 
 
 def test_sticky_by_step_repeats_until_the_episode_ends_or_a_reset():
@@ -203,7 +250,9 @@ def test_sticky_by_step_repeats_until_the_episode_ends_or_a_reset():
     clean.close()
 
 
-@pytest.mark.parametrize(("make", "strength", "executed"), [(by_make_env, 0.0, 3), (by_config, 4.0, NOOP)])
+@pytest.mark.parametrize(
+    ("make", "strength", "executed"), [(by_make_env, 0.0, 3), (by_config, 4.0, NOOP)]
+)
 def test_sticky_by_frame_has_its_strength_and_no_no_ops(make, strength, executed):
     """Of Boxing, whose picture shows every no-op. Where all is repeated, nothing is ever done."""
     seen = play(make("sticky", strength, env="boxing", fidelity="released"), [3] * 10)

@@ -16,13 +16,22 @@ HOSTILE_BONUS = "</script><script>pwned=1</script>"
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory):
     root = tmp_path_factory.mktemp("report") / "runs"
-    settings = dict(env="rooms-small", steps=512, obs_norm_steps=64, rollout_steps=16, num_envs=8, checkpoint_minutes=0)
+    settings = dict(
+        env="rooms-small",
+        steps=512,
+        obs_norm_steps=64,
+        rollout_steps=16,
+        num_envs=8,
+        checkpoint_minutes=0,
+    )
     for noise in ("random-box", "none"):
         for bonus, options in (("db", None), ("rnd", {"feature_dim": 16, "channels": (4, 4, 4)})):
             for seed in (0, 1) if noise == "random-box" else (0,):
                 changes = {} if options is None else {"bonus_options": options}
                 out = root / f"{noise}-{bonus}-{seed}"
-                ssedb.train(tiny_config(out, noise=noise, bonus=bonus, seed=seed, **settings, **changes))
+                ssedb.train(
+                    tiny_config(out, noise=noise, bonus=bonus, seed=seed, **settings, **changes)
+                )
 
     stopped = root / "stopped"
     shutil.copytree(root / "random-box-db-1", stopped)
@@ -35,8 +44,12 @@ def runs(tmp_path_factory):
 
     failed = root / HOSTILE
     failed.mkdir()
-    (failed / "config.toml").write_text(config.replace('bonus = "db"', f'bonus = "{HOSTILE_BONUS}"'))
-    (failed / "failure.json").write_text(json.dumps({"error": "<b>bonus_loss is nan</b>", "attempts": 2}))
+    (failed / "config.toml").write_text(
+        config.replace('bonus = "db"', f'bonus = "{HOSTILE_BONUS}"')
+    )
+    (failed / "failure.json").write_text(
+        json.dumps({"error": "<b>bonus_loss is nan</b>", "attempts": 2})
+    )
 
     shut = root / "shut"
     shutil.copytree(root / "random-box-db-0", shut)
@@ -52,7 +65,14 @@ def runs(tmp_path_factory):
     (damaged / "config.toml").write_text("env = [broken")
     (root / "plan.json").write_text(
         json.dumps(
-            {"runs": [{"folder": "planned", "config": {"env": "rooms-small", "noise": "none", "bonus": "db", "seed": 9}}]}
+            {
+                "runs": [
+                    {
+                        "folder": "planned",
+                        "config": {"env": "rooms-small", "noise": "none", "bonus": "db", "seed": 9},
+                    }
+                ]
+            }
         )
     )
     return root
@@ -67,12 +87,22 @@ def bottlenecks(runs, tmp_path):
         for seed, (name, (upper, over)) in enumerate(ends.items()):
             folder = root / name
             folder.mkdir(parents=True)
-            config = (runs / "random-box-db-0" / "config.toml").read_text().replace("seed = 0", f"seed = {seed}")
+            config = (
+                (runs / "random-box-db-0" / "config.toml")
+                .read_text()
+                .replace("seed = 0", f"seed = {seed}")
+            )
             if name.startswith("no_nce"):
                 config = re.sub("alpha3 = .*", "alpha3 = 0.0", config)
             (folder / "config.toml").write_text(config)
             rows = [
-                {"steps": 128 * i, "i_upper": upper, "i_pred": -1.0, "i_nce": -5 + over, "i_nce_chance": -5.0}
+                {
+                    "steps": 128 * i,
+                    "i_upper": upper,
+                    "i_pred": -1.0,
+                    "i_nce": -5 + over,
+                    "i_nce_chance": -5.0,
+                }
                 for i in range(1, 5)
             ]
             (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -15,9 +15,15 @@ from ssedb.report.make import build_page
 from ssedb.report.page import SCRIPTS
 from tests.report.conftest import HOSTILE, HOSTILE_BONUS
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here; `apt-get install chromium` brings it")
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed; `make setup` brings it")
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="no Chromium here; `apt-get install chromium` brings it"
+)
+playwright = pytest.importorskip(
+    "playwright.sync_api", reason="playwright is not installed; `make setup` brings it"
+)
 
 VIEWS = {
     "overview": "Overview",
@@ -124,7 +130,9 @@ def test_every_view_opens(report, open_page, kind):
         page.click(f'#nav a[href="#{view}"]')
         section = page.wait_for_selector(f"#view-{view}:visible h2")
         assert section.inner_text() == heading
-        assert page.query_selector('#nav a[aria-current="page"]').get_attribute("href") == f"#{view}"
+        assert (
+            page.query_selector('#nav a[aria-current="page"]').get_attribute("href") == f"#{view}"
+        )
         assert page.locator("main > section:visible").count() == 1
 
 
@@ -139,19 +147,29 @@ def test_hostile_names_are_only_text(report, open_page):
     assert HOSTILE_BONUS in page.inner_text("#view-runs")
     assert page.evaluate("typeof pwned") == "undefined"
     assert page.locator("img").count() == 0
-    assert page.locator("script").count() == 2 + len(SCRIPTS)  # the page's own: two of data, the rest code
+    assert page.locator("script").count() == 2 + len(
+        SCRIPTS
+    )  # the page's own: two of data, the rest code
 
 
 def test_the_overview_marks_what_did_not_finish(report, open_page):
     page = open_page(report / "one.html")
     notice = page.inner_text("#view-overview .notice >> nth=0")
     assert "4 of 11 runs did not finish" in notice
-    for text in ("unfinished stopped", "failed", "missing planned: planned, not begun", "damaged damaged"):
+    for text in (
+        "unfinished stopped",
+        "failed",
+        "missing planned: planned, not begun",
+        "damaged damaged",
+    ):
         assert text in re.sub(r"\s+", " ", notice)
     assert "shut: value_loss" in page.inner_text("#view-overview")
     assert "collapse alarm in shut" in page.inner_text("#view-overview")
     measure = next(m for m in data_of(page)["measures"] if m["key"] == "states_share")
-    rows = [r.inner_text().split("\t") for r in page.query_selector_all("#view-overview table >> nth=0 >> tbody tr")]
+    rows = [
+        r.inner_text().split("\t")
+        for r in page.query_selector_all("#view-overview table >> nth=0 >> tbody tr")
+    ]
     assert [r[0] for r in rows] == [r["method"] for r in measure["ranking"]]
     assert float(rows[0][1]) == pytest.approx(measure["ranking"][0]["iqm"], rel=1e-3)
     assert page.locator("#view-overview svg[role=img] circle").count() == len(measure["ranking"])
@@ -164,7 +182,9 @@ def test_curves_are_read_zoomed_and_hidden(report, open_page):
     page = open_page(report / "one.html", "curves")
     data = data_of(page)
     assert page.locator("#view-curves section").count() == 2
-    assert "Without values of this figure: ?, ?" in page.inner_text("#view-curves")  # the damaged run's unknown task
+    assert "Without values of this figure: ?, ?" in page.inner_text(
+        "#view-curves"
+    )  # the damaged run's unknown task
     boxes = "#view-curves section:has(h3:text('rooms-small, random-box')) canvas"
     blue, vermilion = "#0072b2", "#d55e00"
     before = count_colour(page, boxes, blue)
@@ -178,7 +198,11 @@ def test_curves_are_read_zoomed_and_hidden(report, open_page):
     box = page.locator(boxes).bounding_box()
     page.mouse.move(box["x"] + box["width"] - 13, box["y"] + 120)
     tip = page.inner_text("#view-curves .tip")
-    finished = [r for r in data["runs"] if (r["noise"], r["method"], r["status"]) == ("random-box", "db", "finished")]
+    finished = [
+        r
+        for r in data["runs"]
+        if (r["noise"], r["method"], r["status"]) == ("random-box", "db", "finished")
+    ]
     mean = sum(r["curves"]["states_share"]["y"][-1] for r in finished) / len(finished)
     shown = float(re.search(r"db, mean of 3: ([\d.]+)", tip)[1])
     assert shown == pytest.approx(mean, rel=0.02)
@@ -219,7 +243,9 @@ def frame_of(data, pictures, episode, kind, step):
     from PIL import Image
 
     frames = data["episodes"][episode]["frames"]
-    picture = Image.open(io.BytesIO(base64.b64decode(pictures[frames[kind]].split(",")[1]))).convert("RGB")
+    picture = Image.open(
+        io.BytesIO(base64.b64decode(pictures[frames[kind]].split(",")[1]))
+    ).convert("RGB")
     height, width = frames["size"]
     row, column = divmod(frames["steps"].index(step), frames["columns"])
     box = (column * width, row * height, (column + 1) * width, (row + 1) * height)
@@ -244,7 +270,10 @@ def test_the_explorer_links_frame_curve_spikes_and_maps(report, open_page):
         other = frame_of(data, pictures, 0, kind, (step + 50) % 100)
         assert np.abs(shown - other).mean() > 2
 
-    until(page, "document.querySelector('.stage canvas').getContext('2d').getImageData(40, 40, 1, 1).data[3] > 0")
+    until(
+        page,
+        "document.querySelector('.stage canvas').getContext('2d').getImageData(40, 40, 1, 1).data[3] > 0",
+    )
     check(0)
     places = set()
     for step in (10, 63):  # along the slider
@@ -252,7 +281,9 @@ def test_the_explorer_links_frame_curve_spikes_and_maps(report, open_page):
         check(step)
         places.add(page.get_attribute(point, "data-at"))
     assert len(places) == 2  # the marked point has moved
-    box = page.locator(curve).bounding_box()  # along the curve: steps 0 to 99 between the axis and the right edge
+    box = page.locator(
+        curve
+    ).bounding_box()  # along the curve: steps 0 to 99 between the axis and the right edge
     page.mouse.click(box["x"] + 58 + (box["width"] - 70) * 40 / 99, box["y"] + 100)
     check(40)
     assert count_colour(page, curve, "#d55e00") > 40  # the cursor is drawn
@@ -298,7 +329,13 @@ def test_the_explorer_plays_and_takes_keys(report, open_page):
         return int(re.match(r"Step (\d+)", page.inner_text(".readout"))[1])
 
     page.click("h2")
-    for key, expected in (("ArrowRight", 1), ("Shift+ArrowRight", 11), ("ArrowLeft", 10), ("End", 99), ("Home", 0)):
+    for key, expected in (
+        ("ArrowRight", 1),
+        ("Shift+ArrowRight", 11),
+        ("ArrowLeft", 10),
+        ("End", 99),
+        ("Home", 0),
+    ):
         page.keyboard.press(key)
         assert step() == expected
     page.keyboard.press("n")
@@ -321,7 +358,12 @@ def test_the_explorer_plays_and_takes_keys(report, open_page):
     page.click("button.main")
     until(page, "document.querySelector('.readout b').textContent === 'Step 99'")
     until(page, "document.querySelector('button.main').textContent.includes('Play')")
-    for name, expected in (("First step", 0), ("One step on", 1), ("One step back", 0), ("Last step", 99)):
+    for name, expected in (
+        ("First step", 0),
+        ("One step on", 1),
+        ("One step back", 0),
+        ("Last step", 99),
+    ):
         page.click(f"button[title^='{name}']")
         assert step() == expected
 
@@ -349,8 +391,17 @@ def test_the_information_plane_and_its_alarm(report, open_page):
     assert "collapse alarm" in alarm
     assert re.search(r"shut: I_upper 0\.004, I_nce 0\.01 below chance", alarm)
     assert "less than 0.1 nats" in alarm
-    labels = [c.get_attribute("aria-label") for c in page.query_selector_all("#view-information canvas")]
-    for word in ("Information plane", "I_upper", "I_pred", "I_nce", "rank of z", "rank of the encoded states"):
+    labels = [
+        c.get_attribute("aria-label") for c in page.query_selector_all("#view-information canvas")
+    ]
+    for word in (
+        "Information plane",
+        "I_upper",
+        "I_pred",
+        "I_nce",
+        "rank of z",
+        "rank of the encoded states",
+    ):
         assert any(word in label for label in labels)
     plane = "#view-information canvas >> nth=0"
     assert count_colour(page, plane, "#0072b2") > 20
@@ -413,7 +464,9 @@ def test_runs_are_filtered_and_their_command_copied(report, open_page):
 
 def test_the_keyboard_alone_reaches_everything(report, open_page):
     page = open_page(report / "one.html")
-    focused = "document.activeElement.textContent || document.activeElement.getAttribute('aria-label')"
+    focused = (
+        "document.activeElement.textContent || document.activeElement.getAttribute('aria-label')"
+    )
     page.keyboard.press("Tab")
     assert page.evaluate(focused) == "Skip to the content"
     assert page.evaluate("document.activeElement.getBoundingClientRect().left") >= 0
@@ -427,8 +480,16 @@ def test_the_keyboard_alone_reaches_everything(report, open_page):
     reached = set()
     for _ in range(40):
         page.keyboard.press("Tab")
-        reached.add(page.evaluate("document.activeElement.ariaLabel || document.activeElement.parentElement.textContent"))
-    for name in ("Step of the episode", "Play or pause (space)", "Show the frame without the noise (C)"):
+        reached.add(
+            page.evaluate(
+                "document.activeElement.ariaLabel || document.activeElement.parentElement.textContent"
+            )
+        )
+    for name in (
+        "Step of the episode",
+        "Play or pause (space)",
+        "Show the frame without the noise (C)",
+    ):
         assert name in reached
     assert any(name.startswith("Map of the episode in db") for name in reached)
 
@@ -481,7 +542,15 @@ def test_it_fits_phone_tablet_and_wide_screen(report, open_page, width, tmp_path
 
 
 def test_a_single_episode_is_a_page_of_its_own(runs, open_page):
-    args = ["analyze", "tsne", str(runs / "random-box-db-0"), "--compare", str(runs / "random-box-rnd-0"), "--device", "cpu"]
+    args = [
+        "analyze",
+        "tsne",
+        str(runs / "random-box-db-0"),
+        "--compare",
+        str(runs / "random-box-rnd-0"),
+        "--device",
+        "cpu",
+    ]
     assert cli.main(args) == 0
     page = open_page(runs / "random-box-db-0" / "tsne" / "tsne.html")
     assert page.locator("#view-episodes:visible").count() == 1
@@ -503,16 +572,29 @@ def test_a_hundred_runs_are_interactive_within_two_seconds(runs, open_page, tmp_
         folder.mkdir(parents=True)
         changed = config.replace("seed = 0", f"seed = {number // 20}")
         changed = changed.replace(
-            'noise = "random-box"', f'noise = "{("none", "pixel", "sticky", "random-box")[number % 4]}"'
+            'noise = "random-box"',
+            f'noise = "{("none", "pixel", "sticky", "random-box")[number % 4]}"',
         )
-        (folder / "config.toml").write_text(changed.replace("gamma = 0.99", f"gamma = 0.9{number // 4 % 5}"))
+        (folder / "config.toml").write_text(
+            changed.replace("gamma = 0.99", f"gamma = 0.9{number // 4 % 5}")
+        )
         (folder / "summary.json").write_text(summary)
         with open(folder / "metrics.jsonl", "w") as file:
             for i in range(1000):
-                noisy = {k: v * (1 + 0.1 * rng.normal()) if isinstance(v, float) else v for k, v in row.items()}
+                noisy = {
+                    k: v * (1 + 0.1 * rng.normal()) if isinstance(v, float) else v
+                    for k, v in row.items()
+                }
                 file.write(json.dumps({**noisy, "steps": 1024 * (i + 1), "updates": i + 1}) + "\n")
-    assert cli.main(["report", str(tmp_path / "many"), "--out", str(tmp_path / "out"), "--episodes", "0"]) == 0
+    assert (
+        cli.main(
+            ["report", str(tmp_path / "many"), "--out", str(tmp_path / "out"), "--episodes", "0"]
+        )
+        == 0
+    )
     page = open_page(tmp_path / "out" / "index.html", "curves")
     ready = int(page.get_attribute("html", "data-ready"))
-    print(f"interactive after {ready} ms; page of {(tmp_path / 'out' / 'index.html').stat().st_size / 1e6:.1f} MB")
+    print(
+        f"interactive after {ready} ms; page of {(tmp_path / 'out' / 'index.html').stat().st_size / 1e6:.1f} MB"
+    )
     assert ready < 2000

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from ssedb import cli
+from ssedb.compare.results import load_runs
 from ssedb.config import TrainConfig
 from ssedb.errors import ConfigError
 from ssedb.report.collapse import bottleneck
@@ -17,9 +18,8 @@ from ssedb.report.data import collect, not_finite
 from ssedb.report.explorer import COLUMNS, kept_steps, sheet
 from ssedb.report.page import Page, safe_json
 from ssedb.report.thin import compact, thin_curve
-from ssedb.results import load_runs
+from tests.compare.test_results import make_run
 from tests.report.conftest import HOSTILE, HOSTILE_BONUS
-from tests.test_results import make_run
 from tests.toy import tiny_config
 
 
@@ -33,7 +33,9 @@ def test_thinning_keeps_every_spike_and_only_real_points():
     assert (np.diff(thin_x) > 0).all()
     assert {1234.0, 7777.0} <= set(thin_x)
     np.testing.assert_array_equal(thin_y, y[thin_x.astype(int)])
-    for start in range(0, 10_000, 500):  # the envelope stays: in every stretch the extremes are near
+    for start in range(
+        0, 10_000, 500
+    ):  # the envelope stays: in every stretch the extremes are near
         part = slice(start, start + 500)
         inside = (thin_x >= start) & (thin_x < start + 500)
         assert thin_y[inside].max() == pytest.approx(y[part].max(), abs=1e-12)
@@ -48,7 +50,10 @@ def test_short_curves_stay_and_holes_are_left_out():
 
 
 def curves(upper, nce, chance=-5.0, length=40):
-    return {key: np.full(length, value) for key, value in (("i_upper", upper), ("i_nce", nce), ("i_nce_chance", chance))}
+    return {
+        key: np.full(length, value)
+        for key, value in (("i_upper", upper), ("i_nce", nce), ("i_nce_chance", chance))
+    }
 
 
 def test_a_bottleneck_is_open_when_the_contrast_beats_blind_guessing():
@@ -63,7 +68,9 @@ def test_a_bottleneck_is_open_when_the_contrast_beats_blind_guessing():
 
 
 def test_a_bottleneck_whose_nats_tell_nothing_is_not_opened_yet():
-    assert bottleneck(curves(20.0, -6.5)).state == "not opened yet"  # below blind guessing, as a young model is
+    assert (
+        bottleneck(curves(20.0, -6.5)).state == "not opened yet"
+    )  # below blind guessing, as a young model is
     assert bottleneck(curves(0.4, -5.0)).state == "not opened yet"
     assert bottleneck(curves(0.4, -4.91)).state == "not opened yet"
     assert bottleneck(curves(0.4, -4.89)).state == "open"
@@ -94,11 +101,16 @@ def test_a_run_without_a_bottleneck_has_no_state():
     "config",
     [
         TrainConfig(),
-        TrainConfig(env="rooms", bonus="rnd", preset="rooms", steps=10, seed=3, out="runs/it's a name"),
-        TrainConfig(fidelity="released", noise="pixel", bonus_options={"alpha1": 0.5}, reward_scale="none"),
+        TrainConfig(
+            env="rooms", bonus="rnd", preset="rooms", steps=10, seed=3, out="runs/it's a name"
+        ),
+        TrainConfig(
+            fidelity="released", noise="pixel", bonus_options={"alpha1": 0.5}, reward_scale="none"
+        ),
         tiny_config("runs/x", policy_layers=("relu", "linear", "relu")),
         TrainConfig(
-            env="CartPole-v1", env_kwargs={"size": 8, "mode": "a b", "goals": [1], "hard": True, "deep": {"x": 0.5}}
+            env="CartPole-v1",
+            env_kwargs={"size": 8, "mode": "a b", "goals": [1], "hard": True, "deep": {"x": 0.5}},
         ),
         TrainConfig(learning_rate=1e-3, bonus_learning_rate=1e-2),
     ],
@@ -132,9 +144,13 @@ def test_every_run_is_there_and_none_is_averaged_away(data):
     assert found["shut"]["not_finite"] == ["value_loss"]
     assert found["stopped"]["curves"]["states_share"]["x"] == [128, 256]
     measure = next(m for m in data["measures"] if m["key"] == "states_share")
-    row = next(r for r in measure["conditions"] if (r["noise"], r["method"]) == ("random-box", "db"))
+    row = next(
+        r for r in measure["conditions"] if (r["noise"], r["method"]) == ("random-box", "db")
+    )
     assert (row["runs"], row["left_out"]) == (3, 1)
-    assert [r["iqm"] for r in measure["ranking"]] == sorted((r["iqm"] for r in measure["ranking"]), reverse=True)
+    assert [r["iqm"] for r in measure["ranking"]] == sorted(
+        (r["iqm"] for r in measure["ranking"]), reverse=True
+    )
 
 
 def test_what_is_not_finite_is_named(tmp_path):
@@ -152,13 +168,19 @@ def test_the_page_names_the_zero_of_normalised_scores(tmp_path):
     make_run(tmp_path / "run", env="breakout", score=3.0)
     measures = {m["key"]: m for m in collect(load_runs(tmp_path), "title", tmp_path)["measures"]}
     assert measures["human_score"]["about"].startswith("0 is a uniform random agent, measured over")
-    assert measures["human_score_literature"]["about"].startswith("0 is the literature's random agent for breakout;")
+    assert measures["human_score_literature"]["about"].startswith(
+        "0 is the literature's random agent for breakout;"
+    )
     assert measures["score"]["about"] == ""
 
 
 def test_the_page_knows_the_state_of_every_bottleneck(bottlenecks):
-    root = bottlenecks(shut=(0.004, -0.01), young=(20.0, -1.5), grown=(20.0, 2.0), no_nce=(20.0, -1.5))
-    necks = {name: run["neck"] for name, run in by_name(collect(load_runs(root), "title", root)).items()}
+    root = bottlenecks(
+        shut=(0.004, -0.01), young=(20.0, -1.5), grown=(20.0, 2.0), no_nce=(20.0, -1.5)
+    )
+    necks = {
+        name: run["neck"] for name, run in by_name(collect(load_runs(root), "title", root)).items()
+    }
     assert {name: neck["state"] for name, neck in necks.items()} == {
         "shut": "shut", "young": "not opened yet", "grown": "open", "no_nce": "open",
     }  # fmt: skip
@@ -166,31 +188,56 @@ def test_the_page_knows_the_state_of_every_bottleneck(bottlenecks):
 
 
 def test_lower_is_better_turns_the_ranking_round(runs):
+    from ssedb.compare.results import Run
     from ssedb.report.data import _measure
-    from ssedb.results import Run
 
     made = [
-        Run(runs / name, {"env": "e", "noise": "none"}, "finished", probe={"bonus_noise_share": value}, method=name)
+        Run(
+            runs / name,
+            {"env": "e", "noise": "none"},
+            "finished",
+            probe={"bonus_noise_share": value},
+            method=name,
+        )
         for name, value in (("a", 0.9), ("b", 0.1), ("c", 0.5))
     ]
     assert [r["method"] for r in _measure(made, "bonus_noise_share")["ranking"]] == ["b", "c", "a"]
 
 
 def test_a_measure_is_not_asked_of_an_env_that_has_none(runs):
+    from ssedb.compare.results import Run
     from ssedb.report.data import _measure, _measures
-    from ssedb.results import Run
 
     rooms = {"env": "rooms", "noise": "none"}
     made = [
-        Run(runs / "a", rooms, "finished", summary={"last": {"states_share": 0.5, "score": 1}}, method=str(i))
+        Run(
+            runs / "a",
+            rooms,
+            "finished",
+            summary={"last": {"states_share": 0.5, "score": 1}},
+            method=str(i),
+        )
         for i in range(3)
     ]
-    made += [Run(runs / "b", {"env": "alien", "noise": "none"}, "finished", summary={"last": {"score": 900.0}}, method="0")]
-    assert _measures(made)[0] == "states_share"  # not the score, though all have one: it is on no common scale
+    made += [
+        Run(
+            runs / "b",
+            {"env": "alien", "noise": "none"},
+            "finished",
+            summary={"last": {"score": 900.0}},
+            method="0",
+        )
+    ]
+    assert (
+        _measures(made)[0] == "states_share"
+    )  # not the score, though all have one: it is on no common scale
     assert (_measure(made, "score")["mixed"], _measure(made[:3], "score")["mixed"]) == (True, False)
     assert {row["env"] for row in _measure(made, "states_share")["conditions"]} == {"rooms"}
     stopped = Run(runs / "c", {"env": "alien", "noise": "none"}, "unfinished", method="1")
-    assert {row["env"] for row in _measure([*made, stopped], "states_share")["conditions"]} == {"rooms", "alien"}
+    assert {row["env"] for row in _measure([*made, stopped], "states_share")["conditions"]} == {
+        "rooms",
+        "alien",
+    }
 
 
 def test_rooms_maps_and_runs_without_them(data):
@@ -222,7 +269,9 @@ def test_text_cannot_leave_the_json():
 
 
 def embedded(html, name):
-    return json.loads(re.search(rf'<script type="application/json" id="{name}">(.*?)</script>', html, re.S)[1])
+    return json.loads(
+        re.search(rf'<script type="application/json" id="{name}">(.*?)</script>', html, re.S)[1]
+    )
 
 
 def test_a_page_as_a_folder_and_as_a_file(tmp_path):
@@ -236,7 +285,9 @@ def test_a_page_as_a_folder_and_as_a_file(tmp_path):
         assert text.count("pwned=1</script>") == 0
         assert "http://" not in text.replace("http://www.w3.org/2000/svg", "")
         assert "https://" not in text
-    assert embedded(single, "pictures") == {"frames/0-seen.webp": "data:image/webp;base64,cGljdHVyZQ=="}
+    assert embedded(single, "pictures") == {
+        "frames/0-seen.webp": "data:image/webp;base64,cGljdHVyZQ=="
+    }
     assert " src=" not in single
     page.write_folder(tmp_path / "folder")  # a report may be replaced
 
@@ -264,7 +315,9 @@ def test_frames_on_a_sheet():
 
     rng = np.random.default_rng(0)
     frames = rng.integers(0, 256, (30, 8, 8, 3), dtype=np.uint8) // 64 * 64
-    picture = np.asarray(Image.open(io.BytesIO(sheet(np.repeat(np.repeat(frames, 4, 1), 4, 2)))).convert("RGB")).astype(int)
+    picture = np.asarray(
+        Image.open(io.BytesIO(sheet(np.repeat(np.repeat(frames, 4, 1), 4, 2)))).convert("RGB")
+    ).astype(int)
     assert picture.shape == (2 * 32, COLUMNS * 32, 3)
     for i in (0, 24, 25, 29):
         row, column = divmod(i, COLUMNS)

@@ -12,9 +12,11 @@ def swept(tmp_path_factory):
     """8 runs and one that cannot work, two of whose workers were killed on the way."""
     folder = tmp_path_factory.mktemp("pool")
     grid = read_grid(write_grid(folder), folder / "runs", {"device": "cpu"})
-    bad = read_grid(write_grid(folder, TOY.replace("rooms-small", "CartPole-v1")), folder / "runs", {"device": "cpu"}).runs[
-        0
-    ]
+    bad = read_grid(
+        write_grid(folder, TOY.replace("rooms-small", "CartPole-v1")),
+        folder / "runs",
+        {"device": "cpu"},
+    ).runs[0]
     display = Killing([*grid.runs, bad], [grid.runs[1], grid.runs[6]])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", "1")  # sums in another order have other last digits

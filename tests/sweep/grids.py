@@ -6,7 +6,7 @@ import signal
 import time
 from pathlib import Path
 
-from ssedb.runlog import read_metrics
+from ssedb.runs.folder import read_metrics
 from ssedb.sweep.display import Display
 
 TOY = """
@@ -78,7 +78,9 @@ def numbers(run: Path) -> list[dict]:
     summary = json.loads((run / "summary.json").read_text())
     assert summary["finished"]
     assert summary["steps"] == 96
-    return [{key: value for key, value in row.items() if key not in ("time", "sps")} for row in rows]
+    return [
+        {key: value for key, value in row.items() if key not in ("time", "sps")} for row in rows
+    ]
 
 
 def all_numbers(root: Path) -> dict[str, list[dict]]:

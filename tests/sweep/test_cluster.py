@@ -36,11 +36,17 @@ def test_ray_finishes_every_run_once_whatever_dies(swept, tmp_path):
 
     grid, out = write_grid(tmp_path), tmp_path / "ray"
     command = [sys.executable, "-c", DRIVER.replace("{small}", repr(SMALL)), str(grid), str(out)]
-    driver = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    driver = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
     wait_for(lambda: len(list(out.glob("*/summary.json"))) >= 2)
     driver.kill()
     driver.wait()
-    done = {path: path.read_bytes() for path in out.glob("*/summary.json") if b'"finished": true' in path.read_bytes()}
+    done = {
+        path: path.read_bytes()
+        for path in out.glob("*/summary.json")
+        if b'"finished": true' in path.read_bytes()
+    }
     assert 2 <= len(done) < 8
 
     runs = read_grid(grid, out).runs
@@ -49,7 +55,9 @@ def test_ray_finishes_every_run_once_whatever_dies(swept, tmp_path):
     killer = threading.Thread(target=kill_at_first_checkpoint, args=(left[-1].folder,))
     killer.start()
     display = Silent([bad, *runs])
-    outcome = run_on_ray([bad, *runs], probe=False, display=display, address="local", device="cpu", **SMALL)
+    outcome = run_on_ray(
+        [bad, *runs], probe=False, display=display, address="local", device="cpu", **SMALL
+    )
     killer.join()
 
     events = (left[-1].folder / "metrics.jsonl").read_text()
@@ -57,7 +65,9 @@ def test_ray_finishes_every_run_once_whatever_dies(swept, tmp_path):
     assert len(outcome.finished) == 8
     assert list(outcome.failed) == [bad.name]
     assert "needs uint8 images" in outcome.failed[bad.name]
-    assert all(path.read_bytes() == summary for path, summary in done.items())  # what was finished was left alone
+    assert all(
+        path.read_bytes() == summary for path, summary in done.items()
+    )  # what was finished was left alone
 
     numbers = all_numbers(out)
     assert len(numbers) == 8

@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from ssedb import checkpoint, cli
+from ssedb import cli
+from ssedb.runs import checkpoint
 from ssedb.sweep import display, estimate
 from ssedb.sweep.display import Display
 from ssedb.sweep.estimate import Cost, calibrate
@@ -27,7 +28,10 @@ def test_counts_and_time_left(tmp_path, monkeypatch, capsys):
         shown.stepped(runs[3].id, 32)  # begun again
         now[0] = 12.0
         left = (6 * 96 - 64 - 64) / 8
-        assert shown.line() == f"finished 2/8  time left 0:00:{int(left):02}  running 3  failed 0  8 steps/s"
+        assert (
+            shown.line()
+            == f"finished 2/8  time left 0:00:{int(left):02}  running 3  failed 0  8 steps/s"
+        )
         assert shown.line(width=40) == f"finished 2/8  time left 0:00:{int(left):02}"
         shown.ended(runs[2], "finished")
         shown.ended(runs[3], "failed")
@@ -50,7 +54,9 @@ def test_steps_that_a_failed_run_will_not_make_cost_no_time(tmp_path, monkeypatc
         shown.stepped(run.id, 0)
         shown.stepped(run.id, 32)
     now[0] = 16.0
-    assert shown.line() == "finished 0/2  time left 0:00:32  running 2  failed 0  4 steps/s"  # 2 x 64 steps
+    assert (
+        shown.line() == "finished 0/2  time left 0:00:32  running 2  failed 0  4 steps/s"
+    )  # 2 x 64 steps
     shown.ended(runs[0], "failed")
     assert shown.line() == "finished 0/2  time left 0:00:16  running 1  failed 1  4 steps/s"
 
@@ -60,7 +66,20 @@ def test_the_estimate_adds_up(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(estimate, "calibrate", lambda config: cost)
     path = write_grid(tmp_path, TOY.replace("steps = 96", "steps = 96_000"))
     assert (
-        cli.main(["sweep", str(path), "--out", str(tmp_path / "runs"), "--dry-run", "--jobs", "4", "--device", "cpu"]) == 0
+        cli.main(
+            [
+                "sweep",
+                str(path),
+                "--out",
+                str(tmp_path / "runs"),
+                "--dry-run",
+                "--jobs",
+                "4",
+                "--device",
+                "cpu",
+            ]
+        )
+        == 0
     )
     said = capsys.readouterr().out
     assert "time         about 0:33:20, 4 runs at a time" in said  # 8 x (40 s + 960 s) / 4
@@ -71,7 +90,12 @@ def test_the_estimate_adds_up(tmp_path, monkeypatch, capsys):
 def test_dry_run_estimates_and_writes_nothing(tmp_path, capsys):
     out = tmp_path / "runs"
     grid = write_grid(tmp_path, TOY.replace("steps = 96", "steps = 96_000"))
-    assert cli.main(["sweep", str(grid), "--out", str(out), "--dry-run", "--jobs", "2", "--device", "cpu"]) == 0
+    assert (
+        cli.main(
+            ["sweep", str(grid), "--out", str(out), "--dry-run", "--jobs", "2", "--device", "cpu"]
+        )
+        == 0
+    )
     said = capsys.readouterr().out
     assert "8 runs" in said
     assert "8 to do" in said
@@ -82,7 +106,10 @@ def test_dry_run_estimates_and_writes_nothing(tmp_path, capsys):
 
 
 def test_the_estimate_knows_the_look_around(tmp_path):
-    short, long = (calibrate(tiny_config(tmp_path, env="rooms-small", obs_norm_steps=n)) for n in (512, 5_000_000))
+    short, long = (
+        calibrate(tiny_config(tmp_path, env="rooms-small", obs_norm_steps=n))
+        for n in (512, 5_000_000)
+    )
     assert long.start > 20 * short.start
     config = tiny_config(tmp_path, env="rooms-small", steps=2560)
     assert short.seconds(config) == pytest.approx(short.start + 2560 * short.step)

@@ -9,8 +9,8 @@ import pytest
 from ssedb import train
 from ssedb.analysis import probe
 from ssedb.errors import ConfigError, FolderInUse, TrainingError
-from ssedb.progress import silent
-from ssedb.runlog import RunFolder
+from ssedb.runs.folder import RunFolder
+from ssedb.runs.progress import silent
 from ssedb.sweep import execute as module
 from ssedb.sweep import plan
 from ssedb.sweep.execute import execute
@@ -36,7 +36,9 @@ def test_a_finished_run_of_another_name_is_left_alone(tmp_path):
 def run(tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     monkeypatch.setattr(probe, "FALL_BATCH", 8)
-    monkeypatch.setattr(probe, "probe_run", functools.partial(probe.probe_run, transitions=128, draws=2))
+    monkeypatch.setattr(
+        probe, "probe_run", functools.partial(probe.probe_run, transitions=128, draws=2)
+    )
     return read_grid(write_grid(tmp_path), tmp_path / "runs", {"device": "cpu"}).runs[0]
 
 
@@ -63,7 +65,9 @@ def test_a_folder_in_use_is_waited_for(run, monkeypatch):
     with pytest.raises(FolderInUse, match="is in use by process"):
         execute(run, False, "cpu", silent)
     monkeypatch.setattr(module, "WAIT_FOR_FOLDER", 60.0)
-    monkeypatch.setattr(module.time, "sleep", lambda seconds: holder.close())  # it ends while we wait
+    monkeypatch.setattr(
+        module.time, "sleep", lambda seconds: holder.close()
+    )  # it ends while we wait
     assert execute(run, False, "cpu", silent)
 
 
@@ -86,12 +90,33 @@ def test_what_would_come_again_is_not_tried_again():
 @pytest.mark.parametrize(
     ("settings", "message", "again"),
     [
-        ({"env": "strangeworlds:Stuck-v0", "env_kwargs": {"dies": True}, "env_workers": 2}, "has died", True),
-        ({"env": "strangeworlds:Walker-v0", "env_kwargs": {"fails_at": 4}, "env_workers": 0}, "Walker.step raised", True),
-        ({"env": "strangeworlds:Walker-v0", "env_kwargs": {"fails_at": 4}, "env_workers": 2}, "Walker.step raised", True),
-        ({"env": "rooms-small", "bonus": "strangebonus:Column", "bonus_options": {}}, "Column.reward gave shape", False),
+        (
+            {"env": "strangeworlds:Stuck-v0", "env_kwargs": {"dies": True}, "env_workers": 2},
+            "has died",
+            True,
+        ),
+        (
+            {"env": "strangeworlds:Walker-v0", "env_kwargs": {"fails_at": 4}, "env_workers": 0},
+            "Walker.step raised",
+            True,
+        ),
+        (
+            {"env": "strangeworlds:Walker-v0", "env_kwargs": {"fails_at": 4}, "env_workers": 2},
+            "Walker.step raised",
+            True,
+        ),
+        (
+            {"env": "rooms-small", "bonus": "strangebonus:Column", "bonus_options": {}},
+            "Column.reward gave shape",
+            False,
+        ),
     ],
-    ids=["process dies", "environment raises", "environment raises in its process", "bonus of a wrong shape"],
+    ids=[
+        "process dies",
+        "environment raises",
+        "environment raises in its process",
+        "bonus of a wrong shape",
+    ],
 )
 def test_what_may_pass_is_tried_again(tmp_path, monkeypatch, settings, message, again):
     write_package(tmp_path)
@@ -119,7 +144,12 @@ def test_code_that_goes_on_with_a_run_is_added(run, monkeypatch):
         plan.note_origin(run)
         origin = json.loads((run.folder / "origin.json").read_text())
         noted.append((origin["code"], origin["later"]))
-    assert noted == [("first", []), ("first", ["second"]), ("first", ["second"]), ("first", ["second"])]
+    assert noted == [
+        ("first", []),
+        ("first", ["second"]),
+        ("first", ["second"]),
+        ("first", ["second"]),
+    ]
 
 
 def test_a_folder_of_other_settings_is_not_touched(run):

@@ -36,7 +36,9 @@ def test_every_file_resolves(name):
     assert grid.name == name
     assert len(grid.runs) == RUNS[name]
     if name.startswith("paper"):
-        assert all(run.config.steps == 100_000_000 and run.config.num_envs == 128 for run in grid.runs)
+        assert all(
+            run.config.steps == 100_000_000 and run.config.num_envs == 128 for run in grid.runs
+        )
         assert {run.config.seed for run in grid.runs} == {0, 1, 2}
     if name in ("paper-main", "paper-random-box", "paper-pixel", "paper-sticky"):
         assert {run.config.env for run in grid.runs} == set(GAMES)
@@ -44,4 +46,6 @@ def test_every_file_resolves(name):
 
 def test_quick_has_every_bonus_but_those_that_came_after_its_results():
     newer = {"db-ensemble", "e3b", "lbs", "lpm"}
-    assert {run.config.bonus for run in read_grid(FOLDER / "quick.toml").runs} == set(list_bonuses()) - newer
+    assert {run.config.bonus for run in read_grid(FOLDER / "quick.toml").runs} == set(
+        list_bonuses()
+    ) - newer

@@ -17,7 +17,12 @@ def test_axes_are_combined(tmp_path):
     assert (grid.name, grid.probe, len(grid.runs)) == ("toy", False, 8)
     assert len({run.id for run in grid.runs}) == 8
     first = grid.runs[0]
-    assert (first.config.env, first.config.noise, first.config.bonus, first.config.seed) == ("rooms-small", "none", "db", 0)
+    assert (first.config.env, first.config.noise, first.config.bonus, first.config.seed) == (
+        "rooms-small",
+        "none",
+        "db",
+        0,
+    )
     assert first.config.num_envs == 4
     assert first.name == f"rooms-small-none-db-s0-{first.id[:8]}"
     assert first.folder == tmp_path / "runs" / first.name
@@ -25,10 +30,15 @@ def test_axes_are_combined(tmp_path):
 
 def test_ids_depend_on_what_is_computed_and_on_nothing_else(tmp_path):
     path = write_grid(tmp_path)
-    here, there = read_grid(path, tmp_path / "a"), read_grid(path, tmp_path / "b", {"device": "cpu"})
+    here, there = (
+        read_grid(path, tmp_path / "a"),
+        read_grid(path, tmp_path / "b", {"device": "cpu"}),
+    )
     assert [run.id for run in here.runs] == [run.id for run in there.runs]
     assert all(run_id(run.config) == run.id for run in here.runs)
-    sooner = read_grid(write_grid(tmp_path, TOY.replace("checkpoint_minutes = 0", "checkpoint_minutes = 9")))
+    sooner = read_grid(
+        write_grid(tmp_path, TOY.replace("checkpoint_minutes = 0", "checkpoint_minutes = 9"))
+    )
     assert [run.id for run in here.runs] == [run.id for run in sooner.runs]
     longer = read_grid(write_grid(tmp_path, TOY.replace("steps = 96", "steps = 97")))
     assert not {run.id for run in here.runs} & {run.id for run in longer.runs}
@@ -65,12 +75,19 @@ def test_precision_is_an_axis(tmp_path):
     given = {"precision": ["fp32", "tf32", "bf16"], "noise": "none", "bonus": "db"}
     runs = read_grid(write_grid(tmp_path), overrides=given).runs
     found = [(run.config.precision, run.config.seed) for run in runs]
-    assert sorted(found) == sorted((precision, seed) for precision in given["precision"] for seed in (0, 1))
+    assert sorted(found) == sorted(
+        (precision, seed) for precision in given["precision"] for seed in (0, 1)
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "values"),
-    [("engine", '["eager", "fast"]'), ("device", '["cpu"]'), ("checkpoint_minutes", "[0, 5]"), ("wandb", "[true, false]")],
+    [
+        ("engine", '["eager", "fast"]'),
+        ("device", '["cpu"]'),
+        ("checkpoint_minutes", "[0, 5]"),
+        ("wandb", "[true, false]"),
+    ],
     ids=["engine", "device", "checkpoint_minutes", "wandb"],
 )
 def test_what_changes_no_result_is_no_axis(tmp_path, name, values):
@@ -86,8 +103,14 @@ def test_a_run_is_found_under_another_name(tmp_path):
     """Another version of ssedb, or a grid file with fewer axes, named its folder."""
     path, root = write_grid(tmp_path), tmp_path / "runs"
     runs = read_grid(path, root).runs
-    old, stranger = root / "rooms-small-none-db-s0-01234567", root / "rooms-small-none-db-s0-76543210"
-    for folder, config in ((old, runs[0].config), (stranger, dataclasses.replace(runs[0].config, precision="fp32"))):
+    old, stranger = (
+        root / "rooms-small-none-db-s0-01234567",
+        root / "rooms-small-none-db-s0-76543210",
+    )
+    for folder, config in (
+        (old, runs[0].config),
+        (stranger, dataclasses.replace(runs[0].config, precision="fp32")),
+    ):
         folder.mkdir(parents=True)
         (folder / "config.toml").write_text(config.to_toml())
     (root / "damaged").mkdir()
@@ -103,7 +126,9 @@ def test_a_run_is_found_under_another_name(tmp_path):
 def test_an_option_is_an_axis_of_the_bonuses_that_have_it(tmp_path):
     text = TOY + "alpha1 = [0.1, 0.2]\n[bonus_options.db]\nalpha2 = 0.7\n"
     runs = read_grid(write_grid(tmp_path, text)).runs
-    by_bonus = {bonus: [run for run in runs if run.config.bonus == bonus] for bonus in ("db", "rnd")}
+    by_bonus = {
+        bonus: [run for run in runs if run.config.bonus == bonus] for bonus in ("db", "rnd")
+    }
     assert len(by_bonus["db"]) == 8
     assert len(by_bonus["rnd"]) == 4  # once each: rnd has no alpha1
     assert {run.config.bonus_options["alpha1"] for run in by_bonus["db"]} == {0.1, 0.2}
@@ -112,10 +137,18 @@ def test_an_option_is_an_axis_of_the_bonuses_that_have_it(tmp_path):
 
 
 def test_excludes(tmp_path):
-    text = TOY + '[[exclude]]\nbonus = "rnd"\nnoise = "none"\n[[exclude]]\nseed = [1, 2]\nbonus = "db"\n'
+    text = (
+        TOY
+        + '[[exclude]]\nbonus = "rnd"\nnoise = "none"\n[[exclude]]\nseed = [1, 2]\nbonus = "db"\n'
+    )
     runs = read_grid(write_grid(tmp_path, text)).runs
     left = {(run.config.noise, run.config.bonus, run.config.seed) for run in runs}
-    assert left == {("none", "db", 0), ("random-box", "db", 0), ("random-box", "rnd", 0), ("random-box", "rnd", 1)}
+    assert left == {
+        ("none", "db", 0),
+        ("random-box", "db", 0),
+        ("random-box", "rnd", 0),
+        ("random-box", "rnd", 1),
+    }
 
 
 @pytest.mark.parametrize(
@@ -124,15 +157,27 @@ def test_excludes(tmp_path):
         ("steps = 96", "setps = 96", "line 7, setps: a run has no such setting"),
         ("steps = 96", "steps = -1", "toy.toml, line 7, steps=-1: must be above 0"),
         ("steps = 96", "steps = 1.5", "steps=1.5: must be a whole number"),
-        ('"random-box"', '"fog"', "the run with noise=fog, bonus=db, seed=0: noise='fog': use one of none"),
+        (
+            '"random-box"',
+            '"fog"',
+            "the run with noise=fog, bonus=db, seed=0: noise='fog': use one of none",
+        ),
         ('"rnd"', '"luck"', "line 17, bonus: bonus='luck': use one of"),
         ("seed = [0, 1]", "seed = 3", "line 18, seed: an axis is a list of values, not 3"),
         ("seed = [0, 1]", "seed = []", "an axis is a list of values"),
         ("seed = [0, 1]", "seed = [1, 1]", "seed: a value is there twice"),
         ("seed = [0, 1]", "seed = [0]\nsteps = [32]", "steps: is both a setting and an axis"),
-        ("seed = [0, 1]", "sed = [0, 1]", "line 18, sed: is neither a setting of a run nor an option"),
+        (
+            "seed = [0, 1]",
+            "sed = [0, 1]",
+            "line 18, sed: is neither a setting of a run nor an option",
+        ),
         ("[axes]", "[axis]", "line 15, axis: there is no such key; use name, probe, settings"),
-        ('name = "toy"', 'name = "../toy"', "line 2, name: '../toy' names the folder under runs/; leave the slash out"),
+        (
+            'name = "toy"',
+            'name = "../toy"',
+            "line 2, name: '../toy' names the folder under runs/; leave the slash out",
+        ),
         ('name = "toy"', "name = 3", "line 2, name: must be text, not 3"),
         ('name = "toy"', "name = ", "is not TOML: Invalid value (at line 2"),
         (
@@ -141,9 +186,21 @@ def test_excludes(tmp_path):
             "icm: bonus_options holds a table for a bonus of the grid (db, rnd)",
         ),
         ("[axes]", "[bonus_options.db]\neta = 1\n[axes]", "bonus 'db' has no setting 'eta'"),
-        ("[axes]", '[[exclude]]\nbonus = "icm"\n[axes]', "exclude: {'bonus': 'icm'} matches no run"),
-        ("[axes]", "[[exclude]]\nsteps = 3\n[axes]", "exclude: {'steps': 3} must name values of axes"),
-        ('name = "toy"', "probe = true\n[bonus_options]", "probe: the probe draws noise over pictures, and sticky is none"),
+        (
+            "[axes]",
+            '[[exclude]]\nbonus = "icm"\n[axes]',
+            "exclude: {'bonus': 'icm'} matches no run",
+        ),
+        (
+            "[axes]",
+            "[[exclude]]\nsteps = 3\n[axes]",
+            "exclude: {'steps': 3} must name values of axes",
+        ),
+        (
+            'name = "toy"',
+            "probe = true\n[bonus_options]",
+            "probe: the probe draws noise over pictures, and sticky is none",
+        ),
         ('name = "toy"', "probe = 1", "probe: must be true or false, not 1"),
     ],
 )
@@ -163,9 +220,9 @@ def test_overrides_replace_settings_and_axes(tmp_path):
     path = write_grid(tmp_path, TOY + '[[exclude]]\nbonus = "rnd"\nnoise = "none"\n')
     given = dict(map(parse_override, ["steps=64", "seed=[7]", 'bonus=["db"]', "preset=small"]))
     runs = read_grid(path, overrides=given).runs
-    assert {(run.config.steps, run.config.seed, run.config.bonus, run.config.preset) for run in runs} == {
-        (64, 7, "db", "small")
-    }
+    assert {
+        (run.config.steps, run.config.seed, run.config.bonus, run.config.preset) for run in runs
+    } == {(64, 7, "db", "small")}
     assert len(runs) == 2
     for wrong in ("steps", "=3"):
         with pytest.raises(ConfigError, match="write KEY=VALUE"):
@@ -182,11 +239,20 @@ def test_overrides_replace_settings_and_axes(tmp_path):
 
 
 def test_an_override_may_make_an_axis(tmp_path):
-    given = ["seed=3", "noise=none", "bonus=db", "steps=[1e4, 2e4]", 'ablation=["none", "no-nce"]', "alpha1=0.5"]
+    given = [
+        "seed=3",
+        "noise=none",
+        "bonus=db",
+        "steps=[1e4, 2e4]",
+        'ablation=["none", "no-nce"]',
+        "alpha1=0.5",
+    ]
     given += ["policy_channels=[4, 8, 8]"]
     runs = read_grid(write_grid(tmp_path), overrides=dict(map(parse_override, given))).runs
     found = {(run.config.steps, run.config.bonus_options["ablation"]) for run in runs}
-    assert found == {(steps, ablation) for steps in (10_000, 20_000) for ablation in ("none", "no-nce")}
+    assert found == {
+        (steps, ablation) for steps in (10_000, 20_000) for ablation in ("none", "no-nce")
+    }
     assert len(runs) == 4
     assert {(run.config.seed, run.config.policy_channels) for run in runs} == {(3, (4, 8, 8))}
     assert {run.config.bonus_options["alpha1"] for run in runs} == {0.5}

@@ -10,19 +10,34 @@ import pytest
 import torch
 
 from ssedb import cli
-from ssedb.run import train
+from ssedb.runs.loop import train
 from ssedb.sweep import cluster, pool
 from ssedb.sweep.grid import read_grid
 from ssedb.sweep.plan import code_version, is_finished, made_by_other_code, strangers
 from ssedb.sweep.pool import Pool
 from ssedb.sweep.worker import Memory, free_memory
-from tests.sweep.grids import TOY, Silent, all_numbers, failing_worker, numbers, patient_worker, wait_for, write_grid
+from tests.sweep.grids import (
+    TOY,
+    Silent,
+    all_numbers,
+    failing_worker,
+    numbers,
+    patient_worker,
+    wait_for,
+    write_grid,
+)
 
 
 def test_a_killed_worker_costs_no_run(swept):
     folder, grid, _, display, outcome = swept
     assert not display.victims
-    assert sum("killed by signal 9, perhaps out of memory); taken up again" in note for note in display.notes) == 2
+    assert (
+        sum(
+            "killed by signal 9, perhaps out of memory); taken up again" in note
+            for note in display.notes
+        )
+        == 2
+    )
     assert {run.id for run in outcome.finished} == {run.id for run in grid.runs}
     assert len(outcome.finished) == 8  # once each
     assert all(is_finished(run, probe=False) for run in grid.runs)
@@ -45,7 +60,11 @@ def test_killed_or_not_the_numbers_are_those_of_the_run_alone(swept, tmp_path):
     torch.set_num_threads(1)
     try:
         for run in (grid.runs[1], grid.runs[6]):
-            config = read_grid(write_grid(tmp_path), tmp_path, {"device": "cpu"}).runs[grid.runs.index(run)].config
+            config = (
+                read_grid(write_grid(tmp_path), tmp_path, {"device": "cpu"})
+                .runs[grid.runs.index(run)]
+                .config
+            )
             train(config)
             assert numbers(config.out) == numbers(run.folder)
     finally:
@@ -61,7 +80,9 @@ def test_other_code_and_other_settings_are_noticed(swept, tmp_path):
     origin.write_text(saved.replace(code_version(), "0.0.9 source 12345678"))
     assert made_by_other_code(grid.runs) == {"0.0.9 source 12345678": 1}
     origin.write_text(saved)
-    longer = read_grid(write_grid(tmp_path, TOY.replace("steps = 96", "steps = 128")), folder / "runs")
+    longer = read_grid(
+        write_grid(tmp_path, TOY.replace("steps = 96", "steps = 128")), folder / "runs"
+    )
     assert not any(is_finished(run, probe=False) for run in longer.runs)
     assert len(strangers(longer, folder / "runs")) == 8
 
@@ -79,9 +100,23 @@ def test_finished_means_trained_with_these_settings_and_probed(swept, tmp_path):
 
 
 def sweep(grid, out, jobs):
-    command = [sys.executable, "-m", "ssedb", "sweep", str(grid), "--out", str(out), "--device", "cpu", "--jobs", str(jobs)]
+    command = [
+        sys.executable,
+        "-m",
+        "ssedb",
+        "sweep",
+        str(grid),
+        "--out",
+        str(out),
+        "--device",
+        "cpu",
+        "--jobs",
+        str(jobs),
+    ]
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env
+    )
 
 
 def lock_holders(out):
@@ -115,7 +150,9 @@ def test_a_killed_driver_and_then_the_same_command(swept, tmp_path):
     assert "all 8 runs are finished" in stdout
     assert not any(alive(pid) for pid in workers)  # the workers of the dead driver have ended too
     assert all_numbers(out) == all_numbers(swept[0] / "runs")
-    assert all((out / name / "summary.json").read_bytes() == summary for name, summary in before.items())  # not done twice
+    assert all(
+        (out / name / "summary.json").read_bytes() == summary for name, summary in before.items()
+    )  # not done twice
 
 
 def test_a_signal_lets_every_run_save_and_a_second_sweep_must_wait(tmp_path):
@@ -125,7 +162,10 @@ def test_a_signal_lets_every_run_save_and_a_second_sweep_must_wait(tmp_path):
     second = sweep(grid, out, jobs=1)
     _, stderr = second.communicate(timeout=60)
     assert second.returncode == 2
-    assert f"{out} is in use by process {driver.pid}; wait for it to end, or choose another --out" in stderr
+    assert (
+        f"{out} is in use by process {driver.pid}; wait for it to end, or choose another --out"
+        in stderr
+    )
     driver.send_signal(signal.SIGTERM)
     stdout, stderr = driver.communicate(timeout=60)
     assert driver.returncode == 130, stderr
@@ -144,7 +184,9 @@ def test_as_many_as_memory_and_cores_allow(tmp_path):
     made._fit(Memory(host=10, host_free=1000))
     assert made._limit == 6  # cores
     made._fit(Memory(host=200, host_free=900))
-    assert made._limit == int(1010 / 250)  # a larger one: less at a time, of what there was at first
+    assert made._limit == int(
+        1010 / 250
+    )  # a larger one: less at a time, of what there was at first
     made._fit(Memory(host=10, host_free=900))
     assert made._limit == 4
     gpu = Pool(runs, False, Silent(runs), "cpu", None, 1)
@@ -162,7 +204,9 @@ def test_as_many_as_memory_and_cores_allow(tmp_path):
 
 
 def test_runs_of_a_killed_driver_save_before_they_end(tmp_path):
-    text = TOY.replace("steps = 96", "steps = 96000").replace("checkpoint_minutes = 0", "checkpoint_minutes = 60")
+    text = TOY.replace("steps = 96", "steps = 96000").replace(
+        "checkpoint_minutes = 0", "checkpoint_minutes = 60"
+    )
     out = tmp_path / "runs"
     driver = sweep(write_grid(tmp_path, text), out, jobs=1)
     wait_for(lambda: any(path.stat().st_size for path in out.glob("*/metrics.jsonl")))
@@ -177,7 +221,10 @@ def tries(folder):
     found = {}
     for path in folder.glob("*/failure.json"):
         failure = json.loads(path.read_text())
-        found[failure["config"]["seed"]] = (len((path.parent / "tries").read_text()), failure["attempts"])
+        found[failure["config"]["seed"]] = (
+            len((path.parent / "tries").read_text()),
+            failure["attempts"],
+        )
     return found
 
 
@@ -198,7 +245,11 @@ def test_a_run_is_tried_again_as_often_as_asked_and_no_more(tmp_path, monkeypatc
     ]
     assert cli.main(command) == 1
     asked = (1 + retries, 1 + retries)
-    assert tries(tmp_path / "runs") == {0: asked, 1: (1, 1), 2: asked}  # seed 1 fails with what would come again
+    assert tries(tmp_path / "runs") == {
+        0: asked,
+        1: (1, 1),
+        2: asked,
+    }  # seed 1 fails with what would come again
     assert "3 runs failed" in capsys.readouterr().out
 
 
@@ -221,7 +272,9 @@ def test_a_sweep_stops_when_its_minutes_are_over(tmp_path, monkeypatch):
 
     monkeypatch.setattr(pool, "work", patient_worker)
     monkeypatch.setattr(pool.time, "monotonic", lambda: 0.0)
-    outcome = pool.run_pool(runs, probe=False, display=Stopping(runs), device="cpu", jobs=1, minutes=10)
+    outcome = pool.run_pool(
+        runs, probe=False, display=Stopping(runs), device="cpu", jobs=1, minutes=10
+    )
     monkeypatch.undo()
     assert outcome.stopped
     assert (outcome.finished, outcome.failed) == ([], {})

@@ -5,7 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from ssedb import cli, flags
+from ssedb import cli
+from ssedb.cli import flags
 from ssedb.theory import claims, gain, report
 
 
@@ -44,7 +45,12 @@ def test_a_wrong_constant_is_noticed(monkeypatch, name, wrong, part):
 
 
 def test_command_writes_the_table_the_figures_and_the_numbers(tmp_path, capsys):
-    assert cli.main(["theory", "--parts", "theorem2", "theorem1", "--quick", "--out", str(tmp_path / "t")]) == 0
+    assert (
+        cli.main(
+            ["theory", "--parts", "theorem2", "theorem1", "--quick", "--out", str(tmp_path / "t")]
+        )
+        == 0
+    )
     said = capsys.readouterr()
     assert "theorem2 100%" in said.err
     assert "sqrt(I)" in said.out

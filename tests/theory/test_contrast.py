@@ -19,21 +19,29 @@ def test_truth_and_best_critic_against_torch_distributions():
     )
     alone = torch.distributions.Normal(torch.zeros((), dtype=torch.float64), 1.0)
     x, y = contrast.draw_pairs(rho, dims, 50_000, generator())
-    log_ratio = (joint.log_prob(torch.stack([x, y], -1)) - alone.log_prob(x) - alone.log_prob(y)).sum(-1)
+    log_ratio = (
+        joint.log_prob(torch.stack([x, y], -1)) - alone.log_prob(x) - alone.log_prob(y)
+    ).sum(-1)
     assert torch.allclose(contrast.best_critic(rho)(x[:50], y[:50]).diagonal(), log_ratio[:50])
-    assert float(log_ratio.mean()) == pytest.approx(contrast.mutual_information(rho, dims), rel=0.02)
+    assert float(log_ratio.mean()) == pytest.approx(
+        contrast.mutual_information(rho, dims), rel=0.02
+    )
 
 
 @pytest.mark.parametrize("rho", [0.3, 0.8, 0.99])
 @pytest.mark.parametrize("batch", [4, 64])
 def test_best_critic_stays_under_the_truth_and_under_log_n(rho, batch):
-    found = contrast.nce_estimate(contrast.best_critic(rho), rho, 4, batch, 20_000 // batch, generator())
+    found = contrast.nce_estimate(
+        contrast.best_critic(rho), rho, 4, batch, 20_000 // batch, generator()
+    )
     assert found.value - 4 * found.error <= min(found.truth, math.log(batch))
 
 
 def test_best_critic_comes_near_the_truth_with_a_large_batch():
     found = contrast.nce_estimate(contrast.best_critic(0.5), 0.5, 4, 512, 40, generator())
-    assert 0.98 * found.truth < found.value < found.truth  # log(N) left out, or doubled, is far from this
+    assert (
+        0.98 * found.truth < found.value < found.truth
+    )  # log(N) left out, or doubled, is far from this
 
 
 def test_trained_critic_learns_and_stays_under():
@@ -46,5 +54,7 @@ def test_trained_critic_learns_and_stays_under():
 
 def test_taking_the_luck_off_leaves_the_expectation():
     """A critic that knows nothing finds nothing."""
-    found = contrast.nce_estimate(lambda x, y: torch.zeros(len(x), len(y), dtype=x.dtype), 0.6, 4, 32, 4000, generator())
+    found = contrast.nce_estimate(
+        lambda x, y: torch.zeros(len(x), len(y), dtype=x.dtype), 0.6, 4, 32, 4000, generator()
+    )
     assert abs(found.value) < 4 * found.error < 0.02

@@ -17,7 +17,9 @@ def test_posterior_against_conditioning_the_joint_gaussian():
     # One row w of W: (w, y) is jointly Gaussian; condition on y.
     cross, of_y = data / lam, data @ data.T / lam + np.eye(len(data))
     assert np.allclose(mean, (cross.T @ np.linalg.solve(of_y, targets)).T)
-    assert np.allclose(np.linalg.inv(precision), np.eye(3) / lam - cross.T @ np.linalg.solve(of_y, cross))
+    assert np.allclose(
+        np.linalg.inv(precision), np.eye(3) / lam - cross.T @ np.linalg.solve(of_y, cross)
+    )
 
 
 def test_gain_is_the_expected_divergence_of_the_new_posterior_from_the_old():
@@ -30,16 +32,25 @@ def test_gain_is_the_expected_divergence_of_the_new_posterior_from_the_old():
     drawn = mean @ eta + np.sqrt(spread) * rng.normal(size=(20_000, c))
     divergences = []
     for s in drawn:
-        new_mean, new_precision = gain.posterior(np.vstack([data, eta]), np.vstack([targets, s]), lam)
+        new_mean, new_precision = gain.posterior(
+            np.vstack([data, eta]), np.vstack([targets, s]), lam
+        )
         new = np.linalg.inv(new_precision)
         move = new_mean - mean
-        trace = np.trace(precision @ new) - len(eta) + np.linalg.slogdet(covariance)[1] - np.linalg.slogdet(new)[1]
+        trace = (
+            np.trace(precision @ new)
+            - len(eta)
+            + np.linalg.slogdet(covariance)[1]
+            - np.linalg.slogdet(new)[1]
+        )
         divergences.append((c * trace + np.einsum("ci,ij,cj", move, precision, move)) / 2)
     found = gain.information_gain(gain.squared_width(precision, eta), c)
     assert np.mean(divergences) == pytest.approx(found, rel=0.02)
 
 
-@pytest.mark.parametrize(("d", "m", "c", "lam"), [(1, 0, 1, 1.0), (4, 9, 3, 1.0), (5, 2, 4, 0.2), (3, 30, 2, 5.0)])
+@pytest.mark.parametrize(
+    ("d", "m", "c", "lam"), [(1, 0, 1, 1.0), (4, 9, 3, 1.0), (5, 2, 4, 0.2), (3, 30, 2, 5.0)]
+)
 def test_closed_form_against_determinants(d, m, c, lam):
     rng = np.random.default_rng(2)
     data, eta = rng.normal(size=(6, m, d)), rng.normal(size=(6, d))
@@ -59,7 +70,9 @@ def test_bounds_of_theorem_1_hold_and_their_constants_are_right():
     assert (low <= root + 1e-12).all()
     assert (root <= high + 1e-12).all()
     assert (root / high).max() > 0.9999  # a larger upper constant would leave a gap,
-    assert (root / low).min() < np.sqrt(2 * np.log(2)) + 1e-3  # and the lower one is loose by exactly this
+    assert (root / low).min() < np.sqrt(
+        2 * np.log(2)
+    ) + 1e-3  # and the lower one is loose by exactly this
     assert (root / low).min() > np.sqrt(2 * np.log(2)) - 1e-9
     assert np.allclose(low, np.sqrt(draws.outputs * draws.squared_widths) / 2)
     assert np.allclose(high, np.sqrt(draws.outputs * draws.squared_widths / 2))
@@ -85,5 +98,7 @@ def test_theorem_2_and_its_error(lam):
     ratio = visits.bonus / visits.predicted
     assert np.allclose(ratio, np.sqrt(total * np.log1p(1 / total)), rtol=1e-12)
     assert np.allclose(visits.bonus, np.sqrt(2.5 * np.log((total + 1) / total)), rtol=1e-12)
-    assert ((1 - ratio) * 4 * total)[-1] == pytest.approx(1, rel=1e-3)  # N in place of N + lambda misses this by far
+    assert ((1 - ratio) * 4 * total)[-1] == pytest.approx(
+        1, rel=1e-3
+    )  # N in place of N + lambda misses this by far
     assert (np.diff(ratio) > 0).all()

@@ -11,7 +11,11 @@ from ssedb.theory.lsvi import Regression, Setting, bonus_of, plan, run_lsvi
 
 def worlds(copies=3, seed=0, length=6):
     rng = np.random.default_rng(seed)
-    return [mdps.river_swim(copies), mdps.combination_lock(rng, copies, length), mdps.random_linear(rng, copies)]
+    return [
+        mdps.river_swim(copies),
+        mdps.combination_lock(rng, copies, length),
+        mdps.random_linear(rng, copies),
+    ]
 
 
 @pytest.mark.parametrize("mdp", worlds(), ids=lambda mdp: mdp.name)
@@ -38,13 +42,18 @@ def test_lock_has_one_way_through():
                 total += state @ rewards[copy, :, code[t]]
                 state = state @ kernel[copy, :, code[t]]
             earned.append(total)
-        assert sorted(earned)[-1] == pytest.approx(0.81)  # the second best, right but for the last action, earns 0.081
+        assert sorted(earned)[-1] == pytest.approx(
+            0.81
+        )  # the second best, right but for the last action, earns 0.081
         assert sorted(earned)[-2] < 0.3
 
 
 def test_river_swim_is_the_textbook_one():
     mdp = mdps.river_swim(1)
-    assert mdp.kernel[0].reshape(6, 2, 6)[2].tolist() == [[0, 1, 0, 0, 0, 0], [0, 0.05, 0.6, 0.35, 0, 0]]
+    assert mdp.kernel[0].reshape(6, 2, 6)[2].tolist() == [
+        [0, 1, 0, 0, 0, 0],
+        [0, 0.05, 0.6, 0.35, 0, 0],
+    ]
     assert mdp.kernel[0].reshape(6, 2, 6)[5, 1].tolist() == [0, 0, 0, 0, 0.4, 0.6]
     assert mdp.kernel[0].reshape(6, 2, 6)[0, 1].tolist() == [0.4, 0.6, 0, 0, 0, 0]
     assert mdps.river_swim(1, horizon=1).best_values() == pytest.approx([0.005])
@@ -52,10 +61,17 @@ def test_river_swim_is_the_textbook_one():
 
 @pytest.mark.parametrize("lam", [1.0, 0.3])
 def test_incremental_regression_against_dense(lam):
-    mdp, rng, rounds = mdps.random_linear(np.random.default_rng(2), 2), np.random.default_rng(3), 400
+    mdp, rng, rounds = (
+        mdps.random_linear(np.random.default_rng(2), 2),
+        np.random.default_rng(3),
+        400,
+    )
     model = Regression(mdp, 3, lam)
     shape = (rounds, mdp.horizon, 3, 2)
-    pairs, after = rng.integers(mdp.states * mdp.actions, size=shape), rng.integers(mdp.states, size=shape)
+    pairs, after = (
+        rng.integers(mdp.states * mdp.actions, size=shape),
+        rng.integers(mdp.states, size=shape),
+    )
     rewards = rng.random(shape)
     for i in range(rounds):
         model.add(pairs[i], rewards[i], after[i])
@@ -64,10 +80,16 @@ def test_incremental_regression_against_dense(lam):
         inverse = np.linalg.inv(eta.T @ eta + lam * np.eye(eta.shape[1]))
         assert np.allclose(model.inverse[t, k, n], inverse, atol=1e-12)
         assert np.allclose(model.reward[t, k, n], inverse @ eta.T @ rewards[:, t, k, n], atol=1e-10)
-        assert np.allclose(model.next_state[t, k, n], inverse @ eta.T @ np.eye(mdp.states)[after[:, t, k, n]], atol=1e-10)
+        assert np.allclose(
+            model.next_state[t, k, n],
+            inverse @ eta.T @ np.eye(mdp.states)[after[:, t, k, n]],
+            atol=1e-10,
+        )
         widths = np.einsum("pi,ij,pj->p", mdp.features[n], inverse, mdp.features[n])
         assert np.allclose(model.squared_widths[t, k, n], widths, rtol=1e-9, atol=1e-13)
-        assert np.array_equal(model.counts[t, k, n], np.bincount(pairs[:, t, k, n], minlength=len(widths)))
+        assert np.array_equal(
+            model.counts[t, k, n], np.bincount(pairs[:, t, k, n], minlength=len(widths))
+        )
 
 
 def algorithm_2(mdp, copy, setting, episodes, rng, lam):
@@ -85,7 +107,11 @@ def algorithm_2(mdp, copy, setting, episodes, rng, lam):
                 right += eta[pair] * (reward + values[after])
                 counts[pair] += 1
             widths = np.einsum("pi,ij,pj->p", eta, np.linalg.inv(gram), eta)
-            bonus = {"ucb": widths**0.5, "db": np.log(1 + widths) ** 0.5, "count": (counts + lam) ** -0.5}[setting.kind]
+            bonus = {
+                "ucb": widths**0.5,
+                "db": np.log(1 + widths) ** 0.5,
+                "count": (counts + lam) ** -0.5,
+            }[setting.kind]
             q = np.minimum(eta @ np.linalg.solve(gram, right) + setting.beta * bonus, mdp.horizon)
             q = q.reshape(mdp.states, mdp.actions)
             policy[t], values = (q + ties[t]).argmax(1), q.max(1)
@@ -97,7 +123,9 @@ def algorithm_2(mdp, copy, setting, episodes, rng, lam):
         state, chance = 0, rng.random((mdp.horizon, mdp.copies, 1))[:, copy, 0]
         for t in range(mdp.horizon):
             pair = state * mdp.actions + policy[t][state]
-            after = min(int(np.searchsorted(mdp.kernel[copy, pair].cumsum(), chance[t])), mdp.states - 1)
+            after = min(
+                int(np.searchsorted(mdp.kernel[copy, pair].cumsum(), chance[t])), mdp.states - 1
+            )
             seen[t].append((pair, mdp.rewards[copy, pair], after))
             state = after
     return np.array(found)
@@ -138,8 +166,12 @@ def test_in_tabular_worlds_counts_are_ucb_and_exploring_pays():
 def test_optimism_with_nothing_known():
     mdp = mdps.river_swim(1)
     model = Regression(mdp, 1)
-    _, earned = plan(model, np.full((mdp.horizon, 1, 1, 12), 100.0), np.zeros((mdp.horizon, 1, 6, 2)))
-    assert earned[0, 0] == pytest.approx(12 * 0.005)  # everything is capped alike, so the first action, left, is taken
+    _, earned = plan(
+        model, np.full((mdp.horizon, 1, 1, 12), 100.0), np.zeros((mdp.horizon, 1, 6, 2))
+    )
+    assert earned[0, 0] == pytest.approx(
+        12 * 0.005
+    )  # everything is capped alike, so the first action, left, is taken
 
 
 def test_growth_finds_the_exponent():

@@ -30,14 +30,18 @@ def test_divergence_from_a_mixture_of_one_is_the_divergence_of_gaussians(monkeyp
     mean, std = normals(5, 2)
     seen = Posteriors(torch.zeros(1, 2), torch.ones(1, 2), torch.ones(1))
     found = networks.divergence_from_mixture(mean, std, seen, torch.Generator().manual_seed(0))
-    assert found.tolist() == pytest.approx(objectives.kl_to_standard_normal(mean, std).tolist(), abs=0.1)
+    assert found.tolist() == pytest.approx(
+        objectives.kl_to_standard_normal(mean, std).tolist(), abs=0.1
+    )
 
 
 def test_divergence_of_posteriors_apart_is_the_log_of_their_share():
     """Why the true marginal makes a count bonus: -log(N / all)."""
     counts = torch.tensor([1, 10, 100])
     mean, std = 100 * torch.eye(3), torch.ones(3, 3)
-    found = networks.divergence_from_mixture(mean, std, Posteriors(mean, std, counts), torch.Generator().manual_seed(0))
+    found = networks.divergence_from_mixture(
+        mean, std, Posteriors(mean, std, counts), torch.Generator().manual_seed(0)
+    )
     assert found.tolist() == pytest.approx([math.log(111 / n) for n in (1, 10, 100)])
 
 
@@ -46,7 +50,9 @@ def test_two_information_gains_agree():
     data, eta = rng.normal(size=(9, 4)), rng.normal(size=(5, 4))
     precision = gain.gram(data, 1.0)
     ours = gain.information_gain(gain.squared_width(precision, eta), 7)
-    theirs = objectives.information_gain(torch.tensor(eta), torch.linalg.inv(torch.tensor(precision)), 7)
+    theirs = objectives.information_gain(
+        torch.tensor(eta), torch.linalg.inv(torch.tensor(precision)), 7
+    )
     assert ours == pytest.approx(theirs.numpy())
 
 
@@ -82,7 +88,9 @@ def test_summary_and_calibration_of_a_perfect_and_of_a_contrary_bonus():
     assert found["linear_visited"] == pytest.approx(-1)
     rows = trust.calibration(snapshot(lambda exact: 3 * exact))
     assert [row["of"] for row in rows] == [2, 1, 1, 1, 1]
-    assert [row["practical"][0] for row in rows] == pytest.approx([row["exact_over_mean"] for row in rows])
+    assert [row["practical"][0] for row in rows] == pytest.approx(
+        [row["exact_over_mean"] for row in rows]
+    )
     rows = [trust.follow([snapshot(lambda exact: 3 * exact)], lambda share: None, 1)]
     claims = {claim.claim: claim.verdict for claim in trust.judge("toy", {"r": rows})}
     assert list(claims.values()) == ["holds", "holds", "fails", "holds", "holds"]
@@ -95,7 +103,9 @@ def test_real_model_on_the_river():
     assert torch.equal(first.counts, other.counts)  # the same data for every initialisation
     assert torch.equal(first.practical, again.practical)
     assert not torch.equal(first.practical, other.practical)
-    assert first.exact.tolist() == pytest.approx(np.sqrt(8 * np.log1p(1 / (first.counts.numpy() + 1))).tolist())
+    assert first.exact.tolist() == pytest.approx(
+        np.sqrt(8 * np.log1p(1 / (first.counts.numpy() + 1))).tolist()
+    )
     assert 0 < first.inside <= math.log(32) + 0.1
     assert first.inside < first.upper
     assert trust.summary(first)["marginal"] > 0.8
@@ -116,7 +126,9 @@ def test_gain_over_the_representation_counts_every_visit_once():
     empty = torch.zeros(3, dtype=torch.int64)
     shot = networks.look(Fake(), empty, empty, counts, 5, 44, seen, torch.diag(counts.double()))
     assert torch.allclose(shot.linear, shot.exact)
-    assert shot.exact.tolist() == pytest.approx([math.sqrt(2.5 * math.log(1 + 1 / (n + 1))) for n in (0, 4, 40)])
+    assert shot.exact.tolist() == pytest.approx(
+        [math.sqrt(2.5 * math.log(1 + 1 / (n + 1))) for n in (0, 4, 40)]
+    )
     assert shot.upper == pytest.approx(0.5)
 
 

@@ -1,0 +1,1 @@
+"""Many runs: results, statistics, tables, figures."""

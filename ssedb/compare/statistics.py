@@ -1,0 +1,249 @@
+"""How sure we can be of a comparison with few seeds: aggregates, bootstrap intervals, probability of improvement, profiles.
+
+Scores come by task (a game under a noise, say), one per run: `{"alien": [0.1, 0.3, 0.2], ...}`. Tasks may have unequal
+numbers of runs. Every statistic takes a list of arrays [R, n_task, ...] and reduces the runs away to [R, ...]; R is 1 for
+the estimate and the number of resamplings for its interval. NumPy only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+Numbers = Sequence[float] | Array
+Scores = Mapping[str, Numbers]
+Statistic = Callable[[list[Array]], Array]
+
+REPS = 2000
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value with its interval; `low` and `high` are NaN where one run per task leaves nothing to resample."""
+
+    value: Any
+    low: Any
+    high: Any
+    runs: int
+
+    def __str__(self) -> str:
+        return f"{self.value:.3g} [{self.low:.3g}, {self.high:.3g}]"
+
+
+# Aggregates over tasks and runs.
+
+
+def mean(samples: list[Array]) -> Array:
+    """Mean over tasks of the mean over runs."""
+    return np.mean([s.mean(1) for s in samples], 0)
+
+
+def median(samples: list[Array]) -> Array:
+    """Median over tasks of the mean over runs."""
+    return np.median([s.mean(1) for s in samples], 0)
+
+
+def iqm(samples: list[Array]) -> Array:
+    """Interquartile mean: the mean of the middle half of all runs of all tasks together."""
+    pooled = np.sort(np.concatenate(samples, 1), 1)
+    cut = pooled.shape[1] // 4
+    return pooled[:, cut : pooled.shape[1] - cut].mean(1)
+
+
+def optimality_gap(samples: list[Array], goal: float = 1.0) -> Array:
+    """How far runs stay below the goal on average; what exceeds it counts as reached."""
+    return goal - np.minimum(np.concatenate(samples, 1), goal).mean(1)
+
+
+AGGREGATES: dict[str, Statistic] = {
+    "iqm": iqm,
+    "mean": mean,
+    "median": median,
+    "optimality_gap": optimality_gap,
+}
+
+
+# Intervals.
+
+
+def bootstrap(
+    scores: Scores, statistic: Statistic, *, reps: int = REPS, seed: int = 0, confidence: float = CONFIDENCE,
+    widen: bool = True, bounds: tuple[float, float] = (-math.inf, math.inf),
+) -> Estimate:  # fmt: skip
+    """A statistic and its stratified bootstrap interval: runs are drawn again with replacement within each task.
+
+    The plain percentile interval is too short when runs are few: its spread is that of n - 1 runs and it takes the normal's
+    quantile for Student's. With `widen` its ends move away from the estimate by what that amounts to, which for the mean of
+    one task is the t interval. `bounds` are those of the statistic. The same scores and seed give the same interval.
+    """
+    return _bootstrap(
+        [scores], lambda sets: statistic(sets[0]), reps, seed, confidence, widen, bounds
+    )
+
+
+def improvement(
+    first: Scores,
+    second: Scores,
+    *,
+    reps: int = REPS,
+    seed: int = 0,
+    confidence: float = CONFIDENCE,
+    widen: bool = True,
+) -> Estimate:
+    """The probability that a run of the first beats one of the second on the same task, averaged over tasks; a tie is half.
+
+    Tasks that only one of them has are an error: they cannot be compared.
+    """
+    if set(first) != set(second):
+        odd = sorted(set(first) ^ set(second))
+        raise ValueError(f"only one of the two has {odd[0]!r}; compare what both have")
+    second = {task: second[task] for task in first}
+    return _bootstrap(
+        [first, second], lambda sets: _beats(*sets), reps, seed, confidence, widen, (0.0, 1.0)
+    )
+
+
+def _beats(first: list[Array], second: list[Array]) -> Array:
+    shares = []
+    for x, y in zip(first, second, strict=True):
+        difference = x[:, :, None] - y[:, None, :]
+        shares.append(((difference > 0) + 0.5 * (difference == 0)).mean((1, 2)))
+    return np.mean(shares, 0)
+
+
+def profile(
+    scores: Scores, thresholds: Numbers, *, reps: int = REPS, seed: int = 0, widen: bool = True
+) -> Estimate:
+    """For each threshold the share of runs that score above it: the performance profile."""
+    taus = np.asarray(thresholds, float)
+
+    def above(samples: list[Array]) -> Array:
+        return (np.concatenate(samples, 1)[:, :, None] > taus).mean(1)
+
+    return bootstrap(scores, above, reps=reps, seed=seed, widen=widen, bounds=(0.0, 1.0))
+
+
+def _bootstrap(
+    sets: list[Scores],
+    statistic: Callable[[list[list[Array]]], Array],
+    reps: int,
+    seed: int,
+    confidence: float,
+    widen: bool,
+    bounds: tuple[float, float],
+) -> Estimate:
+    data = [[np.asarray(runs, float) for runs in scores.values()] for scores in sets]
+    for scores, arrays in zip(sets, data, strict=True):
+        for task, array in zip(scores, arrays, strict=True):
+            if not array.size or not np.isfinite(array).all():
+                raise ValueError(
+                    f"the scores of {task!r} are {array.tolist()}; leave out what has no value, and say so"
+                )
+    if not all(data):
+        raise ValueError("there are no scores")
+    value = statistic([[array[None] for array in arrays] for arrays in data])[0]
+    strata = [array for arrays in data for array in arrays]
+    runs, freedom = sum(len(s) for s in strata), sum(len(s) - 1 for s in strata)
+    if freedom == 0:
+        nothing = np.full_like(value, math.nan)[()]
+        return Estimate(_plain(value), _plain(nothing), _plain(nothing), runs)
+    generator = np.random.default_rng(seed)
+    drawn = [
+        [a[generator.integers(len(a), size=(reps, len(a)))] for a in arrays] for arrays in data
+    ]
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(statistic(drawn), [tail, 1 - tail], axis=0)
+    if widen:
+        factor = (
+            math.sqrt(runs / freedom)
+            * student_quantile(1 - tail, freedom)
+            / NormalDist().inv_cdf(1 - tail)
+        )
+        low, high = value + factor * (low - value), value + factor * (high - value)
+    return Estimate(
+        _plain(value), _plain(np.clip(low, *bounds)), _plain(np.clip(high, *bounds)), runs
+    )
+
+
+def _plain(value: Any) -> Any:
+    return float(value) if np.ndim(value) == 0 else value
+
+
+@cache
+def student_quantile(p: float, freedom: int) -> float:
+    """Quantile of Student's t for p > 0.5, by halving the interval over its exact distribution function."""
+    low, high = 0.0, 1e6
+    while high - low > 1e-12 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if _student_cdf(middle, freedom) < p else (low, middle)
+    return high
+
+
+def _student_cdf(t: float, freedom: int) -> float:
+    """The closed form for whole degrees of freedom, a finite sum over the angle atan(t / sqrt(freedom))."""
+    angle = math.atan2(t, math.sqrt(freedom))
+    cosine, odd = math.cos(angle), freedom % 2
+    term, total = (cosine if odd else 1.0), 0.0
+    for k in range(1 + odd, freedom, 2):
+        total += term
+        term *= cosine * cosine * k / (k + 1)
+    if odd:
+        return 0.5 + (angle + math.sin(angle) * total) / math.pi
+    return 0.5 + math.sin(angle) * total / 2
+
+
+# Curves.
+
+
+def resample(steps: Numbers, values: Numbers, grid: Numbers) -> Array:
+    """A run's curve on a common grid of steps, linear between known values; NaN before the first and past the last."""
+    x, y, at = (np.asarray(a, float) for a in (steps, values, grid))
+    known = np.isfinite(y)
+    if not known.any():
+        return np.full(len(at), math.nan)
+    return np.interp(at, x[known], y[known], left=math.nan, right=math.nan)
+
+
+def curve(
+    runs: Mapping[str, Sequence[Array]],
+    statistic: Statistic = mean,
+    *,
+    reps: int = 1000,
+    seed: int = 0,
+    bounds: tuple[float, float] = (-math.inf, math.inf),
+) -> tuple[Estimate, Array]:
+    """A statistic along training of curves on one grid, by task, and how many runs reach each point.
+
+    A run counts as far as it goes. Where a task has no run left the point is NaN: fewer tasks would be another statistic.
+    """
+    stacked = {task: np.array(curves, float) for task, curves in runs.items()}
+    points = next(iter(stacked.values())).shape[1]
+    counts = np.array(
+        [sum(np.isfinite(c[:, i]).sum() for c in stacked.values()) for i in range(points)], float
+    )
+    found = np.full((3, points), math.nan)
+    for i in range(points):
+        here = {task: c[np.isfinite(c[:, i]), i].tolist() for task, c in stacked.items()}
+        if all(here.values()):
+            e = bootstrap(here, statistic, reps=reps, seed=seed, bounds=bounds)
+            found[:, i] = e.value, e.low, e.high
+    total = sum(len(c) for c in stacked.values())
+    return Estimate(found[0], found[1], found[2], total), counts
+
+
+def area(steps: Numbers, values: Numbers) -> float:
+    """Mean height of a curve between its first and its last known point (the area under it over its length)."""
+    x, y = np.asarray(steps, float), np.asarray(values, float)
+    known = np.isfinite(y)
+    x, y = x[known], y[known]
+    if len(x) < 2 or x[-1] == x[0]:
+        return float(y[0]) if len(y) else math.nan
+    return float(np.trapezoid(y, x) / (x[-1] - x[0]))

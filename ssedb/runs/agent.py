@@ -1,0 +1,137 @@
+"""A trained agent, loaded from its run's folder to act, to be scored or to be looked into."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from ssedb import engine
+from ssedb.bonuses import make_bonus
+from ssedb.collect.rollout import STACK
+from ssedb.config import TrainConfig
+from ssedb.envs.frames import SIDE
+from ssedb.errors import ConfigError
+from ssedb.networks import ActorCritic
+from ssedb.runs import checkpoint
+from ssedb.runs.folder import misfit, require_checkpoint, saved_config
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ssedb.bonuses.base import Bonus
+    from ssedb.envs.noisy import NoisyEnv
+
+OBS_SHAPE = (STACK, SIDE, SIDE)
+
+
+class Agent:
+    """A policy as a run's newest checkpoint has it, with the run's settings."""
+
+    def __init__(
+        self, config: TrainConfig, state: dict[str, Any], steps: int, device: torch.device
+    ) -> None:
+        self.config, self.state, self.steps, self.device = config, state, steps, device
+        sizes = (config.policy_channels, config.policy_width, config.policy_layers)
+        try:
+            self.num_actions = len(state["policy"]["policy.bias"])
+            with torch.random.fork_rng(
+                []
+            ):  # weights that are replaced at once must not cost the caller's randomness
+                self.policy = ActorCritic(OBS_SHAPE, self.num_actions, *sizes).to(device)
+            self.policy.load_state_dict(state["policy"])
+        except (KeyError, RuntimeError) as error:
+            raise misfit(config.out, error) from None
+
+    @torch.no_grad()
+    def act(self, obs: Tensor | np.ndarray, *, greedy: bool = False) -> Tensor:
+        """Choose actions.
+
+        Args:
+            obs: stacks of the four newest frames, the newest last, uint8 [N, 4, 84, 84], or one [4, 84, 84].
+            greedy: take the likeliest actions; otherwise they are drawn as in training, from torch's generator.
+
+        Returns:
+            Actions int64 [N], or [] for one stack, on the agent's device.
+        """
+        stacks = torch.as_tensor(obs)
+        if (
+            stacks.dtype != torch.uint8
+            or stacks.shape[-3:] != OBS_SHAPE
+            or stacks.ndim not in (3, 4)
+        ):
+            raise ConfigError(
+                f"obs is {str(stacks.dtype).removeprefix('torch.')} {list(stacks.shape)}; "
+                f"act takes uint8 [N, {STACK}, {SIDE}, {SIDE}] or [{STACK}, {SIDE}, {SIDE}]"
+            )
+        batch = stacks.to(self.device).view(-1, *OBS_SHAPE)
+        actions = self.policy(batch)[0].argmax(-1) if greedy else self.policy.act(batch)[0]
+        return actions.view(stacks.shape[:-3])
+
+    def when(self) -> str:
+        """Tell which agent was at work, for an error's line."""
+        return f"under the agent of step {self.steps:,}"
+
+    def make_env(self, num_envs: int = 1, *, seed: int = 1000, stream: int = 0) -> NoisyEnv:
+        """Make the run's environment, noise and all; each seed, and each stream of it, has randomness of its own."""
+        from ssedb.trainer import env_of
+
+        env = env_of(dataclasses.replace(self.config, seed=seed), num_envs, stream, self.device)
+        if env.num_actions != self.num_actions:
+            env.close()
+            raise misfit(
+                self.config.out,
+                ValueError(
+                    f"{self.config.env} has {env.num_actions} actions, not {self.num_actions}"
+                ),
+            )
+        return env
+
+    def make_bonus(self, fresh: bool = False) -> Bonus:
+        """Make the run's bonus, trained, or fresh with only the scale of its observations taken over."""
+        bonus = make_bonus(
+            self.config.bonus, OBS_SHAPE, self.num_actions, **self.config.bonus_options
+        ).to(self.device)
+        state, module = self.state["bonus"], bonus.normalize if fresh else bonus
+        if fresh:
+            state = {
+                k.removeprefix("normalize."): v
+                for k, v in state.items()
+                if k.startswith("normalize.")
+            }
+        try:
+            module.load_state_dict(state)
+        except RuntimeError as error:
+            raise misfit(self.config.out, error) from None
+        return bonus
+
+
+def load(run: Path | str, device: str = "auto") -> Agent:
+    """Load the agent of a run's newest checkpoint; the device is auto, cpu, cuda or cuda:N."""
+    run = Path(run)
+    config = saved_config(run)
+    require_checkpoint(run, config)
+    engine.tune_allocator()
+    place = engine.pick_device(device)
+    saved = checkpoint.load_latest(
+        run / "checkpoints", "cpu"
+    )  # the optimizer and the memories need no place on a GPU
+    assert saved is not None  # there is one, and one that cannot be read is an error
+    state, about, complaints = saved
+    for complaint in complaints:
+        print(f"{complaint}; using the one before it", file=sys.stderr)
+    state["env"] = _moved(
+        state["env"], place
+    )  # small, and the probe compares its visit counts with states there
+    return Agent(config, state, about["steps"], place)
+
+
+def _moved(state: Any, device: torch.device) -> Any:
+    """Move the tensors of a nested dictionary to the device."""
+    if isinstance(state, dict):
+        return {name: _moved(value, device) for name, value in state.items()}
+    return state.to(device) if isinstance(state, Tensor) else state

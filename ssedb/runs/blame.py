@@ -1,0 +1,44 @@
+"""Errors inside code from outside, an environment or a bonus: one line that names it, and its traceback in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+
+from ssedb.bonuses.base import Bonus
+from ssedb.envs.workers import environment_blamed
+from ssedb.errors import Blamed, ConfigError, TrainingError, methods_of
+from ssedb.runs.folder import ERROR_LOG
+
+
+def _blamed(error: BaseException) -> Blamed | None:
+    """Find the bonus or environment whose code raised the error; None if it was none of theirs."""
+    for owner, method in methods_of(error):
+        if isinstance(owner, Bonus):  # the method that was called, not one deep inside
+            return Blamed.of(f"{type(owner).__name__}.{method}", error)
+    return environment_blamed(error)
+
+
+@contextmanager
+def blaming(folder: Path, when: Callable[[], str]) -> Iterator[None]:
+    """Turn an error inside an environment or a bonus into a TrainingError of one line; its traceback goes to the folder."""
+    try:
+        yield
+    except (ConfigError, TrainingError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:
+        found = error if isinstance(error, Blamed) else _blamed(error)
+        if found is None or not folder.is_dir():  # a process without a folder shows it all
+            raise
+        message = f"{found.message}, {when()}"
+        log = folder / ERROR_LOG
+        try:
+            log.write_text(found.traceback, encoding="utf-8")
+        except OSError:
+            pass
+        else:
+            message += f"; the traceback is in {log}"
+        raise TrainingError(message, may_pass=found.may_pass) from error

@@ -1,0 +1,146 @@
+"""A trained agent plays, and its episodes are scored."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ssedb.config import TrainConfig
+from ssedb.errors import ConfigError
+from ssedb.runs.folder import require_checkpoint, require_writable, saved_config
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import Tensor
+
+MOST_ENVS = 16
+FRAMES_PER_SECOND = 15  # 60 emulated frames, 4 to an agent step
+ZOOM = 4
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Scores of whole episodes."""
+
+    run: Path
+    env: str
+    noise: str
+    steps: int
+    scores: list[float]
+    lengths: list[int]
+    video: Path | None
+
+
+def check(run: Path, episodes: int, video: bool, seed: int) -> TrainConfig:
+    """Finds mistakes before torch is loaded."""
+    config = dataclasses.replace(saved_config(run), seed=seed)
+    if episodes < 1:
+        raise ConfigError(f"episodes={episodes}: must be 1 or more")
+    if video and find_spec("av") is None:
+        raise ConfigError(
+            "video=True: PyAV is not installed; run `pip install ssedb[report]`, or leave --video out"
+        )
+    require_checkpoint(run, config)
+    require_writable(run)
+    return config
+
+
+def evaluate(
+    run: Path | str,
+    episodes: int = 10,
+    *,
+    video: bool = False,
+    seed: int = 1000,
+    device: str = "auto",
+) -> Evaluation:
+    """Play `episodes` whole episodes, each in an environment of its own so that short ones are not favoured."""
+    import torch
+
+    from ssedb.runs.agent import load
+    from ssedb.runs.blame import blaming
+
+    run = Path(run)
+    config = check(run, episodes, video, seed)
+    agent = load(run, device)
+    scores: list[float] = []
+    lengths: list[int] = []
+    frames: list[Tensor] = []
+    with blaming(run, agent.when), torch.random.fork_rng():
+        torch.manual_seed(seed)
+        while len(scores) < episodes:
+            env = agent.make_env(
+                min(MOST_ENVS, episodes - len(scores)), seed=seed, stream=len(scores)
+            )
+            try:
+                score, length = play(env, agent.policy, frames if video and not scores else None)
+            finally:
+                env.close()
+            scores += score
+            lengths += length
+    path = (
+        write_video(run / "videos" / f"step-{agent.steps}-seed-{seed}.mp4", frames)
+        if video
+        else None
+    )
+    result = Evaluation(run, config.env, config.noise, agent.steps, scores, lengths, path)
+    (run / "eval.json").write_text(
+        json.dumps(dataclasses.asdict(result), default=str, indent=2) + "\n", encoding="utf-8"
+    )
+    return result
+
+
+def play(
+    env: Any, policy: Any, record: list[Tensor] | None = None
+) -> tuple[list[float], list[int]]:
+    """One episode in each environment: scores and lengths. The first one's frames go to `record`."""
+    import torch
+
+    from ssedb.collect.rollout import Rollout
+
+    frames = env.reset()
+    rollout = Rollout(1, env.num_envs, tuple(frames.shape[1:]), env.device)
+    rollout.begin(frames)
+    scores, lengths = torch.zeros(env.num_envs), torch.zeros(env.num_envs, dtype=torch.int64)
+    playing = torch.ones(env.num_envs, dtype=torch.bool)
+    while playing.any():
+        if record is not None and playing[0]:
+            record.append(rollout.obs(0)[0, -1].cpu())
+        actions = policy.act(rollout.obs(0))[0]
+        step = env.step(actions)
+        rollout.take(step)
+        scores += step.rewards.cpu() * playing
+        lengths += playing
+        playing &= ~step.dones.cpu()
+    return scores.tolist(), lengths.tolist()
+
+
+def write_video(path: Path, frames: Iterable[Tensor | np.ndarray], zoom: int = ZOOM) -> Path:
+    """Frames [H, W] in gray or [H, W, 3] in colour to an MP4, enlarged."""
+    import av
+    import numpy as np
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with av.open(str(path), "w") as file:
+        stream = file.add_stream("h264", rate=FRAMES_PER_SECOND)
+        stream.pix_fmt = "yuv420p"
+        stream.options = {
+            "preset": "veryfast"
+        }  # noise is hard to compress; the slower presets gain little on it
+        for i, frame in enumerate(frames):
+            picture = np.asarray(frame).repeat(zoom, 0).repeat(zoom, 1)
+            if i == 0:
+                stream.height, stream.width = picture.shape[:2]
+            file.mux(
+                stream.encode(
+                    av.VideoFrame.from_ndarray(
+                        picture, format="gray" if picture.ndim == 2 else "rgb24"
+                    )
+                )
+            )
+        file.mux(stream.encode())
+    return path

@@ -1,0 +1,1 @@
+"""What holds a bonus of one's own to the contract."""

@@ -1,0 +1,93 @@
+"""A pytest plug-in: `pytest --ssedb-bonus package.module:Class` adds the conformance checks of that bonus as tests."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from ssedb.testing.conformance import Subject
+
+# Pytest loads this module in every project where ssedb is installed, so torch waits until a bonus is named.
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.getgroup("ssedb").addoption(
+        "--ssedb-bonus",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="check this bonus of ssedb, or package.module:Class, against the contract; may be given more than once",
+    )
+
+
+@pytest.hookimpl(tryfirst=True)  # before -k and -m choose among the items
+def pytest_collection_modifyitems(
+    session: pytest.Session, config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    for name in config.getoption("--ssedb-bonus"):
+        items.extend(
+            session.genitems(BonusChecks.from_parent(session, name=name, nodeid=f"ssedb::{name}"))
+        )
+
+
+class BonusChecks(pytest.Collector):
+    """The checks of one bonus."""
+
+    def __init__(self, **rest: Any) -> None:
+        super().__init__(**rest)
+        from ssedb.errors import ConfigError
+        from ssedb.options import options_class
+        from ssedb.testing.conformance import Subject
+
+        here = str(self.config.invocation_params.dir)
+        if here not in sys.path:  # where `ssedb check` looks too
+            sys.path.append(here)
+        try:
+            options_class(self.name)
+        except ConfigError as error:
+            raise pytest.UsageError(f"--ssedb-bonus: {error}") from None
+        self.subject = Subject(self.name)
+
+    def collect(self) -> Iterator[BonusCheck]:
+        from ssedb.testing.conformance import CHECKS
+
+        for check in CHECKS:
+            yield BonusCheck.from_parent(
+                self, name=check.__name__, check=check, subject=self.subject
+            )
+
+
+class BonusCheck(pytest.Item):
+    """One check of one bonus."""
+
+    def __init__(self, *, check: Callable[[Subject], None], subject: Subject, **rest: Any) -> None:
+        super().__init__(**rest)
+        self.check, self.subject = check, subject
+
+    def runtest(self) -> None:
+        from ssedb.testing.conformance import Skip, seeded
+
+        try:
+            with seeded(self.subject.device):
+                self.check(self.subject)
+        except Skip as skip:
+            pytest.skip(str(skip))
+
+    def repr_failure(
+        self, excinfo: pytest.ExceptionInfo[BaseException], *args: Any, **kwargs: Any
+    ) -> Any:
+        from ssedb.testing.conformance import Failure
+
+        if not isinstance(
+            excinfo.value, Failure
+        ):  # an error of the bonus itself: its traceback says where
+            excinfo.traceback = excinfo.traceback.cut(path=__file__)  # without pytest's own part
+            return super().repr_failure(excinfo, *args, **kwargs)
+        return f"{excinfo.value}\n  wanted: {(self.check.__doc__ or '').strip()}"
+
+    def reportinfo(self) -> tuple[str, None, str]:
+        return "ssedb", None, f"{self.subject.name}: {self.name}"

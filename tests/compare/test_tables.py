@@ -1,0 +1,196 @@
+"""`ssedb stats` as a user runs it: what is printed, and what is on disk."""
+
+import json
+
+import pytest
+
+from ssedb import cli
+from ssedb.compare import tables
+from ssedb.compare.references import MEASURED
+from ssedb.compare.results import load_runs
+from tests.compare.test_results import make_run
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory):
+    """Two methods, two noises, three seeds on Rooms, and one run that was stopped."""
+    folder = tmp_path_factory.mktemp("stats") / "runs"
+    for noise, loss in (("none", 0.0), ("random-box", 0.1)):
+        for seed in range(3):
+            probe = {"bonus_noise_share": 0.1 + 0.01 * seed, "fresh": False}
+            make_run(
+                folder / f"db-{noise}-{seed}",
+                states=0.5 + 0.02 * seed,
+                noise=noise,
+                seed=seed,
+                probe=probe,
+            )
+            rest = dict(noise=noise, bonus="rnd", bonus_options={}, seed=seed)
+            finished = (noise, seed) != ("random-box", 2)
+            make_run(
+                folder / f"rnd-{noise}-{seed}",
+                states=0.4 - loss + 0.02 * seed,
+                finished=finished,
+                **rest,
+            )
+    return folder
+
+
+def test_tables_say_what_they_hold(sweep):
+    shown = {table.title: table for table in tables.make_tables(load_runs(sweep))}
+    states = shown["share of states seen, more is better (rooms-small), 3 seeds"]
+    assert states.columns == ["method", "none", "random-box"]
+    assert [row[0] for row in states.rows] == ["db", "rnd"]
+    assert states.rows[0][1].startswith("0.520 [0.4")
+    assert states.rows[1][2].endswith("(2)")
+    assert (
+        shown["noise in the bonus, less is better (rooms-small), 3 seeds"]
+        .rows[0][1]
+        .startswith("0.110 [")
+    )
+    beats = shown["Who beats whom: share of states seen"]
+    assert beats.rows[1][1].startswith("0.00 [")  # rnd over db
+    assert shown["Runs that no average holds"].rows == [
+        ["rnd-random-box-2", "unfinished", "at step 256 of 256"]
+    ]
+    assert shown["Runs"].rows[1][2] == "5 of 6"
+
+
+def test_many_games_go_down_the_page(tmp_path):
+    for game in ("alien", "breakout", "boxing", "tennis", "seaquest"):
+        make_run(tmp_path / game, env=game, score=10.0)
+    table = next(
+        t for t in tables.make_tables(load_runs(tmp_path)) if t.title.startswith("human-normalised")
+    )
+    assert table.columns == ["task", "db"]
+    assert len(table.rows) == 5
+    assert "0 is a uniform random agent, measured over" in table.notes[0]
+    assert "Wang et al." in table.notes[0]
+    assert not any("literature's random agent" in note for note in table.notes)
+
+
+def test_both_random_scores_stand_beside_the_human_one(tmp_path):
+    for game in ("breakout", "qbert", "rooms-small"):
+        make_run(tmp_path / game, env=game, score=10.0)
+    runs = load_runs(tmp_path)
+    made = {table.title.split(",")[0]: table for table in tables.make_tables(runs)}
+    ours = MEASURED["breakout"]
+    assert made["Reference scores"].rows == [
+        [
+            "breakout",
+            f"{ours.mean:.2f} ± {ours.standard_error:.3f} ({ours.episodes})",
+            "1.70",
+            "30.50",
+        ],
+        ["qbert", "-", "163.9", "13,455"],
+    ]
+    normalised = next(
+        table for title, table in made.items() if title.startswith("human-normalised")
+    )
+    assert "0 is the literature's random agent for qbert;" in normalised.notes[0]
+    data = tables.as_data(runs)["references"]
+    assert data["games"]["breakout"] == {
+        "random": ours.mean, "standard_error": ours.standard_error, "episodes": ours.episodes,
+        "random_literature": 1.7, "human_literature": 30.5,
+    }  # fmt: skip
+    assert data["games"]["qbert"] == {"random_literature": 163.9, "human_literature": 13455.0}
+    assert "measured over" in data["about"]
+    asked = {table.title: table for table in tables.make_tables(runs, ["human_score_literature"])}
+    theirs = asked[
+        "human-normalised score with the literature's random agent, more is better, 1 seeds"
+    ]
+    assert theirs.notes[0].startswith(
+        "Reference scores: 0 is the literature's random agent for breakout, qbert;"
+    )
+
+
+def test_what_makes_runs_hard_to_compare_is_said(tmp_path):
+    make_run(tmp_path / "db-none", seed=0)
+    make_run(tmp_path / "db-box", seed=0, noise="random-box")
+    other = make_run(tmp_path / "rnd-none", bonus="rnd", bonus_options={}, seed=0)
+    plain = {table.title: table.notes for table in tables.make_tables(load_runs(tmp_path))}
+    assert len(plain["Runs"]) == 1
+    together = plain["All tasks together: share of states seen"]
+    assert together == [
+        "Over the 1 tasks (an environment under a noise) that every method has.",
+        "Left out, because not every method has them: 1 of db.",
+    ]
+    (other / "summary.json").write_text(
+        (other / "summary.json")
+        .read_text()
+        .replace('"steps": 256, "finished"', '"steps": 320, "finished"')
+    )
+    for name, code in (("db-none", "0.1 source a"), ("rnd-none", "0.2 source b")):
+        (tmp_path / name / "origin.json").write_text(json.dumps({"code": code, "later": []}))
+    notes = tables.make_tables(load_runs(tmp_path))[0].notes
+    assert notes[1:] == [
+        "Finished runs differ in length; they are compared as they ended.",
+        "The runs were made by 2 versions of the code: 0.1 source a; 0.2 source b.",
+    ]
+
+
+def test_without_normalised_scores_there_are_no_references(sweep):
+    assert "Reference scores" not in {table.title for table in tables.make_tables(load_runs(sweep))}
+
+
+def test_the_command_writes_open_formats(sweep, capsys):
+    polars = pytest.importorskip("polars")
+    pytest.importorskip("matplotlib")
+    out = sweep.parent / "stats"
+    assert cli.main(["stats", str(sweep), "--out", str(out)]) == 0
+    said = capsys.readouterr().out
+    assert "share of states seen" in said
+    assert f"written to {out}: tables.md, stats.json, runs.parquet" in said
+    assert "| db | 0.520 [" in (out / "tables.md").read_text()
+    data = json.loads((out / "stats.json").read_text())
+    assert data["main"] == "states_share"
+    assert len(data["runs"]) == 12
+    assert len(data["left_out"]) == 1
+    assert data["conditions"]["states_share"][0]["mean"] == pytest.approx(0.52)
+    pair = next(row for row in data["improvement"] if row["first"] == "db")
+    assert pair["probability"] == 1
+    assert [row["iqm"] for row in data["efficiency"] if row["method"] == "db"][-1] == pytest.approx(
+        0.52
+    )
+    assert polars.read_parquet(out / "runs.parquet").height == 12
+    assert polars.read_parquet(out / "curves.parquet").height == 48
+    figures = {path.stem for path in (out / "figures").glob("*.png")}
+    kinds = {"curves", "noise", "measure", "aggregates", "profiles", "improvement", "efficiency"}
+    assert {name.split("-")[0] for name in figures} == kinds
+    assert {path.stem for path in (out / "figures").glob("*.pdf")} == figures
+    assert all(path.stat().st_size > 5000 for path in (out / "figures").glob("*.png"))
+
+
+def test_without_the_extras_the_rest_is_written(sweep, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("ssedb.compare.tables.find_spec", lambda name: None)
+    assert cli.main(["stats", str(sweep), "--out", str(tmp_path)]) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["stats.json", "tables.md"]
+    said = capsys.readouterr().out
+    assert "no Parquet: polars is not installed; run `pip install ssedb[report]`" in said
+    assert "no figures: matplotlib is not installed" in said
+
+
+def test_measures_of_ones_own(sweep, tmp_path, capsys):
+    assert (
+        cli.main(
+            [
+                "stats",
+                str(sweep),
+                "--out",
+                str(tmp_path),
+                "--measures",
+                "area:states_share",
+                "--no-figures",
+            ]
+        )
+        == 0
+    )
+    assert json.loads((tmp_path / "stats.json").read_text())["main"] == "area:states_share"
+    assert cli.main(["stats", str(sweep), "--measures", "luck"]) == 2
+    assert "measures=luck: no finished run has it" in capsys.readouterr().err
+
+
+def test_nothing_finished_is_still_a_table(tmp_path, capsys):
+    make_run(tmp_path / "runs" / "a", finished=False)
+    assert cli.main(["stats", str(tmp_path / "runs"), "--no-figures"]) == 0
+    assert "0 of 1" in capsys.readouterr().out

@@ -1,0 +1,81 @@
+"""A checkpoint is whole or it is not used; loading runs no code."""
+
+import hashlib
+import io
+import json
+
+import pytest
+import torch
+
+from ssedb.errors import ConfigError, TrainingError
+from ssedb.runs import checkpoint
+
+
+def save(folder, steps):
+    state = {"weights": torch.arange(1000.0), "steps": steps, "nested": {"list": [1, None, 2.5]}}
+    return checkpoint.save(folder, state, {"steps": steps, "env": "alien"})
+
+
+def test_round_trip_keeps_the_newest_two(tmp_path):
+    for steps in (10, 20, 30):
+        save(tmp_path, steps)
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        "step-000000000020.ckpt",
+        "step-000000000030.ckpt",
+    ]
+    state, about, complaints = checkpoint.load_latest(tmp_path)
+    assert (state["steps"], about, complaints) == (30, {"steps": 30, "env": "alien"}, [])
+    assert torch.equal(state["weights"], torch.arange(1000.0))
+    assert checkpoint.about_latest(tmp_path)["env"] == "alien"
+
+
+def test_nothing_there(tmp_path):
+    assert checkpoint.load_latest(tmp_path) is None
+    assert checkpoint.about_latest(tmp_path / "missing") is None
+
+
+@pytest.mark.parametrize("damage", ["flip-early", "flip-late", "truncate", "empty", "garbage"])
+def test_damage_is_noticed_and_the_one_before_is_used(tmp_path, damage):
+    save(tmp_path, 10)
+    path = save(tmp_path, 20)
+    data = bytearray(path.read_bytes())
+    if damage.startswith("flip"):
+        data[len(data) // 3 if damage == "flip-early" else -5] ^= 1
+    path.write_bytes(
+        {"truncate": data[:-100], "empty": b"", "garbage": b"\x00" * 500}.get(damage, bytes(data))
+    )
+    state, _, complaints = checkpoint.load_latest(tmp_path)
+    assert state["steps"] == 10
+    assert len(complaints) == 1
+    assert "step-000000000020.ckpt is damaged" in complaints[0]
+    (tmp_path / "step-000000000010.ckpt").write_bytes(b"")
+    with pytest.raises(ConfigError, match=r"no checkpoint in .* can be read"):
+        checkpoint.load_latest(tmp_path)
+
+
+def test_a_malicious_pickle_has_no_effect(tmp_path):
+    class Evil:
+        def __reduce__(self):
+            return (open, (str(tmp_path / "owned"), "w"))
+
+    path = save(tmp_path, 10)
+    buffer = io.BytesIO()
+    torch.save({"x": Evil()}, buffer)
+    header = {"steps": 10, "env": "alien", "sha256": hashlib.sha256(buffer.getvalue()).hexdigest()}
+    path.write_bytes(checkpoint.MAGIC + json.dumps(header).encode() + b"\n" + buffer.getvalue())
+    with pytest.raises(ConfigError):
+        checkpoint.load_latest(tmp_path)
+    assert not (tmp_path / "owned").exists()
+
+
+def test_a_full_disk_leaves_the_old_ones(tmp_path, monkeypatch):
+    save(tmp_path, 10)
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint.os, "fsync", full)
+    with pytest.raises(TrainingError, match="No space left on device; once that is mended, resume"):
+        save(tmp_path, 20)
+    assert [p.name for p in tmp_path.iterdir()] == ["step-000000000010.ckpt"]
+    assert checkpoint.load_latest(tmp_path)[0]["steps"] == 10

@@ -1,0 +1,143 @@
+"""A run that ends before its first update is done: what it says is true, and the folder is usable."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from ssedb import cli
+from ssedb.runs import checkpoint
+from ssedb.runs.folder import read_metrics
+from ssedb.trainer import Trainer
+from tests.cli.test_cli import ssedb
+from tests.sweep.grids import wait_for
+
+TRAP = """
+import os, signal
+import torch
+from ssedb.bonuses.none import NoBonus
+
+class Trap(NoBonus):
+    def loss(self, obs, actions, next_obs, mask=None):
+        how = os.environ.get("TRAP")
+        if how == "crash":
+            raise IndexError("the trap")
+        if how == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return torch.tensor(float("nan") if how == "nan" else 0.0), {}
+
+    def diagnostics(self, obs, actions, next_obs):
+        return {}
+"""
+SIZES = {"num-envs": 4, "minibatch-envs": 2, "rollout-steps": 8, "obs-norm-steps": 32, "steps": 64}
+FLAGS = ["--env", "rooms-small", "--preset", "rooms", "--device", "cpu"]
+FLAGS += [word for name, value in SIZES.items() for word in (f"--{name}", str(value))]
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    (tmp_path / "trap.py").write_text(TRAP)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "said"),
+    [
+        (
+            "nan",
+            1,
+            "bonus_loss is nan after update 1; saved at step 0; go on with: ssedb train --resume 'my run'\n",
+        ),
+        ("crash", 1, "the trap"),
+        ("kill", -signal.SIGKILL, ""),
+    ],
+    ids=["nan", "crash", "kill"],
+)
+def test_a_first_update_that_fails_leaves_a_run_that_can_be_resumed(
+    project, capsys, how, code, said
+):
+    command = ["train", "--bonus", "trap:Trap", *FLAGS, "--out", "my run"]
+    failed = ssedb(*command, env={**os.environ, "TRAP": how})
+    assert (failed.returncode, said in failed.stderr) == (code, True), failed.stderr
+    assert cli.main(command) == 2
+    message = "ssedb: my run already holds a run; go on with `ssedb train --resume 'my run'`, or choose another --out\n"
+    assert capsys.readouterr().err == message
+    assert cli.main(["train", "--resume", "my run"]) == 0
+    assert "resumed at step 0" in capsys.readouterr().err
+    assert [row["steps"] for row in read_metrics(project / "my run")] == [32, 64]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_run_that_is_stopped_while_it_looks_around_leaves_its_folder_free(
+    project, capsys, number
+):
+    command = ["train", *FLAGS, "--out", "run"]
+    endless = [sys.executable, "-m", "ssedb", *command, "--obs-norm-steps", "1e9"]
+    process = subprocess.Popen(endless, stderr=subprocess.PIPE, text=True)
+    assert "a random agent looks around" in process.stderr.readline()
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    if number == signal.SIGINT:
+        assert (process.returncode, said) == (
+            130,
+            "ssedb: stopped; nothing was saved; the same command begins anew\n",
+        )
+        assert not (project / "run").exists()
+    else:
+        assert process.returncode == -number
+    assert cli.main(["train", "--resume", "run"]) == 2
+    assert "run holds no run (no config.toml)" in capsys.readouterr().err
+    assert cli.main(command) == 0
+
+
+def test_a_run_that_is_stopped_twice_says_what_is_saved(project, capsys, monkeypatch):
+    """The second Ctrl-C ends a run within an update."""
+
+    def stopped_twice(trainer):
+        for _ in range(2):
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(Trainer, "advance", stopped_twice)
+    assert cli.main(["train", *FLAGS, "--out", "run"]) == 130
+    assert (
+        "ssedb: stopped; saved at step 0; go on with: ssedb train --resume run\n"
+        in capsys.readouterr().err
+    )
+
+
+def test_a_run_that_is_stopped_before_torch_is_loaded_leaves_its_folder_free(
+    project, capsys, monkeypatch
+):
+    class Stop:
+        def find_spec(self, name, path, target=None):
+            if name == "ssedb.runs.loop":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "ssedb.runs.loop", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Stop(), *sys.meta_path])
+    assert cli.main(["train", *FLAGS, "--out", "run"]) == 130
+    assert (
+        capsys.readouterr().err
+        == "ssedb: stopped; nothing was saved; the same command begins anew\n"
+    )
+    assert not (project / "run").exists()
+
+
+def test_sigterm_ends_a_run_with_a_checkpoint(project):
+    command = [sys.executable, "-m", "ssedb", "train", *FLAGS, "--steps", "1e9", "--out", "run"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    metrics = project / "run" / "metrics.jsonl"
+    wait_for(lambda: metrics.exists() and metrics.stat().st_size)
+    process.send_signal(signal.SIGTERM)
+    out, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "stopping after this update, with a checkpoint" in said
+    assert "stopped early; go on with: ssedb train --resume run\n" in out
+    assert (
+        checkpoint.about_latest(project / "run" / "checkpoints")["steps"]
+        == read_metrics("run")[-1]["steps"]
+    )

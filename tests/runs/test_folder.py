@@ -1,0 +1,117 @@
+"""The run folder: one owner, append-only metrics, no run lost."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ssedb.errors import ConfigError
+from ssedb.runs.folder import ERROR_LOG, RunFolder, lock_folder, read_metrics
+from tests.toy import tiny_config
+
+
+def created(config):
+    run = RunFolder.create(config)
+    run.start_logging(None)
+    run.close()
+
+
+def test_checkpoints_of_unknown_origin_are_not_gone_on_from(tmp_path):
+    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
+    with pytest.raises(ConfigError, match="already holds a run"):
+        RunFolder.create(tiny_config(tmp_path / "run"))
+
+
+def test_a_folder_in_use_is_refused_and_a_dead_owner_does_not_block_it(tmp_path):
+    out = tmp_path / "run"
+    code = (
+        "import sys; from pathlib import Path;"
+        "from ssedb.runs.folder import RunFolder; from ssedb.config import TrainConfig;"
+        f"run = RunFolder.create(TrainConfig(out=Path({str(out)!r}))); run.start_logging(None);"
+        "print('locked', flush=True); sys.stdin.read()"
+    )
+    owner = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert owner.stdout.readline() == "locked\n"
+    with pytest.raises(ConfigError, match=f"in use by process {owner.pid}; wait for it"):
+        RunFolder.reopen(out)
+    owner.kill()
+    owner.communicate()
+    RunFolder.reopen(out).close()
+
+
+def test_a_folder_that_holds_a_run_is_left_alone(tmp_path):
+    config = tiny_config(tmp_path / "run")
+    created(config)
+    before = (tmp_path / "run" / "config.toml").read_text()
+    with pytest.raises(ConfigError, match="already holds a run; go on with `ssedb train --resume"):
+        RunFolder.create(tiny_config(tmp_path / "run", seed=5))
+    assert (tmp_path / "run" / "config.toml").read_text() == before
+
+
+def test_resume_keeps_the_settings(tmp_path):
+    created(tiny_config(tmp_path / "run"))
+    run = RunFolder.reopen(tmp_path / "run", steps=5000)
+    run.start_logging({"steps": 0, "updates": 0})
+    run.close()
+    assert RunFolder.reopen(tmp_path / "run").config.steps == 5000  # remembered
+    with pytest.raises(
+        ConfigError, match="is a run with env=breakout, not alien; a resumed run keeps its settings"
+    ):
+        RunFolder.reopen(tmp_path / "run", env="alien")
+    with pytest.raises(
+        ConfigError,
+        match="is a run with precision=bf16, not fp32; a resumed run keeps its settings",
+    ):
+        RunFolder.reopen(tmp_path / "run", precision="fp32")
+    RunFolder.reopen(tmp_path / "run", device="cpu", engine="eager", checkpoint_minutes=3.0).close()
+    options = {**tiny_config(tmp_path).bonus_options, "tau": 0.5}
+    with pytest.raises(ConfigError, match=r"is a run with tau=0\.999, not 0\.5;"):
+        RunFolder.reopen(tmp_path / "run", bonus_options=options)
+    with pytest.raises(ConfigError, match="holds no run"):
+        RunFolder.reopen(tmp_path / "nothing")
+
+
+def test_metrics_survive_torn_lines_and_resumes(tmp_path):
+    config = tiny_config(tmp_path / "run")
+    run = RunFolder.create(config)
+    run.start_logging(None)
+    for steps in (1, 2, 3):
+        run.log({"steps": steps, "updates": steps, "score": None, "try": 1})
+    run.close()
+    path = tmp_path / "run" / "metrics.jsonl"
+    with open(path, "a") as file:
+        file.write('{"steps": 4, "upd')
+    before = path.read_text()
+    run = RunFolder.reopen(tmp_path / "run")
+    run.start_logging({"steps": 2, "updates": 2})
+    run.log({"steps": 3, "updates": 3, "score": 1.5, "try": 2})
+    run.close()
+    assert path.read_text().startswith(before)  # append-only
+    rows = read_metrics(tmp_path / "run")
+    assert [(r["steps"], r["try"]) for r in rows] == [(1, 1), (2, 1), (3, 2)]
+    assert any((tmp_path / "run" / "tb").iterdir())
+
+
+def test_wandb_is_asked_for_only_where_it_is_installed(tmp_path, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"pip install ssedb\[wandb\]"):
+        RunFolder.create(tiny_config(tmp_path / "run", wandb=True))
+
+
+@pytest.mark.parametrize(("name", "stays"), [("new", False), ("old", True), (".", True)])
+def test_a_folder_goes_with_its_lock_only_if_the_lock_made_it(tmp_path, monkeypatch, name, stays):
+    monkeypatch.chdir(tmp_path)
+    Path("old").mkdir()
+    lock_folder(Path(name), create=True).close()
+    assert Path(name).exists() == stays
+
+
+def test_the_log_of_an_error_goes_when_the_run_goes_on(tmp_path):
+    run = RunFolder.create(tiny_config(tmp_path / "run"))
+    (run.path / ERROR_LOG).write_text("it broke")
+    run.start_logging(None)
+    run.close()
+    assert not (run.path / ERROR_LOG).exists()

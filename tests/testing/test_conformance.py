@@ -1,0 +1,221 @@
+"""Our bonuses keep their contract; a bonus that breaks it anywhere is caught, there and nowhere else."""
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import torch
+
+import ssedb
+from ssedb import cli
+from ssedb.testing import conformance
+from ssedb.testing.conformance import CHECKS, Subject, check_bonus, sensitivity
+from tests.broken import BROKEN
+
+pytest_plugins = "pytester"
+
+OTHERWISE = {
+    "count-frames": ("count", {"counted": "frames"}),
+    "db-ours": ("db", {"prediction_std": "calibrated", "target_frames": "newest"}),
+    "db-no-momentum": ("db", {"ablation": "no-nce-no-momentum"}),
+}
+VARIANTS = {**{name: (name, {}) for name in ssedb.list_bonuses()}, **OTHERWISE}
+
+
+@pytest.mark.parametrize(("name", "options"), VARIANTS.values(), ids=VARIANTS)
+def test_our_bonuses_keep_their_contract(name, options):
+    results = check_bonus(name, **options)
+    assert [f"{r.name}: {r.why}" for r in results if r.outcome == "fail"] == []
+    assert [r.name for r in results] == [check.__name__ for check in CHECKS]
+
+
+@pytest.fixture
+def smaller_huge_batch(monkeypatch):
+    monkeypatch.setattr(conformance, "HUGE", 1024)
+
+
+@pytest.mark.filterwarnings("ignore:std")
+@pytest.mark.parametrize("cls", BROKEN, ids=lambda cls: cls.__name__)
+def test_a_broken_bonus_fails_the_check_meant_for_it_and_no_other(cls, smaller_huge_batch):
+    results = check_bonus(f"tests.broken:{cls.__name__}")
+    assert [r.name for r in results if r.outcome == "fail"] == [cls.breaks, *cls.also]
+
+
+def test_every_check_has_a_bonus_that_breaks_it_and_a_sentence():
+    assert {check.__name__ for check in CHECKS} == {cls.breaks for cls in BROKEN}
+    assert all(check.__doc__ for check in CHECKS)
+
+
+def test_what_there_is_nothing_to_check_of_is_skipped_with_the_reason():
+    skipped = {r.name: r.why for r in check_bonus("none") if r.outcome == "skip"}
+    assert skipped == {
+        "features_are_rows": "it has no features",
+        "loss_decreases": "it has no trained parameters",
+        "fixed_parts_stay": "it names no fixed submodule",
+        "bonus_reaches_the_policy": "it declares pays = False",
+    }
+
+
+def test_checks_leave_the_callers_randomness_alone():
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    check_bonus("tests.broken:Sound")
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_the_sensitivity_report_tells_blind_from_fooled():
+    assert sensitivity(Subject("none")) == dict.fromkeys(
+        ["random-box", "pixel", "noisy-tv", "clouds", "flicker"]
+    )
+    shares = sensitivity(Subject("rnd"))
+    assert list(shares) == ["random-box", "pixel", "noisy-tv", "clouds", "flicker"]
+    assert min(shares.values()) > 0.5  # it pays for noise
+    seeing, blind = (
+        sensitivity(Subject(f"tests.testing.test_conformance:{name}"))
+        for name in ("Brightness", "Actions")
+    )
+    assert min(seeing.values()) > 0.05
+    assert max(blind.values()) == 0
+
+
+class Brightness(ssedb.bonuses.bonus_class("none")):
+    def reward(self, obs, actions, next_obs):
+        return next_obs.float().mean((1, 2, 3))
+
+
+class Actions(Brightness):
+    def reward(self, obs, actions, next_obs):
+        return actions.float()
+
+
+def test_the_command_lists_the_checks_and_ends_with_1_on_a_failure(capsys):
+    assert cli.main(["check", "count"]) == 0
+    shown = capsys.readouterr().out
+    assert "pass  reward_is_finite" in shown
+    assert "skip  loss_decreases                         it has no trained parameters" in shown
+    assert "random-box" in shown
+    assert "count: keeps its contract" in shown
+    assert cli.main(["check", "tests.broken:PaysByPosition"]) == 1
+    shown = capsys.readouterr().out
+    assert (
+        "fail  order_does_not_matter                  rewards in order and out of it: they differ"
+        in shown
+    )
+    assert "tests.broken:PaysByPosition: 1 of 18 checks failed" in shown
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["icmm"], "bonus='icmm': use one of cb, count"),
+        (["tests.broken:Nothing"], "module 'tests.broken' has no attribute 'Nothing'"),
+        (["no.such.module:Class"], "No module named 'no'"),
+        (["tests.broken:SIDE"], "is not a subclass of ssedb.bonuses.base.Bonus"),
+        (["icm", "--device", "tpu"], "device='tpu': use auto, cpu"),
+    ],
+)
+def test_a_wrong_name_is_one_line(args, message, capsys):
+    assert cli.main(["check", *args]) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert len(said.strip().splitlines()) == 1
+
+
+OUTSIDE = """
+import torch
+from ssedb.bonuses.base import Bonus
+
+class Bright(Bonus):
+    def __init__(self, obs_shape, num_actions, options):
+        super().__init__(obs_shape, num_actions)
+
+    @torch.no_grad()
+    def reward(self, obs, actions, next_obs):
+        return self.normalize(next_obs).mean((1, 2, 3))
+
+    def loss(self, obs, actions, next_obs, mask=None):
+        return torch.zeros(()), {}
+
+class Cumulative(Bright):
+    def reward(self, obs, actions, next_obs):
+        return super().reward(obs, actions, next_obs).cumsum(0)
+
+class Crashes(Bright):
+    def reward(self, obs, actions, next_obs):
+        return self.not_there
+"""
+
+
+@pytest.fixture
+def outside(pytester, monkeypatch):
+    """Pytest in a project of its own, in a process of its own."""
+    monkeypatch.setenv(
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1"
+    )  # it is loaded by name, installed or not
+    monkeypatch.setenv("PYTHONPATH", f"{pytester.path}:{Path(__file__).parent.parent}")
+    pytester.makepyfile(mine=OUTSIDE, test_mine="def test_of_their_own(): pass")
+    return lambda *args: pytester.runpytest_subprocess("-p", "ssedb.testing.plugin", *args)
+
+
+def test_the_plugin_checks_a_class_of_another_project(outside):
+    result = outside("--ssedb-bonus", "mine:Bright", "--ssedb-bonus", "mine:Cumulative", "-v")
+    result.assert_outcomes(passed=1 + 15 + 14, skipped=2 * 3, failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "test_mine.py::test_of_their_own PASSED*",
+            "ssedb::mine:Bright::order_does_not_matter PASSED*",
+            "ssedb::mine:Cumulative::features_are_rows SKIPPED (it has no features)*",
+            "ssedb::mine:Cumulative::order_does_not_matter FAILED*",
+            "*mine:Cumulative: order_does_not_matter*",
+            "rewards in order and out of it: they differ by up to *",
+            "  wanted: a batch in another order has its rewards in that order",
+        ]
+    )
+    assert result.ret == 1
+
+
+def test_the_plugin_shows_where_a_bonus_crashes_and_obeys_k(outside):
+    result = outside("--ssedb-bonus", "mine:Crashes", "-k", "reward_is_finite", "--tb=short")
+    result.assert_outcomes(failed=1, deselected=18)
+    result.stdout.fnmatch_lines(
+        ["mine.py:*: in reward", "E   AttributeError: 'Crashes' object has no attribute *"]
+    )
+    result.stdout.no_fnmatch_line("*_multicall*")
+
+
+def test_the_plugin_looks_in_the_folder_it_is_called_in(outside, pytester):
+    """With `pytest`, which does not put it on the path, as `python -m pytest` does."""
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "pytest",
+        "-p",
+        "ssedb.testing.plugin",
+        "--import-mode=importlib",
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    result = subprocess.run(
+        [*command, "--ssedb-bonus", "mine:Bright", "-k", "reward_is_finite"],
+        cwd=pytester.path, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "1 passed, 18 deselected" in result.stdout, result.stderr
+
+
+def test_the_plugin_says_no_to_a_wrong_name_and_nothing_without_one(outside):
+    wrong = outside("--ssedb-bonus", "mine:Absent")
+    assert wrong.ret == pytest.ExitCode.USAGE_ERROR
+    wrong.stderr.fnmatch_lines(
+        ["ERROR: --ssedb-bonus: bonus 'mine:Absent': module 'mine' has no attribute 'Absent'*"]
+    )
+    outside().assert_outcomes(passed=1)
+
+
+def test_the_plugin_is_declared_and_light():
+    declared = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())
+    assert declared["project"]["entry-points"]["pytest11"] == {"ssedb": "ssedb.testing.plugin"}
+    code = "import sys, ssedb.testing.plugin; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
