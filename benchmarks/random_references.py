@@ -4,7 +4,8 @@
 
 `ssedb/compare/random_references.json`, the zero of normalised scores, was measured with it. Episodes begin with up to 30
 no-ops and end after 4500 agent steps at most, as in training. Every environment plays the same number of whole episodes, so
-that short ones are not favoured. Each process plays one batch of a game at a time; the file is written anew whenever a game is done.
+that short ones are not favoured. Each process plays one batch of a game at a time; the file is written anew whenever a
+game is done.
 """
 
 from __future__ import annotations

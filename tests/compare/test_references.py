@@ -111,7 +111,7 @@ def test_the_source_is_named(two_games):
 
 
 def test_the_docs_have_every_reference_score():
-    page = (Path(__file__).parent.parent / "docs" / "references.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "references.md").read_text()
     for game, measured in MEASURED.items():
         literature = [number(score) for score in LITERATURE.get(game, (None, None))]
         cells = [game, f"{number(measured.mean)} ± {number(measured.standard_error)}", *literature]

@@ -155,7 +155,7 @@ def outside(pytester, monkeypatch):
     monkeypatch.setenv(
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1"
     )  # it is loaded by name, installed or not
-    monkeypatch.setenv("PYTHONPATH", f"{pytester.path}:{Path(__file__).parent.parent}")
+    monkeypatch.setenv("PYTHONPATH", f"{pytester.path}:{Path(__file__).parents[2]}")
     pytester.makepyfile(mine=OUTSIDE, test_mine="def test_of_their_own(): pass")
     return lambda *args: pytester.runpytest_subprocess("-p", "ssedb.testing.plugin", *args)
 
@@ -197,7 +197,7 @@ def test_the_plugin_looks_in_the_folder_it_is_called_in(outside, pytester):
         "ssedb.testing.plugin",
         "--import-mode=importlib",
     ]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     result = subprocess.run(
         [*command, "--ssedb-bonus", "mine:Bright", "-k", "reward_is_finite"],
         cwd=pytester.path, env=environment, capture_output=True, text=True, check=False,
@@ -215,7 +215,7 @@ def test_the_plugin_says_no_to_a_wrong_name_and_nothing_without_one(outside):
 
 
 def test_the_plugin_is_declared_and_light():
-    declared = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())
+    declared = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
     assert declared["project"]["entry-points"]["pytest11"] == {"ssedb": "ssedb.testing.plugin"}
     code = "import sys, ssedb.testing.plugin; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
