@@ -91,7 +91,7 @@ def test_resume_and_eval(trained):
     ("args", "message"),
     [
         (["train", "--env", "alein"], "unknown environment 'alein'; did you mean alien"),
-        (["train", "--noise", "fog"], "noise='fog': use one of none, random-box"),
+        (["train", "--noise", "fog"], "noise='fog': use one of none, clouds"),
         (["train", "--bonus", "luck"], "bonus='luck': use one of cb, count, db"),
         (
             ["train", "--num-envs", "100"],

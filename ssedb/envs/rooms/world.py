@@ -1,4 +1,4 @@
-"""Rooms: a pixel world whose true state is known. N worlds as tensors, on any device, by the million steps."""
+"""The rules and pictures of Rooms, a pixel world whose true state is known, as tensors."""
 
 from __future__ import annotations
 
@@ -8,16 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ssedb.envs.base import Env, Step
 from ssedb.envs.frames import SIDE
-from ssedb.envs.layout import SIZES, draw_layout
-from ssedb.envs.truth import Truth
-from ssedb.parallel import Team, part
+from ssedb.envs.rooms.layout import SIZES, draw_layout
 
 UP, DOWN, LEFT, RIGHT, INTERACT = range(5)
 ON_FLOOR, HELD, USED = range(3)
-STAGGER = 16
-"""Groups of worlds whose episodes end at different times."""
 KEY_REWARD, DOOR_REWARD, TREASURE_REWARD = 1.0, 1.0, 5.0
 
 # Colours by number: what is drawn, its gray for the agent, its colour for people.
@@ -204,94 +199,6 @@ class World:
         self._agent_pixels = (rows[:, :, None] * SIDE + columns[:, None, :]).flatten(
             1
         )  # [cells, pixels^2]
-
-
-class RoomsEnv(Env):
-    """N worlds of one layout. Doors on the way to the deepest room are locked; `INTERACT` takes a key from the floor, opens
-    a door beside the agent if its key is held, and takes the treasure. Movers walk to and fro and block the way.
-
-    All episodes begin alike and end after a number of steps, at once unless `stagger` has spread them. The reward (keys,
-    doors, treasure) is for measuring.
-    """
-
-    per_env = (*State._fields, "age", "now")
-
-    def __init__(
-        self,
-        num_envs: int,
-        size: str = "medium",
-        *,
-        layout_seed: int = 0,
-        device: torch.device | str = "cpu",
-        max_steps: int | None = None,
-    ) -> None:
-        self.world = World(size, layout_seed, device)
-        self.num_envs, self.num_actions, self.device = (
-            num_envs,
-            self.world.num_actions,
-            self.world.device,
-        )
-        self.episode = min(max_steps or self.world.episode, self.world.episode)
-        self.state = self.world.start(num_envs)
-        self.truth = Truth(self.world)
-        self._age = np.zeros(
-            num_envs, np.int64
-        )  # kept on the host, so that no step waits for the device
-        self._never = torch.zeros(num_envs, dtype=torch.bool, device=self.device)
-
-    def reset(self) -> Tensor:
-        self.state = self.world.start(self.num_envs)
-        self._age = np.zeros(self.num_envs, np.int64)
-        self.truth.begin(self.world.state_ids(self.state))
-        return self.world.frames(self.state)
-
-    def stagger(self) -> None:
-        number = part(lambda shape: np.arange(*shape), (self.num_envs,))
-        self._age = number % STAGGER * self.episode // STAGGER
-
-    def step(self, actions: Tensor) -> Step:
-        self.truth.act(actions)
-        self.state, rewards = self.world.move(self.state, actions)
-        self.truth.arrive(self.world.state_ids(self.state))
-        self._age += 1
-        frames = self.world.frames(self.state)
-        ended = np.flatnonzero(self._age >= self.episode)
-        if not len(ended):
-            return Step(frames, rewards, self._never)
-        self._age[ended] = 0
-        index = torch.from_numpy(ended).to(self.device)
-        fresh = self.world.start(len(ended))
-        self.state = State(
-            *(part.index_copy(0, index, new) for part, new in zip(self.state, fresh, strict=True))
-        )
-        self.truth.begin(self.world.state_ids(self.state), index)
-        dones = self._never.index_fill(0, index, True)
-        return Step(self.world.frames(self.state), rewards, dones, final_frames=lambda: frames)
-
-    def true_states(self) -> Tensor:
-        return self.truth.now
-
-    def merge(self, team: Team) -> None:
-        self.truth.merge(team)
-
-    def metrics(self) -> dict[str, float]:
-        return self.truth.metrics()
-
-    @property
-    def restorable(self) -> bool:
-        return True
-
-    def state_dict(self) -> dict[str, Any]:
-        return {
-            **self.state._asdict(),
-            "age": torch.from_numpy(self._age.copy()),
-            "truth": self.truth.state_dict(),
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.state = State(*(state[name].to(self.device).clone() for name in State._fields))
-        self._age = state["age"].cpu().numpy().copy()
-        self.truth.load_state_dict(state["truth"])
 
 
 def _sprites(pixels: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
