@@ -236,7 +236,7 @@ def demo(args: list[str]) -> int:
     )
     if rooms_world(config.env) is None:
         raise ConfigError(
-            f"env={config.env}: the demo needs a world whose truth is known; use rooms-small, rooms or rooms-large"
+            f"env={config.env}: the demo needs a world whose true state is known; use rooms-small, rooms or rooms-large"
         )
     if not 1 <= options.seeds <= 1000:
         raise ConfigError(f"seeds={options.seeds}: must lie between 1 and 1000")

@@ -218,9 +218,8 @@ def each_environment_has_noise_of_its_own(subject: NoiseSubject) -> None:
         raise Skip("it leaves frames alone")
     for noise in subject.variants():
         generator = subject.generator(0)
-        before = generator.get_state()
-        memory, frames = noise.begin(ENVS, ACTIONS, generator), subject.frames("gray")
-        noisy, _ = noise.disturb_frames(frames, memory, generator)
+        before, frames = generator.get_state(), subject.frames("gray", MANY)
+        noisy, _ = noise.disturb_frames(frames, _memory(noise, frames, generator), generator)
         if torch.equal(generator.get_state(), before):
             raise Skip("it draws nothing at random")
         if torch.equal(noisy, noisy[:1].expand_as(noisy)):
@@ -243,11 +242,19 @@ def a_batch_is_like_one_by_one(subject: NoiseSubject) -> None:
 
 def _changes(noise: Noise, frames: Tensor, generator: torch.Generator) -> Tensor:
     """Return the mean change and its size in each field of each frame, [N, 2 x fields]."""
-    memory = noise.begin(len(frames), ACTIONS, generator)
-    noisy, _ = noise.disturb_frames(frames, memory, generator)
+    noisy, _ = noise.disturb_frames(frames, _memory(noise, frames, generator), generator)
     change = noisy.double() - frames.double()
     fields = change.unflatten(1, (FIELDS, -1)).unflatten(3, (FIELDS, -1))
     return torch.cat([fields.mean((2, 4)), fields.abs().mean((2, 4))], 1).flatten(1)
+
+
+def _memory(noise: Noise, frames: Tensor, generator: torch.Generator) -> Memory:
+    """Return what is remembered after a few steps of the last action."""
+    memory = noise.begin(len(frames), ACTIONS, generator)
+    actions = torch.full((len(frames),), ACTIONS - 1, device=frames.device)
+    for _ in range(STEPS):
+        memory = noise.advance(memory, actions, actions < 0, generator)
+    return memory
 
 
 def noise_reaches_the_agent(subject: NoiseSubject) -> None:
