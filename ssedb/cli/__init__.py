@@ -359,7 +359,7 @@ def show_list(args: list[str]) -> int:
         print(f"the suite ({len(GAMES)}):\n{wrapped(' '.join(GAMES), '  ', '  ')}")
         print(f"every other Atari game ({len(rest)}):\n{wrapped(' '.join(rest), '  ', '  ')}")
         print(
-            "a world whose true state is known:\n  rooms rooms-small rooms-large (another layout: rooms@7)"
+            "a world whose true state is known:\n  rooms rooms-tiny rooms-small rooms-large (another layout: rooms@7)"
         )
         print(
             wrapped(

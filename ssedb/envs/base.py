@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ssedb.engine import Engine, lasts
+from ssedb.envs.frames import SIDE
 from ssedb.parallel import Team
 
 
@@ -41,6 +42,8 @@ class Env(ABC):
     num_envs: int
     num_actions: int
     device: torch.device
+    side: int = SIDE
+    """Height and width of the agent's frames."""
     on_host: bool = False
     """Whether the host does the stepping, so that a GPU has nothing to do meanwhile."""
     per_env: tuple[str, ...] = ()

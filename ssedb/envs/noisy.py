@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ssedb.envs.base import Env, Step
-from ssedb.envs.frames import to_agent_frames
+from ssedb.envs.frames import SIDE, to_agent_frames
 from ssedb.envs.shard import Shard
 from ssedb.noises.base import Memory, Noise
 
@@ -33,6 +33,7 @@ class Observer:
         *,
         seed: int = 0,
         device: torch.device | str = "cpu",
+        side: int = SIDE,
         shard: Shard = Shard(),  # noqa: B008 (a constant)
     ) -> None:
         self.noise, self.num_envs, self.num_actions, self.shard = (
@@ -41,7 +42,7 @@ class Observer:
             num_actions,
             shard,
         )
-        self.device = torch.device(device)
+        self.device, self.side = torch.device(device), side
         self.generator = torch.Generator(self.device).manual_seed(seed)
         first = self._first_memory()
         self.memory = {name: shard.own(rows).clone() for name, rows in first.items()}
@@ -66,17 +67,17 @@ class Observer:
             self._remember(self.noise.advance(self._whole_memory(), actions, dones, self.generator))
 
     def observe(self, frames: Tensor) -> Tensor:
-        """Return source frames as the agent sees them, uint8 [N, 84, 84]."""
+        """Return source frames as the agent sees them, uint8 [N, side, side]."""
         return self._look(frames) if self._captured is None else self._captured(frames)
 
     def _look(self, frames: Tensor) -> Tensor:
         if not self.noise.raw:
-            frames = to_agent_frames(frames)
+            frames = to_agent_frames(frames, self.side)
         if self.noise.changes_frames():
             whole = self.shard.whole(frames)
             noisy, _ = self.noise.disturb_frames(whole, self._whole_memory(), self.generator)
             frames = self.shard.own(noisy)
-        return to_agent_frames(frames)
+        return to_agent_frames(frames, self.side)
 
     def prepare(self, engine: Any) -> None:
         """Capture the noise, the gray and the smaller picture in one CUDA graph."""
@@ -127,8 +128,15 @@ class NoisyEnv(Env):
         self.env = env
         self.num_envs, self.num_actions, self.device = env.num_envs, env.num_actions, env.device
         self.observer = Observer(
-            noise, env.num_envs, env.num_actions, seed=seed, device=env.device, shard=shard
+            noise,
+            env.num_envs,
+            env.num_actions,
+            seed=seed,
+            device=env.device,
+            side=env.side,
+            shard=shard,
         )
+        self.side = env.side
         self.per_env, self.on_host = (*env.per_env, *self.observer.memory), env.on_host
 
     def reset(self) -> Tensor:

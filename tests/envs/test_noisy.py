@@ -66,3 +66,14 @@ def test_actions_as_an_array_or_a_list_are_taken():
         env = ssedb.make_env("rooms-small", 3, noise="sticky", seed=1)
         env.reset()
         assert env.step(make([0, 1, 2])).frames.shape == (3, 84, 84)
+
+
+@pytest.mark.parametrize("noise", ["none", *NOISES])
+def test_frames_of_a_smaller_world_keep_their_size_under_any_noise(noise):
+    env = ssedb.make_env("rooms-tiny", 3, noise=noise, seed=1)
+    clean = env.env.world.frames(env.env.state)
+    assert clean.shape == (3, 44, 44)
+    first = env.reset()
+    assert first.shape == clean.shape
+    assert torch.equal(first, clean) == (noise not in ON_FRAMES)
+    assert env.step(torch.zeros(3, dtype=torch.int64)).frames.shape == clean.shape

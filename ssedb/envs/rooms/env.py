@@ -42,7 +42,7 @@ class RoomsEnv(Env):
     ) -> None:
         self.world = World(size, layout_seed, device)
         self.num_envs, self.num_actions = num_envs, self.world.num_actions
-        self.device, self.shard = self.world.device, shard
+        self.device, self.side, self.shard = self.world.device, self.world.side, shard
         self.episode = min(max_steps or self.world.episode, self.world.episode)
         self.state = self.world.start(num_envs)
         self.visit_counts = VisitCounts(self.world)
