@@ -1,7 +1,7 @@
-"""A small learning test: an agent keeps exploring while its bonus fades, and stays where one does not.
+"""A learning test: a bonus that fades keeps an agent exploring, one that does not keeps it in place.
 
-Tabular, because the same through `Trainer` took 15 s of CPU for one seed of three bonuses. Reward scale,
-advantages, PPO loss, counts, KL and ensemble are the package's own; the policy is a table of logits and values.
+Tabular, because the same through `Trainer` took 15 s of CPU for one seed of two bonuses. The policy
+is a table; reward scale, advantages, PPO loss, counts, KL and ensemble are the package's.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class FixedKL:
 
 
 class Disagreement:
-    """The bonus of `db-ensemble` where z names cell and action: the spread of five models of what follows."""
+    """The bonus of `db-ensemble` where z names cell and action: the spread of five models."""
 
     def __init__(self) -> None:
         self.models = Ensemble(5, CELLS + ACTIONS, 64, CELLS)
@@ -118,13 +118,13 @@ def entropy(visits: Tensor) -> float:
     return float(-(shares * shares.log()).sum())
 
 
-# Bounds are from seeds 0 to 11. Without any bonus an agent sees 19 to 24 of the 40 cells, and visits
-# spread over 2.2 to 2.3 nats in either half (all cells alike: 3.69).
+# Bounds are from seeds 0 to 11. Without any bonus an agent sees 19 to 24 of the 40 cells, and
+# visits spread over 2.2 to 2.3 nats in either half (all cells alike: 3.69).
 
 
 @pytest.mark.parametrize(("fading", "least"), [(Counts, 40), (Disagreement, 26)])
 def test_exploration_bonus_that_fades_keeps_the_agent_exploring(fading, least):
-    # Counts: 40 cells, 3.38 to 3.63 nats in the second half. Ensemble: 28 to 33 cells, 2.96 to 3.25.
+    # Counts: 40 cells, 3.38 to 3.63 nats in the second half; ensemble: 28 to 33, 2.96 to 3.25.
     torch.manual_seed(0)
     first, second = explore(fading())
     assert (first + second > 0).sum() >= least

@@ -1,4 +1,4 @@
-"""Alarms about the policy: the value explains nothing, or the policy has stopped varying its actions."""
+"""Alarms about the policy: its value explains nothing, or it hardly varies its actions."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 SPAN = 15
 """Updates whose median decides, so that a noisy row does not."""
 PATIENCE = 60
-"""Updates for which that median must lie under its limit; the value of a healthy run needs fewer to begin."""
+"""Updates for which that median must lie under its limit; a healthy run was there for up to 35."""
 EXPLAINED = 0.0
-"""Explained variance of the value that is worse than a constant's. Runs that explored ended at 0.2 to 0.9."""
+"""Explained variance of a constant. Runs that explored ended at 0.1 to 0.9."""
 ENTROPY = 0.08
-"""Nats: nearly every action is the likeliest. Collapsed runs had at most 0.05, the next least varied 0.13."""
+"""Nats; nearly every action is the likeliest. Collapsed runs had up to 0.05, others 0.13 or more."""
 LIMITS = {"explained_variance": EXPLAINED, "entropy": ENTROPY}
 NAMES = {
     "explained_variance": "explained variance of the value",
@@ -71,7 +71,7 @@ class Watch:
             self.see(row)
 
     def see(self, row: Mapping[str, Any]) -> list[Alarm]:
-        """Observe a row of metrics; return the alarms that begin with it, each metric's first alone.
+        """Observe a row of metrics; return the alarms that begin with it, only each metric's first.
 
         A policy that is not trained has no entropy in its rows, and raises no alarm.
         """
@@ -97,7 +97,7 @@ class Watch:
 
 
 class _Metric:
-    """One metric of a run: the median of its newest values, and since when it is under the limit."""
+    """One metric of a run: its alarms, and since when its median is under the limit."""
 
     def __init__(self, name: str) -> None:
         self.name = name

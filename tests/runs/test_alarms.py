@@ -1,4 +1,4 @@
-"""Alarms about the policy: crafted metrics, the curves of real runs, and a tiny run that collapses."""
+"""Alarms about the policy: crafted metrics, ends of real runs, and a tiny run that collapses."""
 
 import json
 import math
@@ -67,7 +67,7 @@ def test_alarm_remedy_leaves_out_what_the_run_has():
     [
         (0.64, 0.942, []),  # ends of runs in benchmarks/log/2026-11-16-exploration.jsonl
         (0.929, 0.126, []),  # RND, whole-run scale: narrow, not collapsed
-        (0.178, 0.988, []),  # the lowest of a run that learned
+        (0.09, 1.084, []),  # the lowest of the oracle, in 2026-11-16-passes-and-memory.jsonl
         (-0.542, 0.605, ["explained_variance"]),  # RND, whole-run scale, seed 1
         (0.3, 0.05, ["entropy"]),  # the highest of the second pilot's collapsed policies
         (-10.0, 0.01, ["explained_variance", "entropy"]),
