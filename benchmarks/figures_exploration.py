@@ -1,6 +1,6 @@
 """Draw the figures of docs/what-a-bonus-must-do.md from a log of runs.
 
-python benchmarks/figures_exploration.py        # writes docs/bonus-blind-fade.png, docs/bonus-followed.png
+python benchmarks/figures_exploration.py    # docs/bonus-blind-fade.png, docs/bonus-followed.png
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def with_settings(bonus: str, **settings: Any) -> Callable[[Run], bool]:
 
 
 def ensemble(run: Run) -> bool:
-    """Tell whether a run has `db-ensemble` as it was kept: whitened, rate 1e-3, root of the variance."""
+    """Tell whether a run has `db-ensemble` as it was kept: whitened, rate 1e-3."""
     kept = {"tau": 0.99, "whiten": True}
     fast = run["settings"].get("bonus_learning_rate") == 1e-3
     return fast and run["settings"].get("bonus_options") == kept

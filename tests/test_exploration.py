@@ -1,4 +1,4 @@
-"""A learning test: a bonus that fades keeps an agent exploring, one that does not keeps it in place.
+"""A learning test: a fading bonus keeps an agent exploring, another keeps it in place.
 
 Tabular, because the same through `Trainer` took 15 s of CPU for one seed of two bonuses. The policy
 is a table; reward scale, advantages, PPO loss, counts, KL and ensemble are the package's.

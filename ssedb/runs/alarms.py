@@ -16,7 +16,7 @@ PATIENCE = 60
 EXPLAINED = 0.0
 """Explained variance of a constant. Runs that explored ended at 0.1 to 0.9."""
 ENTROPY = 0.08
-"""Nats; nearly every action is the likeliest. Collapsed runs had up to 0.05, others 0.13 or more."""
+"""Nats; nearly every action is the likeliest. Collapsed runs had up to 0.05, others 0.13."""
 LIMITS = {"explained_variance": EXPLAINED, "entropy": ENTROPY}
 NAMES = {
     "explained_variance": "explained variance of the value",
