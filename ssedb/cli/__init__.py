@@ -223,6 +223,21 @@ def report(args: list[str]) -> int:
     return 0
 
 
+DEMO: dict[str, Any] = dict(
+    num_envs=64,
+    rollout_steps=16,
+    minibatch_envs=16,
+    ppo_epochs=4,
+    bonus_epochs=4,
+    clip=0.2,
+    gamma=0.97,
+    entropy_coef=0.01,
+    policy_channels=(16, 32, 32),
+    obs_norm_steps=1024,
+)
+"""Settings of the demo where they differ from `--preset rooms --fidelity ours`, found by trying."""
+
+
 def demo(args: list[str]) -> int:
     options = parse(flags.Demo, args, "demo")
     config = TrainConfig(
@@ -231,12 +246,13 @@ def demo(args: list[str]) -> int:
         steps=options.steps,
         preset="rooms",
         fidelity="ours",
-        reward_scale="run",
         out=options.out,
+        **DEMO,
     )
     if rooms_world(config.env) is None:
         raise ConfigError(
-            f"env={config.env}: the demo needs a world whose true state is known; use rooms-small, rooms or rooms-large"
+            f"env={config.env}: the demo needs a world whose true state is known; "
+            "use rooms-tiny, rooms-small, rooms or rooms-large"
         )
     if not 1 <= options.seeds <= 1000:
         raise ConfigError(f"seeds={options.seeds}: must lie between 1 and 1000")
@@ -378,7 +394,7 @@ def show_list(args: list[str]) -> int:
 COMMANDS: dict[str, tuple[Callable[[list[str]], int], str]] = {
     "train": (train, "train an agent, or go on with --resume"),
     "eval": (evaluate, "play episodes with a trained agent"),
-    "demo": (demo, "see in minutes why noise fools curiosity and not DB"),
+    "demo": (demo, "see in minutes what noise does to curiosity and to DB"),
     "sweep": (sweep, "train a whole grid of runs; again, only what is missing"),
     "stats": (stats, "tables and figures of many runs"),
     "analyze": (analyze, "see what a bonus has learned: probe, spikes, tsne"),

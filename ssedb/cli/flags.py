@@ -126,16 +126,16 @@ class Report:
 
 @dataclass(frozen=True)
 class Demo:
-    """Show why noise fools curiosity and not DB: train DB, RND and a random agent on noisy Rooms, and compare."""
+    """Show what noise does to exploration: RND with and without it, DB under it, and chance, on Rooms."""
 
-    env: str = "rooms-small"
+    env: str = "rooms-tiny"
     """Which Rooms world."""
     noise: str = "random-box"
     """What disturbs the agents; `ssedb list noises` shows the choices."""
-    steps: int = 20_480
+    steps: int = 81_920
     """Agent steps of each run."""
-    seeds: int = 2
-    """Runs of each method."""
+    seeds: int = 3
+    """Runs of each agent."""
     out: Path = Path("runs/demo")
     """Folder for the pictures and numbers; what is there is replaced."""
 
