@@ -66,3 +66,12 @@ def test_actions_as_an_array_or_a_list_are_taken():
         env = ssedb.make_env("rooms-small", 3, noise="sticky", seed=1)
         env.reset()
         assert env.step(make([0, 1, 2])).frames.shape == (3, 84, 84)
+
+
+def test_noisy_env_refuses_the_state_of_another_version():
+    env = NoisyEnv(Grid(num_envs=2), make_noise("clouds"))
+    env.reset()
+    state = env.state_dict()
+    del state["observer"]["memory"]
+    with pytest.raises(ValueError, match="another version of ssedb wrote it"):
+        env.load_state_dict(state)
