@@ -294,7 +294,9 @@ def probe_run(
     place, state = agent.device, agent.state
     world = pair_visits = None
     if named := rooms_world(config.env):
-        world, counts = World(*named, place), state["env"]["env"]["visit_counts"]
+        world, counts = World(*named, place), state["env"]["env"].get("visit_counts")
+        if counts is None:
+            raise ConfigError(f"{run} holds no visit counts; another version of ssedb wrote it")
         pair_visits = counts["pair_visits"]
         data = draw_transitions(
             world, counts["visits"] > 0, transitions, draws, noise_of(config), seed

@@ -68,10 +68,17 @@ def make_env(
     env_seed, noise_seed = (int(s) for s in np.random.SeedSequence(seed).generate_state(2))
     share = Shard(*shard)
     source = _source(
-        name, num_envs, made, share,
-        seed=env_seed, device=device, max_steps=max_episode_steps, noop_max=noop_max, kwargs=env_kwargs,
+        name,
+        num_envs,
+        made,
+        share,
+        seed=env_seed,
+        device=device,
+        max_steps=max_episode_steps,
+        noop_max=noop_max,
+        kwargs=env_kwargs,
         workers=env_workers,
-    )  # fmt: skip
+    )
     return NoisyEnv(source, made, seed=noise_seed, shard=share)
 
 

@@ -185,6 +185,8 @@ class NoisyEnv(Env):
         return {"env": self.env.state_dict(), "observer": self.observer.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        if "memory" not in state["observer"]:
+            raise ValueError("it has no memory of the noise; another version of ssedb wrote it")
         self.env.load_state_dict(state["env"])
         self.observer.load_state_dict(state["observer"], episodes_go_on=self.restorable)
 

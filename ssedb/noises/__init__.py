@@ -1,4 +1,7 @@
-"""Noises that disturb an agent. Each is one file of this folder, found by its name. Imports no torch by itself."""
+"""Noises that disturb an agent. Each is one file of this folder, found by its name.
+
+This module imports no torch, so that settings can be checked at once.
+"""
 
 from __future__ import annotations
 

@@ -492,7 +492,8 @@ def run_check(check: Callable[[Any], None], subject: Any) -> Result:
     except Exception as error:  # anything the bonus may raise
         reason = (str(error).strip().splitlines() or [""])[0]
         return Result(check.__name__, "fail", f"raised {type(error).__name__}: {reason}")
-    return Result(check.__name__, "pass", (check.__doc__ or "").strip())
+    demand = (check.__doc__ or "").strip().removeprefix("Check that ").removesuffix(".")
+    return Result(check.__name__, "pass", demand)
 
 
 def check_bonus(name: str, device: str = "cpu", **options: Any) -> list[Result]:

@@ -42,6 +42,7 @@ class NoiseSubject:
             yield self.cls(strength, variant)
 
     def generator(self, seed: int) -> torch.Generator:
+        """Return a new generator on the device."""
         return torch.Generator(self.device).manual_seed(seed)
 
     def frames(self, kind: str, count: int = ENVS) -> Tensor:
@@ -90,7 +91,7 @@ def _same(first: Trace, second: Trace) -> bool:
 
 
 def frames_and_actions_keep_their_kind(subject: NoiseSubject) -> None:
-    """frames stay uint8 and actions int64, of the same shape and on the same device"""
+    """Check that frames stay uint8 and actions int64, of the same shape and on the same device."""
     for noise in subject.variants():
         for kind in SHAPES:
             trace = subject.play(noise, kind)
@@ -108,7 +109,7 @@ def _require_kind(found: Tensor, dtype: torch.dtype, like: Tensor, what: str) ->
 
 
 def memory_is_rows(subject: NoiseSubject) -> None:
-    """begin and advance return the same tensors by name, each with a row for each environment"""
+    """Check that begin and advance return tensors of the same names, a row for each environment."""
     for noise in subject.variants():
         generator = subject.generator(0)
         memory = noise.begin(ENVS, ACTIONS, generator)
@@ -126,7 +127,7 @@ def _kinds(memory: Memory) -> dict[str, tuple[torch.dtype, torch.Size]]:
 
 
 def strength_0_is_none(subject: NoiseSubject) -> None:
-    """at strength 0 frames and actions are as they were"""
+    """Check that at strength 0 frames and actions are as they were."""
     for noise in subject.variants(0.0):
         for kind in SHAPES:
             trace = subject.play(noise, kind)
@@ -141,7 +142,7 @@ def _share(before: Tensor, after: Tensor) -> str:
 
 
 def the_same_seed_gives_the_same_noise(subject: NoiseSubject) -> None:
-    """the generator decides what is drawn, and global random states neither matter nor move"""
+    """Check that only the generator decides what is drawn; global states neither matter nor move."""
     for noise in subject.variants():
         traces = []
         for seed in (0, 1):
@@ -166,7 +167,7 @@ def _global_randomness() -> tuple[object, ...]:
 
 
 def arguments_are_left_alone(subject: NoiseSubject) -> None:
-    """frames, actions and memory that are handed in stay as they are"""
+    """Check that frames, actions and memory that are handed in stay as they are."""
     for noise in subject.variants():
         generator = subject.generator(0)
         memory = noise.begin(ENVS, ACTIONS, generator)
@@ -182,7 +183,7 @@ def arguments_are_left_alone(subject: NoiseSubject) -> None:
 
 
 def mask_holds_all_that_changed(subject: NoiseSubject) -> None:
-    """outside of the mask nothing changes, and asking for the mask changes no frame"""
+    """Check that outside of the mask nothing changes, and asking for the mask changes no frame."""
     for noise in subject.variants():
         for kind in SHAPES:
             trace = subject.play(noise, kind)
@@ -204,7 +205,7 @@ def mask_holds_all_that_changed(subject: NoiseSubject) -> None:
 
 
 def rows_do_not_mix(subject: NoiseSubject) -> None:
-    """what one environment sees and does changes nothing for the others"""
+    """Check that what one environment sees and does changes nothing for the others."""
     for noise in subject.variants():
         usual, odd = (subject.play(noise, "gray", odd_row=odd) for odd in (False, True))
         for name, rows in usual.items():
@@ -213,7 +214,7 @@ def rows_do_not_mix(subject: NoiseSubject) -> None:
 
 
 def each_environment_has_noise_of_its_own(subject: NoiseSubject) -> None:
-    """the same frame looks different in different environments"""
+    """Check that the same frame looks different in different environments."""
     if not subject.cls.changes_frames():
         raise Skip("it leaves frames alone")
     for noise in subject.variants():
@@ -227,7 +228,7 @@ def each_environment_has_noise_of_its_own(subject: NoiseSubject) -> None:
 
 
 def a_batch_is_like_one_by_one(subject: NoiseSubject) -> None:
-    """the change of a frame has the same mean and size in a large batch as in a batch of one"""
+    """Check that frames change as much in a large batch as in a batch of one."""
     if not subject.cls.changes_frames():
         raise Skip("it leaves frames alone")
     for noise in subject.variants():
@@ -258,7 +259,7 @@ def _memory(noise: Noise, frames: Tensor, generator: torch.Generator) -> Memory:
 
 
 def noise_reaches_the_agent(subject: NoiseSubject) -> None:
-    """in a real environment the agent sees other frames than without the noise"""
+    """Check that in a real environment the agent sees other frames than without the noise."""
     noise = next(subject.variants())
     if not (noise.changes_actions() or noise.changes_frames()):
         raise Skip("it changes nothing")
@@ -268,7 +269,7 @@ def noise_reaches_the_agent(subject: NoiseSubject) -> None:
 
 
 def restoring_goes_on_exactly(subject: NoiseSubject) -> None:
-    """an environment that loads a saved state goes on with the same noise"""
+    """Check that an environment that loads a saved state goes on with the same noise."""
     for noise in subject.variants():
         if noise.frame_repeat is not None:
             continue  # the emulator's own

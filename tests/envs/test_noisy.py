@@ -77,3 +77,12 @@ def test_frames_of_a_smaller_world_keep_their_size_under_any_noise(noise):
     assert first.shape == clean.shape
     assert torch.equal(first, clean) == (noise not in ON_FRAMES)
     assert env.step(torch.zeros(3, dtype=torch.int64)).frames.shape == clean.shape
+
+
+def test_noisy_env_refuses_the_state_of_another_version():
+    env = NoisyEnv(Grid(num_envs=2), make_noise("clouds"))
+    env.reset()
+    state = env.state_dict()
+    del state["observer"]["memory"]
+    with pytest.raises(ValueError, match="another version of ssedb wrote it"):
+        env.load_state_dict(state)

@@ -43,7 +43,7 @@ def test_boxes_on_any_frame_are_3_to_12_whole_cells(shape, variant):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_boxes_on_many_frames_have_uniform_number_and_cells(seed):
-    """Tiny frames, of 10x8 cells of 2x1 pixels. Chance alone exceeds each bound once in a million."""
+    """Use tiny frames, of 10x8 cells of 2x1 pixels. Chance alone fails once in a million."""
     _, mask = boxes(flat(0, 8000, (21, 8)), seed=seed)
     cells = cells_touched(mask)
     numbers = np.bincount(cells.sum(axis=(1, 2)), minlength=13)[3:]

@@ -15,17 +15,8 @@ ON_FLOOR, HELD, USED = range(3)
 KEY_REWARD, DOOR_REWARD, TREASURE_REWARD = 1.0, 1.0, 5.0
 
 # Colours by number: what is drawn, its gray for the agent, its colour for people.
-VOID, WALL, FLOOR, OPEN_DOOR, MOVER, TREASURE, AGENT, FIRST_DOOR, FIRST_KEY = (
-    0,
-    1,
-    2,
-    3,
-    4,
-    5,
-    6,
-    7,
-    11,
-)
+VOID, WALL, FLOOR, OPEN_DOOR, MOVER, TREASURE, AGENT = range(7)
+FIRST_DOOR, FIRST_KEY = 7, 11
 GRAY = [0, 70, 20, 40, 130, 230, 255, 150, 165, 180, 195, 190, 200, 210, 220]
 COLOURS = [
     (12, 12, 16),
@@ -36,16 +27,12 @@ COLOURS = [
     (255, 214, 90),
     (245, 245, 245),
 ]
-COLOURS += [
-    (70, 130, 220),
-    (70, 190, 140),
-    (190, 110, 220),
-    (240, 150, 60),
-] * 2  # doors, and the keys that fit them
+LOCK_COLOURS = [(70, 130, 220), (70, 190, 140), (190, 110, 220), (240, 150, 60)]
+COLOURS += LOCK_COLOURS * 2  # doors, and the keys that fit them
 
 
 class State(NamedTuple):
-    """The dynamics-relevant state of some worlds, each int64 [N] (keys [N, keys])."""
+    """True states of N worlds, each field int64 [N] (keys [N, keys])."""
 
     cell: Tensor
     keys: Tensor  # ON_FLOOR, HELD or USED
@@ -76,19 +63,14 @@ class World:
             for row, column in layout.movers[phase]:
                 blocked[phase, number[int(row), int(column)]] = True
         beside = [[abs(r - lr) + abs(c - lc) == 1 for lr, lc in layout.locks] for r, c in cells]
-        self._target = torch.tensor(
-            target, device=device
-        )  # [cells, actions]: where a move leads; a wall leads nowhere
+        # [cells, actions]: where a move leads; a wall leads nowhere.
+        self._target = torch.tensor(target, device=device)
         self._blocked = blocked.to(device)  # [phases, cells]: where a mover is
-        self._beside_lock = torch.tensor(
-            beside, dtype=torch.bool, device=device
-        )  # bool [cells, keys]
-        self._lock_cells = torch.tensor(
-            [number[cell] for cell in layout.locks], dtype=torch.int64, device=device
-        )
-        self._key_cells = torch.tensor(
-            [number[cell] for cell in layout.keys], dtype=torch.int64, device=device
-        )
+        beside_lock = torch.tensor(beside, dtype=torch.bool, device=device)
+        self._beside_lock = beside_lock  # [cells, keys]
+        locks, keys = ([number[cell] for cell in some] for some in (layout.locks, layout.keys))
+        self._lock_cells = torch.tensor(locks, dtype=torch.int64, device=device)
+        self._key_cells = torch.tensor(keys, dtype=torch.int64, device=device)
         self._start, self._treasure = number[layout.start], number[layout.treasure]
         self._powers = 3 ** torch.arange(self.num_keys, device=device)
         self.scenes_per_cell = 3**self.num_keys * 2 * self.phases
@@ -99,14 +81,14 @@ class World:
         self._draw_scenes()
 
     def start(self, num_envs: int) -> State:
-        """Where every episode begins."""
+        """Return the state in which every episode begins, N times."""
         zero = torch.zeros(num_envs, dtype=torch.int64, device=self.device)
         return State(
             zero + self._start, zero[:, None].repeat(1, self.num_keys), zero.clone(), zero.clone()
         )
 
     def move(self, state: State, actions: Tensor) -> tuple[State, Tensor]:
-        """The dynamics: the state after these actions, and the rewards."""
+        """Return the states after these actions int64 [N], and the rewards float32 [N]."""
         interact = actions == INTERACT
         picked = (
             interact[:, None] & (state.cell[:, None] == self._key_cells) & (state.keys == ON_FLOOR)
@@ -123,20 +105,20 @@ class World:
         ), rewards
 
     def scene_ids(self, state: State) -> Tensor:
-        """All of the state but the place."""
+        """Return all of the state but the agent's cell as a number, int64 [N]."""
         return ((state.keys * self._powers).sum(1) * 2 + state.taken) * self.phases + state.phase
 
     def state_ids(self, state: State) -> Tensor:
-        """The true state as a number below `num_states`, int64 [N]."""
+        """Return the true state as a number below `num_states`, int64 [N]."""
         return state.cell * self.scenes_per_cell + self.scene_ids(state)
 
     def state_of(self, ids: Tensor) -> State:
-        """The state that a number stands for."""
+        """Return the states that numbers int64 [N] stand for."""
         keys = ids[:, None] // (2 * self.phases) // self._powers % 3
         return State(ids // self.scenes_per_cell, keys, ids // self.phases % 2, ids % self.phases)
 
     def reachable(self) -> Tensor:
-        """Every state that some sequence of actions reaches from the start, bool [states]."""
+        """Tell of every state whether actions can reach it from the start, bool [states]."""
         known = torch.zeros(self.num_states, dtype=torch.bool, device=self.device)
         frontier = self.state_ids(self.start(1))
         while len(frontier):
@@ -150,14 +132,14 @@ class World:
         return known
 
     def frames(self, state: State) -> Tensor:
-        """What the agent sees, uint8 [N, side, side]."""
+        """Return what the agent sees, uint8 [N, side, side]."""
         pictures = self._gray_scenes.index_select(0, self.scene_ids(state))
         return pictures.scatter_(1, self._agent_pixels[state.cell], GRAY[AGENT]).view(
             -1, self.side, self.side
         )
 
     def pictures(self, state: State) -> Tensor:
-        """The same in colour for people, uint8 [N, side, side, 3]."""
+        """Return pictures in colour for people, uint8 [N, side, side, 3]."""
         pictures = self._scenes.index_select(0, self.scene_ids(state))
         pictures.scatter_(1, self._agent_pixels[state.cell], AGENT)
         return torch.tensor(COLOURS, dtype=torch.uint8, device=self.device)[pictures.long()].view(
@@ -165,7 +147,7 @@ class World:
         )
 
     def _draw_scenes(self) -> None:
-        """A picture without the agent for every state of keys, treasure and movers."""
+        """Draw a picture without the agent for every state of keys, treasure and movers."""
         layout, pixels = self.layout, self.layout.size.cell_pixels
         offset = (self.side - layout.side * pixels) // 2
         solid, diamond, ring, checks = _sprites(pixels)
@@ -202,13 +184,12 @@ class World:
         corner = torch.tensor(self.cells, device=self.device) * pixels + offset  # [cells, 2]
         inside = torch.arange(pixels, device=self.device)
         rows, columns = corner[:, :1] + inside, corner[:, 1:] + inside
-        self._agent_pixels = (rows[:, :, None] * self.side + columns[:, None, :]).flatten(
-            1
-        )  # [cells, pixels^2]
+        pixel = rows[:, :, None] * self.side + columns[:, None, :]
+        self._agent_pixels = pixel.flatten(1)  # [cells, pixels^2]
 
 
 def _sprites(pixels: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Masks [pixels, pixels]: a full square, a diamond, a ring, a chequerboard."""
+    """Return masks [pixels, pixels]: a full square, a diamond, a ring, a chequerboard."""
     row, column = np.indices((pixels, pixels))
     middle = (pixels - 1) / 2
     diamond = np.abs(row - middle) + np.abs(column - middle) <= pixels / 2
