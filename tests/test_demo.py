@@ -45,7 +45,6 @@ def test_demo_end_to_end(tmp_path, capsys):
         assert (first["steps"], first["rooms"], last["steps"]) == (0, 1, 1024)
         assert 1 <= last["rooms"] == 16 * last["rooms_share"] < 16
         assert ("noise_share" in last) == (run["agent"] in (DB, RND))
-        # 64 worlds begin, and in 16 steps of 100 two of the 16 groups of 4 come to an end.
         assert sum(run["visits"]) == 1024 + 64 + 8
     assert (out / "demo.png").stat().st_size > 20_000
 
@@ -77,6 +76,16 @@ def test_run_of_an_agent_has_its_bonus_its_noise_and_a_curve(monkeypatch, agent,
     assert rooms == sorted(rooms)
     told = [messages.get() for _ in range(messages.qsize())]
     assert told == [(agent, 3, 128 * i) for i in range(5)]
+
+
+def test_run_of_chance_acts_evenly_in_staggered_episodes(monkeypatch):
+    config, _ = config_of(monkeypatch, "--steps", "1024")
+    result = run_agent(config, CHANCE, 0, queue.Queue(), threads=1)
+    # 64 worlds begin, and in 16 steps of 100 two of the 16 groups of 4 come to an end.
+    assert sum(result.visits) == 1024 + 64 + 8
+    assert 1 < result.rows[-1]["rooms"] < 8
+    assert run_agent(config, CHANCE, 0, queue.Queue(), threads=1) == result
+    assert run_agent(config, CHANCE, 1, queue.Queue(), threads=1).visits != result.visits
 
 
 def test_table_says_what_each_agent_reached_even_if_it_is_not_what_we_hope():
