@@ -10,18 +10,18 @@ from torch import Tensor
 
 from ssedb.bonuses.base import Context, FeatureOptions
 from ssedb.bonuses.icm import InverseFeatures
-from ssedb.validate import require
+from ssedb.validate import PositiveFloat, PositiveInt
 
 
 @dataclass(frozen=True)
 class E3BOptions(FeatureOptions):
     """E3B's own choices."""
 
-    feature_dim: int = 64
+    feature_dim: PositiveInt = 64
     """Size of the features; each episode under way is remembered as a matrix of this side."""
-    ridge: float = 0.1
+    ridge: PositiveFloat = 0.1
     """The ellipse begins as this times the identity."""
-    slots: int = 1024
+    slots: PositiveInt = 1024
     """Episodes remembered at once; a multiple of the number of environments forgets none that is under way."""
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
@@ -29,11 +29,6 @@ class E3BOptions(FeatureOptions):
         "small": dict(channels=(16, 32, 32)),
         "rooms": dict(channels=(8, 16, 16)),
     }
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self.ridge > 0, "ridge", self.ridge, "must be above 0")
-        require(self.slots > 0, "slots", self.slots, "must be 1 or more")
 
 
 NOBODY = torch.iinfo(torch.int64).min
