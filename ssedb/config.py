@@ -100,11 +100,9 @@ class TrainConfig:
     """Train an agent that explores with no reward."""
 
     env: str = BY_NAME
-    """An Atari game, rooms (-small, -large), or a Gymnasium id, where need be as module:Id
-    (docs/environments.md)."""
+    """An Atari game, rooms (-small, -large), or a Gymnasium id (docs/environments.md)."""
     env_kwargs: Mapping[str, Any] = field(default_factory=dict)
-    """Arguments for gymnasium.make, as KEY=VALUE: size=8 'mode="hard"'; not for Atari games and
-    rooms."""
+    """Arguments for gymnasium.make as KEY=VALUE: size=8 'mode="hard"'; not for Atari and rooms."""
     noise: str = "none"
     """What disturbs the agent; `ssedb list noises` shows the choices."""
     noise_strength: NonNegativeFloat = 1.0
@@ -120,24 +118,20 @@ class TrainConfig:
     out: Path = Path("runs/run")
     """Folder of the run; it must not hold another run."""
     preset: Preset = "paper"
-    """Sizes and rates: the paper's, ones that fit a laptop, or ones that learn Rooms in minutes
-    (docs/rooms.md)."""
+    """Sizes and rates: the paper's, for a laptop, or for Rooms in minutes (docs/rooms.md)."""
     fidelity: Fidelity = "paper"
     """Whose side to take where the paper and its released code disagree (docs/fidelity.md)."""
     device: str = "auto"
     """Where to train: auto, cpu, cuda or cuda:N."""
     engine: Literal["auto", "eager", "fast"] = "auto"
-    """How to run on a GPU: fast replays CUDA graphs and trains the bonus while environments step,
-    eager does not; auto is fast."""
+    """On a GPU, fast replays CUDA graphs and trains the bonus while environments step; auto too."""
     precision: Literal["bf16", "tf32", "fp32"] = "bf16"
-    """Precision of the networks on a GPU; bf16 is for convolutions only. Losses and optimisers are
-    in float32 in any case."""
+    """Precision of networks on a GPU; bf16 is for convolutions. Losses are in float32 always."""
 
     num_envs: EmulatorInt = BY_NAME
     """Environments stepped side by side."""
     env_workers: NonNegativeInt | Literal["auto"] = "auto"
-    """Processes that step Gymnasium environments; 0 steps them in the learner's own, auto measures
-    what is faster."""
+    """Processes that step Gymnasium environments; 0 is the learner's own, auto measures which."""
     rollout_steps: EmulatorInt = BY_NAME
     """Steps of each environment between two updates."""
     minibatch_envs: PositiveInt = BY_NAME
@@ -165,8 +159,7 @@ class TrainConfig:
     extrinsic_coef: NonNegativeFloat = 0.0
     """Weight of the game's own reward, clipped to -1..1; at 0 it is only measured."""
     reward_scale: Literal["run", "recent", "none"] = BY_NAME
-    """Divide the bonus by the std of its discounted sums: over the whole run, over recent rollouts,
-    or not at all."""
+    """Std of discounted sums that divides the bonus: of the run, of recent rollouts, or none."""
     mask_boundaries: bool = BY_NAME
     """Leave pairs across an episode's end out of the bonus losses."""
     obs_norm_steps: PositiveInt = 10_000
@@ -180,18 +173,15 @@ class TrainConfig:
     max_episode_steps: EmulatorInt = 4500
     """Agent steps after which an episode is cut."""
     noop_max: Annotated[int, Ge(0), Le(EMULATOR_MOST)] = 30
-    """At most so many no-ops (emulated frames) before an Atari episode begins: uniform, 0 among
-    them."""
+    """Most no-ops (emulated frames) before an Atari episode; their number is uniform from 0."""
     sticky: Literal["step", "frame"] = BY_NAME
-    """Sticky noise repeats an action for a whole agent step, or decides at every emulated frame
-    (and drops the no-ops)."""
+    """Sticky noise draws at every agent step, or every emulated frame (and drops the no-ops)."""
     pixel_noise: Literal["add", "zeros"] = BY_NAME
     """Pixel noise is added to every pixel, or replaces only those that are 0 in the raw frame."""
     box_noise: Literal["fill", "wrap"] = BY_NAME
     """Boxes are filled with noise, or have it added to the raw frame with wrap-around."""
     checkpoint_minutes: NonNegativeFloat = 5.0
-    """Minutes between two checkpoints; 0 saves after every iteration, and there is always one at
-    the end."""
+    """Minutes between two checkpoints, and one at the end; 0 saves after every iteration."""
     wandb: bool = False
     """Send the metrics to Weights & Biases as well (needs `pip install ssedb[wandb]`)."""
 

@@ -40,8 +40,7 @@ class DBOptions:
     """The Dynamic Bottleneck's own choices."""
 
     ablation: Literal["none", "no-upper", "no-pred", "no-nce", "no-nce-no-momentum"] = "none"
-    """Leaves a term of the loss (or the momentum encoder as well) out, whatever the weights below
-    say."""
+    """Leave out a term of the loss (or the momentum encoder, too), whatever the weights say."""
     alpha1: NonNegativeFloat = BY_NAME
     """Weight of I_upper, the compression; by game and noise unless given."""
     alpha2: NonNegativeFloat = 0.1
@@ -57,15 +56,13 @@ class DBOptions:
     action_input: Literal["first", "every"] = BY_NAME
     """Which layers of the posterior see the action."""
     prediction_std: Literal["head", "scalar", "calibrated"] = BY_NAME
-    """The prediction's spread: one per sample from the head, one free scalar, or the batch's
-    closed-form optimum."""
+    """The prediction's std: by the head, one free scalar, or the batch's closed-form optimum."""
     target_frames: Literal["stack", "newest"] = BY_NAME
     """What is predicted: the whole next stack, or only its newest frame."""
     momentum_every: Literal["step", "epoch"] = BY_NAME
     """When the momentum copies move."""
     momentum_target: bool = True
-    """Targets come from the momentum encoder; without it the online encoder makes them, gradient and
-    all."""
+    """Targets come from the momentum encoder; without it from the online one, with gradient."""
     channels: Channels = BY_NAME
     """Filters of the encoder's three convolutions."""
     state_dim: PositiveInt = BY_NAME

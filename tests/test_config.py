@@ -172,9 +172,11 @@ def test_a_preset_is_all_of_these(preset):
 
 PICTURES = {"paper": (32, 64, 64), "small": (16, 32, 32), "rooms": (8, 16, 16)}
 OPTIONS = {
-    "icm": dict(feature_dim={"paper": 512, "small": 256, "rooms": 64}),
+    "icm": dict(feature_dim={"paper": 512, "small": 256, "rooms": 64}, features="inverse"),
     "rnd": dict(feature_dim={"paper": 512, "small": 256, "rooms": 64}),
-    "random-features": dict(feature_dim={"paper": 512, "small": 256, "rooms": 64}),
+    "random-features": dict(
+        feature_dim={"paper": 512, "small": 256, "rooms": 64}, features="random"
+    ),
     "disagreement": dict(
         feature_dim={"paper": 512, "small": 256, "rooms": 64}, models=10, loss_dropout=0.2
     ),
@@ -188,7 +190,6 @@ OPTIONS = {
     "db-ensemble": dict(models=5, model_dim=256),
     "db-ngu": dict(ridge=1.0, neighbours=10, lifelong_cap=5.0, memory=65536),
     "db-count": dict(memory=4096, neighbours=10),
-    "db-marginal": {},
 }
 
 
@@ -364,6 +365,12 @@ def test_older_runs_keep_their_reward_scale(tmp_path, before, scale):
         text.replace('reward_scale = "recent"', f"normalize_bonus = {before}")
     )
     assert TrainConfig.from_toml(tmp_path / "config.toml").reward_scale == scale
+
+
+def test_older_runs_over_random_features_are_read(tmp_path):
+    config = TrainConfig(bonus="random-features")
+    (tmp_path / "config.toml").write_text(config.to_toml().replace('features = "random"\n', ""))
+    assert TrainConfig.from_toml(tmp_path / "config.toml") == config
 
 
 def test_the_bonus_model_learns_at_the_policys_rate_unless_told_otherwise():

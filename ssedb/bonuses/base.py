@@ -69,7 +69,7 @@ class Bonus(nn.Module, ABC):
     for the device, no Python state that changes from call to call."""
     needs_states = False
     """Whether the context must hold true states, which few environments tell."""
-    fixed: ClassVar[tuple[str, ...]] = ()
+    fixed: tuple[str, ...] = ()
     """Submodules that no gradient may reach: targets, momentum copies, random features."""
 
     def __init__(self, obs_shape: tuple[int, ...], num_actions: int) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ssedb.bonuses.base import Context, FeatureOptions
-from ssedb.bonuses.icm import InverseFeatures
+from ssedb.bonuses.icm import Encoded, InverseModel
 from ssedb.validate import PositiveFloat, PositiveInt
 
 
@@ -35,7 +35,7 @@ NOBODY = torch.iinfo(torch.int64).min
 """Owner of a slot that no episode has; below the number of any."""
 
 
-class EllipticalEpisodicBonus(InverseFeatures):
+class EllipticalEpisodicBonus(Encoded):
     """Reward for next states unlike those of the same episode, in inverse-dynamics features (E3B).
 
     b_t = x_t' C_{t-1}^-1 x_t, x_t the features of the next state and C_{t-1} = ridge I + the sum of x x' over the
@@ -50,6 +50,7 @@ class EllipticalEpisodicBonus(InverseFeatures):
 
     def __init__(self, obs_shape: tuple[int, ...], num_actions: int, options: E3BOptions) -> None:
         super().__init__(obs_shape, num_actions, options)
+        self.inverse = InverseModel(options.feature_dim, num_actions)
         self.ridge = options.ridge
         self.register_buffer(
             "owners", torch.full((options.slots,), NOBODY)
@@ -109,7 +110,7 @@ class EllipticalEpisodicBonus(InverseFeatures):
     def loss(
         self, obs: Tensor, actions: Tensor, next_obs: Tensor, mask: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        return self.inverse_loss(self.encode(obs), actions, self.encode(next_obs), mask), {}
+        return self.inverse.loss(self.encode(obs), actions, self.encode(next_obs), mask), {}
 
 
 BONUS = EllipticalEpisodicBonus
