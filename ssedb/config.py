@@ -208,7 +208,7 @@ class TrainConfig:
     def _check_names(self) -> None:
         check_env_kwargs(self.env, self.env_kwargs)
         if note := dropped_sticky_actions(self.env, self.noise):
-            warnings.warn(note, Note, stacklevel=5)
+            warnings.warn(note, Note, stacklevel=4)
         known = re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device) is not None
         require(known, "device", repr(self.device), "use auto, cpu, cuda or cuda:N")
         require(self.noise in NOISES, "noise", repr(self.noise), f"use one of {', '.join(NOISES)}")
@@ -276,7 +276,7 @@ def migrated(values: Mapping[str, Any]) -> dict[str, Any]:
     """
     values = dict(values)
     if unset := values.pop("none_options", ()):
-        values["bonus_options"] = {**values["bonus_options"], **dict.fromkeys(unset)}
+        values["bonus_options"] = values.get("bonus_options", {}) | dict.fromkeys(unset)
     if "normalize_bonus" in values:  # one reward scale, on or off
         values["reward_scale"] = "run" if values.pop("normalize_bonus") else "none"
     if "learning_rate" in values:  # one rate for policy and bonus model
