@@ -283,6 +283,9 @@ def migrated(values: Mapping[str, Any]) -> dict[str, Any]:
         values.setdefault("bonus_learning_rate", values["learning_rate"])
     if values.get("bonus") == "re3" and "bonus_options" in values:  # only the mean, once
         values["bonus_options"] = {"distance": "mean", **values["bonus_options"]}
+    features = {"icm": "inverse", "random-features": "random"}.get(values.get("bonus", ""))
+    if features and "bonus_options" in values:  # two bonuses, once
+        values["bonus_options"] = {"features": features} | values["bonus_options"]
     return values
 
 
