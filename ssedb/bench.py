@@ -27,6 +27,7 @@ from ssedb.envs.names import atari_games
 from ssedb.envs.noisy import NoisyEnv
 from ssedb.envs.pools import Pools
 from ssedb.errors import TrainingError
+from ssedb.noises import noise_of
 from ssedb.normalize import ObsNorm
 from ssedb.trainer import Trainer, env_of, training_env
 
@@ -163,9 +164,7 @@ def run_all(config: TrainConfig, updates: int) -> dict[str, dict[str, float]]:
     for noise in ("random-box", "pixel"):
         noisy = dataclasses.replace(raw, noise=noise, bonus_options={}, bonus_epochs=3)
         parts = [
-            NoisyEnv(part.env, noise, pixel="zeros", box="wrap")
-            for part in env.parts
-            if isinstance(part, NoisyEnv)
+            NoisyEnv(part.env, noise_of(noisy)) for part in env.parts if isinstance(part, NoisyEnv)
         ]
         measure(f"{config.env}, db, {noise} on raw frames", noisy, Pools(parts), library)
     env.close()

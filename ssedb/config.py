@@ -15,8 +15,9 @@ import tomli_w
 import tyro
 from annotated_types import Ge, Gt, Le, Lt, MinLen
 
-from ssedb.envs.names import NOISES, canonical_env, check_env_kwargs, dropped_sticky_actions
+from ssedb.envs.names import canonical_env, check_env_kwargs, dropped_sticky_actions
 from ssedb.errors import ConfigError, Note
+from ssedb.noises import check_noise
 from ssedb.options import BY_NAME, Fidelity, Preset, canonical_bonus, resolve_options
 from ssedb.validate import (
     Channels,
@@ -104,7 +105,7 @@ class TrainConfig:
     env_kwargs: Mapping[str, Any] = field(default_factory=dict)
     """Arguments for gymnasium.make as KEY=VALUE: size=8 'mode="hard"'; not for Atari and rooms."""
     noise: str = "none"
-    """What disturbs the agent; `ssedb list noises` shows the choices."""
+    """What disturbs the agent: a name of `ssedb list noises`, or package.module:Class."""
     noise_strength: NonNegativeFloat = 1.0
     """Dial of the noise: 0 is none, 1 is the paper's."""
     bonus: str = "db"
@@ -211,7 +212,7 @@ class TrainConfig:
             warnings.warn(note, Note, stacklevel=4)
         known = re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device) is not None
         require(known, "device", repr(self.device), "use auto, cpu, cuda or cuda:N")
-        require(self.noise in NOISES, "noise", repr(self.noise), f"use one of {', '.join(NOISES)}")
+        check_noise(self.noise, self.noise_strength)
 
     def _check_numbers(self) -> None:
         if self.num_envs % self.minibatch_envs:
@@ -220,11 +221,6 @@ class TrainConfig:
             raise ConfigError(
                 f"num_envs={self.num_envs} does not split into minibatches of "
                 f"{self.minibatch_envs} envs; use {' or '.join(choices)}"
-            )
-        if self.noise == "sticky" and self.noise_strength > 4:
-            raise ConfigError(
-                f"noise_strength={self.noise_strength} makes the sticky probability exceed 1; "
-                "use 4 or less"
             )
 
     @property
