@@ -232,6 +232,7 @@ DEMO: dict[str, Any] = dict(
     clip=0.2,
     gamma=0.97,
     entropy_coef=0.01,
+    intrinsic_coef=5.0,
     policy_channels=(16, 32, 32),
     obs_norm_steps=1024,
 )

@@ -132,7 +132,7 @@ class Demo:
     """Which Rooms world."""
     noise: str = "random-box"
     """What disturbs the agents; `ssedb list noises` shows the choices."""
-    steps: int = 81_920
+    steps: int = 90_112
     """Agent steps of each run."""
     seeds: int = 3
     """Runs of each agent."""
@@ -339,7 +339,7 @@ def _table(
     info: tyro.constructors.PrimitiveTypeInfo,
 ) -> tyro.constructors.PrimitiveConstructorSpec[Any] | None:
     """A table is written as KEY=VALUE words."""
-    if get_origin(info.type) is not Mapping:
+    if get_origin(info.type) not in (Mapping, dict):
         return None
     return tyro.constructors.PrimitiveConstructorSpec(
         "*",

@@ -553,31 +553,3 @@ def alarm_table(runs: Iterable[Run]) -> list[Row]:
         for run in runs
         for alarm in run.alarms
     ]
-
-
-def write_parquet(runs: Sequence[Run], folder: Path) -> list[Path]:
-    """The whole sweep as two Parquet files: `runs.parquet`, a row a run, and `curves.parquet`, a row an update."""
-    try:
-        import polars
-    except ImportError:
-        raise ConfigError(
-            "polars is not installed, so no Parquet is written; run `pip install ssedb[report]`"
-        ) from None
-    curves = []
-    for run in [run for run in runs if run.metrics]:
-        about = {
-            "run": run.path.name,
-            "env": run.env,
-            "noise": run.noise,
-            "method": run.method,
-            "seed": run.seed,
-        }
-        columns = [polars.lit(value).alias(name) for name, value in about.items()]
-        curves.append(
-            polars.DataFrame(run.metrics, nan_to_null=True).select(*columns, polars.all())
-        )
-    tables = {"runs": polars.DataFrame(run_table(runs), infer_schema_length=None)}
-    tables |= {"curves": polars.concat(curves, how="diagonal_relaxed")} if curves else {}
-    for name, table in tables.items():
-        table.write_parquet(folder / f"{name}.parquet")
-    return [folder / f"{name}.parquet" for name in tables]

@@ -1,4 +1,4 @@
-"""`ssedb stats`: the tables of many runs, printed and on disk as Markdown, JSON and Parquet."""
+"""`ssedb stats`: the tables of many runs, printed and on disk as Markdown and JSON."""
 
 from __future__ import annotations
 
@@ -316,10 +316,6 @@ def write_stats(
         json.dumps(data, indent=1, default=str) + "\n", encoding="utf-8"
     )
     made, missed = ["tables.md", "stats.json"], []
-    if find_spec("polars") is None:
-        missed.append("no Parquet: polars is not installed; run `pip install ssedb[report]`")
-    else:
-        made += [path.name for path in results.write_parquet(runs, out)]
     if figures and find_spec("matplotlib") is None:
         missed.append("no figures: matplotlib is not installed; run `pip install ssedb[report]`")
     elif figures:

@@ -15,6 +15,7 @@ from ssedb.compare.results import ORIGIN, PLAN
 from ssedb.errors import ConfigError
 from ssedb.runs.folder import saved_config
 from ssedb.sweep.grid import Grid, Planned, run_id
+from ssedb.validate import plain
 
 
 def is_finished(run: Planned, probe: bool) -> bool:
@@ -56,8 +57,8 @@ def write_plan(grid: Grid, root: Path) -> None:
 
 
 def plain_config(run: Planned) -> dict[str, Any]:
-    settings = dataclasses.asdict(run.config)
-    return {**settings, "out": str(run.config.out)}
+    """Return the settings of a run as JSON has them."""
+    return plain(dataclasses.asdict(run.config))
 
 
 def write_json(path: Path, value: Any) -> None:
