@@ -129,7 +129,7 @@ def run_demo(config: TrainConfig, seeds: int) -> list[Result]:
     console.print(
         f"Four agents explore {config.env} with no reward: RND (curiosity by prediction error) "
         f"without noise and under {config.noise}, DB ({BONUSES[DB]}) under {config.noise}, "
-        f"and one that acts at random; {config.steps:,} steps each, {seeds} seeds."
+        f"and one that acts at random; {config.steps:,} steps each, seeds: {seeds}."
     )
     began = time.monotonic()
     results = _run_all(config, [(agent, seed) for agent in AGENTS for seed in range(seeds)])
@@ -147,7 +147,7 @@ def run_demo(config: TrainConfig, seeds: int) -> list[Result]:
 
 
 def _run_all(config: TrainConfig, runs: list[tuple[str, int]]) -> list[Result]:
-    """As many runs at a time as there are cores, with a bar for each."""
+    """Run as many at a time as there are cores, with a bar for each."""
     cores = (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     )
@@ -182,20 +182,27 @@ def _run_all(config: TrainConfig, runs: list[tuple[str, int]]) -> list[Result]:
         while waiting:
             ended, waiting = wait(waiting, timeout=0.5, return_when=FIRST_COMPLETED)
             while not messages.empty():
-                method, seed, steps = messages.get()
-                done[method, seed] = steps
-                bars.start_task(tasks[method, seed])
-                bars.update(tasks[method, seed], completed=steps)
+                agent, seed, steps = messages.get()
+                done[agent, seed] = steps
+                bars.start_task(tasks[agent, seed])
+                bars.update(tasks[agent, seed], completed=steps)
             for future in ended:
                 future.result()  # a run that failed ends the demo with its error
             if not live and (time.monotonic() - said > PLAIN_LINE_EVERY or not waiting):
                 said = time.monotonic()
-                shares = (
-                    f"{method} seed {seed} {steps / config.steps:.0%}"
-                    for (method, seed), steps in done.items()
-                )
-                print(", ".join(shares), file=sys.stderr, flush=True)
+                print(_plain_line(done, config.steps), file=sys.stderr, flush=True)
         return [future.result() for future in order]
+
+
+def _plain_line(done: dict[tuple[str, int], int], steps: int) -> str:
+    """Return a line about the runs under way, for a log."""
+    running = (
+        f", {agent} seed {seed} {made / steps:.0%}"
+        for (agent, seed), made in done.items()
+        if 0 < made < steps
+    )
+    ended = sum(made >= steps for made in done.values())
+    return f"{ended} of {len(done)} runs done{''.join(running)}"
 
 
 @contextmanager

@@ -35,9 +35,10 @@ def test_demo_end_to_end(tmp_path, capsys):
     pytest.importorskip("matplotlib")
     out = tmp_path / "demo"
     assert cli.main(["demo", "--steps", "1024", "--seeds", "1", "--out", str(out)]) == 0
-    said = capsys.readouterr().out
+    said, plain = capsys.readouterr()
     assert "rooms of 16" in said
     assert str(out / "demo.png") in said.replace("\n", "")
+    assert plain.endswith("4 of 4 runs done\n")
     runs = json.loads((out / "demo.json").read_text())["runs"]
     assert {run["agent"] for run in runs} == {DB, RND, RND_CLEAN, CHANCE}
     for run in runs:
