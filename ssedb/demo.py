@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import multiprocessing
 import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
@@ -33,8 +31,10 @@ from ssedb.analysis.probe import (
 from ssedb.config import TrainConfig
 from ssedb.envs.names import rooms_world
 from ssedb.envs.rooms import RoomsEnv, World
-from ssedb.errors import ConfigError
-from ssedb.runs.progress import PLAIN_LINE_EVERY
+from ssedb.runs.files import make_folder, write_json
+from ssedb.runs.signals import handled
+from ssedb.terminal import plural
+from ssedb.terminal.bar import PLAIN_LINE_EVERY
 from ssedb.trainer import Trainer
 
 METHODS = ("db", "rnd", "random")
@@ -111,25 +111,19 @@ def run_demo(config: TrainConfig, seeds: int) -> list[Result]:
     """Runs everything, shows it, and writes `demo.png` and `demo.json` into `config.out`."""
     from ssedb.analysis.plots import plot_demo
 
-    try:
-        config.out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(
-            f"cannot write to {config.out}: {error.strerror}; choose a folder you may write to"
-        ) from None
+    make_folder(config.out)
     console = terminal.console()
     console.print(
         f"Three agents explore {config.env} with no reward, under {config.noise} noise: DB, RND (curiosity by "
-        f"prediction error) and one that acts at random; {config.steps:,} steps each, {seeds} seeds."
+        f"prediction error) and one that acts at random; {config.steps:,} steps each, {plural(seeds, 'seed')}."
     )
     began = time.monotonic()
     results = _run_all(config, [(method, seed) for method in METHODS for seed in range(seeds)])
     print_table(console, results)
     plot_demo(results, World(*_world(config)), config, config.out / "demo.png")
-    text = json.dumps(
-        {"env": config.env, "noise": config.noise, "runs": [dataclasses.asdict(r) for r in results]}
-    )
-    (config.out / "demo.json").write_text(text + "\n", encoding="utf-8")
+    runs = [dataclasses.asdict(result) for result in results]
+    about = {"env": config.env, "noise": config.noise, "runs": runs}
+    write_json(config.out / "demo.json", about, indent=None)
     console.print(f"\nlook at      {config.out / 'demo.png'}", soft_wrap=True)
     console.print(f"numbers      {config.out / 'demo.json'}", soft_wrap=True)
     console.print(
@@ -153,9 +147,8 @@ def _run_all(config: TrainConfig, runs: list[tuple[str, int]]) -> list[Result]:
     )
     live = sys.stderr.isatty()
     with ExitStack() as later:
-        with (
-            _no_ctrl_c()
-        ):  # the processes inherit it: a terminal sends Ctrl-C to all, and this one ends them
+        # The processes inherit it: a terminal sends Ctrl-C to all, and this one ends them.
+        with handled(signal.SIG_IGN, signal.SIGINT):
             messages = later.enter_context(context.Manager()).Queue()
             pool = later.enter_context(ProcessPoolExecutor(workers, context))
             order = [
@@ -188,19 +181,6 @@ def _run_all(config: TrainConfig, runs: list[tuple[str, int]]) -> list[Result]:
                 )
                 print(", ".join(shares), file=sys.stderr, flush=True)
         return [future.result() for future in order]
-
-
-@contextmanager
-def _no_ctrl_c() -> Iterator[None]:
-    """Ignore Ctrl-C, here and in the processes started meanwhile."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

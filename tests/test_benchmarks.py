@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -46,6 +47,37 @@ def test_random_references_play_whole_episodes(tmp_path):
     assert found["breakout"]["standard_error"] < 0.6
     doubt = math.hypot(found["breakout"]["standard_error"], known.standard_error)
     assert abs(found["breakout"]["mean"] - known.mean) < 4 * doubt
+
+
+TINY = {"device": "cpu", "preset": "rooms", "num_envs": 4, "rollout_steps": 8}
+
+
+def test_all_bonuses_times_every_row():
+    table = rows("all_bonuses.py", **TINY, minibatch_envs=2, worlds=4, updates=1)
+    what = ["db, 3 epochs of each", "icm", "disagreement", "cb", "re3", "rnd"]
+    what += ["db, random-box on raw frames", "db, pixel on raw frames"]
+    names = ["---", *(f"breakout, {name}" for name in what), "rooms, db, 4 worlds"]
+    assert list(table) == [*names, "updates alone, PPO x3 and DB x3"]
+    assert all(re.fullmatch(r"[\d,]+", row[2]) for name, row in table.items() if name != "---")
+
+
+def test_bonus_cost_times_each_bonus():
+    table = rows("bonus_cost.py", **TINY, minibatches=1, bonuses="rnd")
+    assert list(table) == ["`rnd`"]
+    assert len(table["`rnd`"]) == 6
+
+
+def test_lsvi_times_both_horizons():
+    assert list(rows("lsvi.py", episodes=2)) == ["12", "20"]
+
+
+def test_scaling_times_each_number_of_environments(tmp_path):
+    out = tmp_path / "scaling.json"
+    sizes = {name: value for name, value in TINY.items() if name != "num_envs"}
+    rows("scaling.py", **sizes, env="breakout", envs=2, updates=1, out=out)
+    (row,) = json.loads(out.read_text())
+    assert row["envs"] == 2
+    assert row["trained"] > 0
 
 
 def test_rllte_bonuses():

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from ssedb.cli.flags import parse_train
+from ssedb.cli.train import parse_train
 from ssedb.config import ConfigError, TrainConfig
 from ssedb.envs.names import NOISES
 from ssedb.options import released_alphas, resolve_options
@@ -289,7 +289,7 @@ def test_toml_of_another_version_is_refused(tmp_path):
 
 
 def test_nothing_here_waits_for_torch():
-    code = "import sys, ssedb.cli, ssedb.runs.folder; ssedb.cli.parse_train(['--env', 'alien']);"
+    code = "import sys, ssedb.cli.train, ssedb.runs.folder; ssedb.cli.train.parse_train(['--env', 'alien']);"
     code += "sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ssedb.compare import results
-from ssedb.compare.results import MEASURES, Run
+from ssedb.compare.aggregate import aggregate_table, condition_table, improvement_table
+from ssedb.compare.measures import MEASURES, about
+from ssedb.compare.results import Run
 from ssedb.config import TrainConfig
 from ssedb.envs.layout import SIZES, draw_layout
 from ssedb.envs.names import rooms_world
@@ -173,7 +174,7 @@ def _measure(runs: Sequence[Run], key: str) -> dict[str, Any]:
         run.env for run in runs if run.value(key) is not None
     }  # an Atari score means nothing on Rooms
     runs = [run for run in runs if run.env in measured or not run.finished]
-    aggregates = results.aggregate_table(runs, key)
+    aggregates = aggregate_table(runs, key)
     sign = -1 if MEASURES[key].better == "low" else 1
     with_value = [row for row in aggregates if row.get("iqm") is not None]
     ranking = sorted(with_value, key=lambda row: -sign * row["iqm"]) + [
@@ -182,12 +183,12 @@ def _measure(runs: Sequence[Run], key: str) -> dict[str, Any]:
     return {
         "key": key,
         "label": label(key),
-        "about": results.about(key, measured),
+        "about": about(key, measured),
         "better": MEASURES[key].better,
         "mixed": key in OWN_SCALE and len(measured) > 1,
         "ranking": [_plain(row) for row in ranking],
-        "conditions": [_plain(row) for row in results.condition_table(runs, key)],
-        "improvements": [_plain(row) for row in results.improvement_table(runs, key)],
+        "conditions": [_plain(row) for row in condition_table(runs, key)],
+        "improvements": [_plain(row) for row in improvement_table(runs, key)],
     }
 
 

@@ -18,6 +18,7 @@ from ssedb.errors import ConfigError
 from ssedb.report.page import Page
 from ssedb.report.thin import compact
 from ssedb.runs.progress import Progress
+from ssedb.terminal import plural
 
 MOST_FRAMES = 1000
 COLUMNS = 25
@@ -66,7 +67,8 @@ def add_episodes(
             )
     if len(chosen) > most:
         complaints.append(
-            f"{len(chosen) - most} more agents have no episode on the page; --episodes {len(chosen)} plays all"
+            f"no episode on the page of {plural(len(chosen) - most, 'more agent')}; "
+            f"--episodes {len(chosen)} plays all"
         )
     return complaints
 

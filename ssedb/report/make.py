@@ -9,6 +9,7 @@ from ssedb.compare.results import load_runs
 from ssedb.report.data import collect
 from ssedb.report.page import Page, refuse_to_overwrite
 from ssedb.runs.progress import Progress, silent
+from ssedb.terminal import plural
 
 
 def make_report(
@@ -37,7 +38,7 @@ def build_page(
 ) -> Page:
     """Reads the runs and lets their agents play."""
     runs = load_runs(*folders)
-    progress.note(f"{len(runs)} runs")
+    progress.note(plural(len(runs), "run"))
     origin = folders[0] if len(folders) == 1 else Path.cwd()
     page = Page(
         collect(

@@ -13,6 +13,7 @@ from typing import Any
 
 from ssedb import __version__
 from ssedb.errors import ConfigError
+from ssedb.runs.files import cannot_write, write_whole
 
 SCRIPTS = (
     "base.js", "lines.js", "shapes.js", "widgets.js", "overview.js", "curves.js", "explorer.js", "information.js",
@@ -40,7 +41,7 @@ class Page:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             for name in (*SCRIPTS, STYLE):
-                (folder / name).write_text(_static(name), encoding="utf-8")
+                write_whole(folder / name, _static(name))
             for old in folder.glob("frames/*.webp"):
                 old.unlink()
             for name, content in self._pictures.items():
@@ -49,11 +50,9 @@ class Page:
             tags = "".join(f'<script defer src="{name}"></script>\n' for name in SCRIPTS)
             policy = "default-src 'none'; img-src 'self' data: file:; style-src 'self' file:; script-src 'self' file:"
             text = self._html(policy, f'<link rel="stylesheet" href="{STYLE}">\n', tags, {})
-            (folder / "index.html").write_text(text, encoding="utf-8")
+            write_whole(folder / "index.html", text)
         except OSError as error:
-            raise ConfigError(
-                f"cannot write to {folder}: {error.strerror}; choose another --out"
-            ) from None
+            raise cannot_write(folder, error) from None
         return folder / "index.html"
 
     def write_file(self, path: Path) -> Path:
@@ -77,11 +76,9 @@ class Page:
         )
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
+            write_whole(path, text)
         except OSError as error:
-            raise ConfigError(
-                f"cannot write {path}: {error.strerror}; choose another --out"
-            ) from None
+            raise cannot_write(path, error) from None
         return path
 
     def _html(self, policy: str, style: str, scripts: str, pictures: dict[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""Errors inside code from outside, an environment or a bonus: one line that names it, and its traceback in a file."""
+"""Errors of an environment or a bonus: one line that names it, its traceback in a file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,12 @@ def _blamed(error: BaseException) -> Blamed | None:
 
 @contextmanager
 def blaming(folder: Path, when: Callable[[], str]) -> Iterator[None]:
-    """Turn an error inside an environment or a bonus into a TrainingError of one line; its traceback goes to the folder."""
+    """Turn an error of an environment or a bonus into a TrainingError of one line.
+
+    Args:
+        folder: takes the traceback, as `error.log`.
+        when: says how far the run was.
+    """
     try:
         yield
     except (ConfigError, TrainingError, torch.OutOfMemoryError):

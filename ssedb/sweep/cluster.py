@@ -12,7 +12,6 @@ import logging
 import os
 import signal
 import sys
-import threading
 import traceback
 from collections.abc import Iterator
 from importlib import import_module
@@ -20,11 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from ssedb.errors import ConfigError
+from ssedb.runs.folder import SWEEP_LOG
+from ssedb.runs.signals import handled
 from ssedb.sweep.display import Display
 from ssedb.sweep.execute import Steps, describe, execute, may_succeed_on_retry, write_failure
 from ssedb.sweep.grid import Planned
 from ssedb.sweep.pool import Outcome
-from ssedb.sweep.worker import LOG, output_to
+from ssedb.sweep.worker import output_to
 
 POLL = 1.0  # seconds
 DEFAULT_GPUS = 0.25
@@ -52,27 +53,25 @@ def connected(address: str, **local: Any) -> Iterator[Any]:
     if ray.is_initialized():
         yield ray
         return
-    on_sigterm = signal.getsignal(signal.SIGTERM)
-    try:
-        ray.init(
-            address=None if address == "local" else address,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            **local,
-        )
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        said = " ".join(str(error).split()).rstrip(".")
-        raise ConfigError(
-            f"no Ray at {address!r}: {said}; start one with `ray start --head`, or use --ray local"
-        ) from None
-    try:
-        yield ray
-    finally:
-        ray.shutdown()
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(
-                signal.SIGTERM, on_sigterm
-            )  # Ray puts in a handler of its own and leaves it there
+    # Ray installs a handler for SIGTERM and leaves it there; this block puts the old one back.
+    with handled(signal.getsignal(signal.SIGTERM), signal.SIGTERM):
+        try:
+            ray.init(
+                address=None if address == "local" else address,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                **local,
+            )
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            said = " ".join(str(error).split()).rstrip(".")
+            raise ConfigError(
+                f"no Ray at {address!r}: {said}; start one with `ray start --head`, "
+                "or use --ray local"
+            ) from None
+        try:
+            yield ray
+        finally:
+            ray.shutdown()
 
 
 def _watch(
@@ -103,7 +102,7 @@ def _watch(
                     outcome.failed[run.name] = error
                     display.ended(run, "failed")
                     display.note(
-                        f"FAILED {run.name}: {error}; the whole story is in {run.folder / LOG}"
+                        f"FAILED {run.name}: {error}; the whole story is in {run.folder / SWEEP_LOG}"
                     )
             display.update()
     except KeyboardInterrupt:
@@ -152,7 +151,7 @@ def run_task(
 
     torch.set_num_threads(threads)
     tell = Steps(lambda steps: board.write.remote(run.id, steps))
-    with output_to(run.folder / LOG):
+    with output_to(run.folder / SWEEP_LOG):
         attempts, again = 0, True
         while again:
             attempts += 1

@@ -15,10 +15,10 @@ from rich.table import Table
 from ssedb import terminal
 from ssedb.config import TrainConfig
 from ssedb.runs.checkpoint import KEEP
-from ssedb.sweep.display import clock
 from ssedb.sweep.grid import Grid, Planned
 from ssedb.sweep.plan import is_finished
 from ssedb.sweep.worker import cores
+from ssedb.terminal import clock, plural
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -126,7 +126,7 @@ def print_estimate(grid: Grid, root: Path, jobs: int | None) -> None:
         terminal.print_table(console, table)
     finished = len(grid.runs) - len(missing)
     console.print(
-        f"{grid.name}: {len(grid.runs)} runs in {root}, {finished} finished, {len(missing)} to do",
+        f"{grid.name}: {plural(len(grid.runs), 'run')} in {root}, {finished} finished, {len(missing)} to do",
         soft_wrap=True,
     )
     if not missing:
@@ -138,7 +138,7 @@ def print_estimate(grid: Grid, root: Path, jobs: int | None) -> None:
     shared = torch.cuda.is_available()
     where = "one GPU shared" if shared else f"{cores()} cores"
     console.print(
-        f"time         about {clock(total / at_a_time)}, {at_a_time} runs at a time on {where}"
+        f"time         about {clock(total / at_a_time)}, {plural(at_a_time, 'run')} at a time on {where}"
     )
     if shared:
         console.print(

@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ssedb.compare.results import FAILURE
 from ssedb.errors import ConfigError, FolderInUse, TrainingError, one_line
-from ssedb.runs.folder import MAY_CHANGE, RunFolder, saved_config
+from ssedb.runs.files import write_json
+from ssedb.runs.folder import FAILURE, MAY_CHANGE, RunFolder, saved_config
 from ssedb.runs.progress import Progress
 from ssedb.sweep.grid import Planned, run_id
-from ssedb.sweep.plan import is_finished, is_probed, note_origin, plain_config, write_json
+from ssedb.sweep.plan import is_finished, is_probed, note_origin, plain_config
 
 WAIT_FOR_FOLDER = 120.0
 """Seconds to wait for another process to let go of the run's folder: one whose driver has died ends by itself."""

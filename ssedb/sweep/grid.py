@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_origin, get_type_hints
 
-from ssedb.cli.flags import key_value
-from ssedb.compare.results import NOT_OF_THE_RUN
 from ssedb.config import TrainConfig
 from ssedb.errors import ConfigError
 from ssedb.options import options_class
+from ssedb.runs.folder import NOT_OF_THE_RUN
 
 FIELDS = {f.name for f in dataclasses.fields(TrainConfig)} - {"out", "bonus_options"}
 LISTS = {name for name, hint in get_type_hints(TrainConfig).items() if get_origin(hint) is tuple}
@@ -122,14 +121,6 @@ def read_grid(
             "the probe draws noise over pictures, and sticky is none; leave one of them out",
         )
     return Grid(name, _where_they_are(runs, root), probe)
-
-
-def parse_override(text: str) -> tuple[str, Any]:
-    """Read `steps=1000` or `seed=[0,1]`."""
-    try:
-        return key_value(text)
-    except ValueError as error:
-        raise ConfigError(f"set={error}") from None
 
 
 class _File:

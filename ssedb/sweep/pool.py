@@ -10,17 +10,18 @@ import contextlib
 import multiprocessing
 import os
 import signal
-import threading
 import time
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+from ssedb.runs.folder import SWEEP_LOG
+from ssedb.runs.signals import stop_requests
 from ssedb.sweep.display import Display
 from ssedb.sweep.grid import Planned
-from ssedb.sweep.worker import GRACE, LOG, Memory, cores, work
+from ssedb.sweep.worker import GRACE, Memory, cores, work
+from ssedb.terminal import plural
 
 MARGIN = 1.25
 """Runs differ, and grow: each is given so much more memory than the largest one measured."""
@@ -50,7 +51,15 @@ def run_pool(
     """Runs everything, several at a time. A signal, or `minutes` gone, lets every run save and ends it there."""
     pool = Pool(runs, probe, display, device, jobs, retries)
     deadline = None if minutes is None else time.monotonic() + 60 * minutes
-    with _stop_on_signals(pool):
+
+    def ask(again: bool) -> None:
+        if not again:
+            display.note(
+                "stopping: every run ends with its update and saves; once more stops at once"
+            )
+        pool.stop()
+
+    with stop_requests(ask):
         try:
             while pool.turn():
                 if (
@@ -89,9 +98,6 @@ class Pool:
         self._workers: list[Worker] = []
         self._made = 0
         self._context = multiprocessing.get_context("spawn")
-
-    def note(self, text: str) -> None:
-        self._display.note(text)
 
     @property
     def threads(self) -> int:
@@ -203,7 +209,7 @@ class Pool:
         if limit != self._limit:
             self._limit = limit
             self._display.note(
-                f"a run needs {said}: {limit} at a time, {self.threads} thread{'s'[: self.threads > 1]} each"
+                f"a run needs {said}: {limit} at a time, {plural(self.threads, 'thread')} each"
             )
 
     def _bury(self, worker: Worker) -> None:
@@ -239,24 +245,6 @@ class Pool:
         write_failure(run, error, attempts)
         self.outcome.failed[run.name] = error
         self._display.ended(run, "failed")
-        self._display.note(f"FAILED {run.name}: {error}; the whole story is in {run.folder / LOG}")
-
-
-@contextlib.contextmanager
-def _stop_on_signals(pool: Pool) -> Iterator[None]:
-    def ask(number: int, frame: Any) -> None:
-        if not pool.outcome.stopped:
-            pool.note("stopping: every run ends with its update and saves; once more stops at once")
-        pool.stop()
-
-    if (
-        threading.current_thread() is not threading.main_thread()
-    ):  # signals go to the main thread alone
-        yield
-        return
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        self._display.note(
+            f"FAILED {run.name}: {error}; the whole story is in {run.folder / SWEEP_LOG}"
+        )

@@ -18,8 +18,8 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-LOG = "log.txt"
-"""In a run's folder: what its worker printed, with the whole story of an error."""
+from ssedb.runs.folder import SWEEP_LOG
+
 CUDA_CONTEXT = 600 * 2**20
 """What a process takes of a GPU besides its tensors."""
 MEASURED_AT = 3
@@ -54,7 +54,7 @@ def work(pipe: Connection, number: int, device: str, threads: int) -> None:
             run, probe = pipe.recv()
         except (EOFError, OSError):
             return
-        with output_to(run.folder / LOG):
+        with output_to(run.folder / SWEEP_LOG):
             if not _one(pipe, run, probe, device):
                 return
 

@@ -9,8 +9,8 @@ import torch
 import ssedb
 from ssedb.bonuses import bonus_class
 from ssedb.runs import checkpoint
-from ssedb.runs.folder import read_metrics
 from ssedb.runs.loop import resume, train
+from ssedb.runs.metrics import read_metrics
 from ssedb.trainer import Trainer
 from tests.toy import Grid, tiny_config
 

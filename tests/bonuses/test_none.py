@@ -8,8 +8,8 @@ import torch
 from ssedb.networks import ActorCritic
 from ssedb.runs import checkpoint
 from ssedb.runs.evaluation import evaluate
-from ssedb.runs.folder import read_metrics
 from ssedb.runs.loop import resume, train
+from ssedb.runs.metrics import read_metrics
 from ssedb.trainer import Trainer
 from tests.bonuses.plain import batch, make
 from tests.toy import Grid, Sides, tiny_config

@@ -13,9 +13,10 @@ from types import SimpleNamespace
 import pytest
 
 from ssedb import cli
+from ssedb.cli.train import parse_train
 from ssedb.config import TrainConfig
 from ssedb.errors import ConfigError
-from ssedb.runs.folder import read_metrics
+from ssedb.runs.metrics import read_metrics
 from tests.sweep.grids import write_grid
 
 SIZES = {"num-envs": 4, "minibatch-envs": 2, "rollout-steps": 16, "obs-norm-steps": 32}
@@ -83,7 +84,7 @@ def test_resume_and_eval(trained):
     played = ssedb("eval", str(out), "--episodes", "1", "--device", "cpu")
     assert played.returncode == 0, played.stderr
     assert re.search(
-        r"agent of step 192: score -?[\d.]+ .* over 1 episodes", " ".join(played.stdout.split())
+        r"agent of step 192: score -?[\d.]+ .* over 1 episode of ", " ".join(played.stdout.split())
     )
 
 
@@ -145,7 +146,7 @@ def test_resume_and_eval(trained):
         (["theory", "--parts", "luck"], "invalid choice 'luck'"),
         (
             ["theory", "--out", "/dev/null/x"],
-            "cannot write to /dev/null/x: Not a directory; choose another --out",
+            "cannot write to /dev/null/x: Not a directory; choose a folder you may write to",
         ),
     ],
 )
@@ -331,7 +332,7 @@ def test_a_folder_named_like_the_package_does_not_hide_it(tmp_path):
 def test_options_of_another_bonus_are_told_from_mistakes(flag):
     message = f"{flag.partition('=')[0]} is an option of db, not of rnd; see `ssedb train --bonus rnd --help`"
     with pytest.raises(ConfigError, match=re.escape(message)):
-        cli.parse_train(["--bonus", "rnd", flag])
+        parse_train(["--bonus", "rnd", flag])
 
 
 def test_flags_reach_the_configuration():
@@ -346,7 +347,7 @@ def test_flags_reach_the_configuration():
         "--steps",
         "2.5e6",
     ]
-    config, resume = cli.parse_train(flags)
+    config, resume = parse_train(flags)
     assert resume is None
     assert (config.env, config.noise, config.bonus_epochs, config.reward_scale) == (
         "ms_pacman",

@@ -282,8 +282,8 @@ def test_names(name, canonical):
 
 
 def test_training_logs_the_truth_and_resumes_bit_for_bit(tmp_path):
-    from ssedb.runs.folder import read_metrics
     from ssedb.runs.loop import resume, train
+    from ssedb.runs.metrics import read_metrics
     from tests.toy import tiny_config
 
     settings = dict(env="rooms-small", noise="clouds", obs_norm_steps=64)

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from ssedb.errors import ConfigError
-from ssedb.runs.folder import ERROR_LOG, RunFolder, lock_folder, read_metrics
+from ssedb.runs.folder import ERROR_LOG, RunFolder
+from ssedb.runs.lock import lock_folder
+from ssedb.runs.metrics import read_metrics
 from tests.toy import tiny_config
 
 

@@ -6,7 +6,7 @@ import signal
 import time
 from pathlib import Path
 
-from ssedb.runs.folder import read_metrics
+from ssedb.runs.metrics import read_metrics
 from ssedb.sweep.display import Display
 
 TOY = """
@@ -46,7 +46,7 @@ class Silent(Display):
     def note(self, text):
         self.notes.append(text)
 
-    def update(self, force=False):
+    def update(self, last=False):
         pass
 
 

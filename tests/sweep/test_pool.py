@@ -147,7 +147,7 @@ def test_a_killed_driver_and_then_the_same_command(swept, tmp_path):
     again = sweep(grid, out, jobs=1)
     stdout, stderr = again.communicate(timeout=120)
     assert again.returncode == 0, stderr
-    assert "all 8 runs are finished" in stdout
+    assert "8 runs, all finished" in stdout
     assert not any(alive(pid) for pid in workers)  # the workers of the dead driver have ended too
     assert all_numbers(out) == all_numbers(swept[0] / "runs")
     assert all(
@@ -169,7 +169,7 @@ def test_a_signal_lets_every_run_save_and_a_second_sweep_must_wait(tmp_path):
     driver.send_signal(signal.SIGTERM)
     stdout, stderr = driver.communicate(timeout=60)
     assert driver.returncode == 130, stderr
-    assert "8 of 8 runs are not finished; the same command goes on with them" in stdout
+    assert "8 of 8 runs not finished; the same command goes on with them" in stdout
     assert "stopping: every run ends with its update and saves; once more stops at once" in stderr
     stopped = [json.loads(path.read_text()) for path in out.glob("*/summary.json")]
     assert stopped
