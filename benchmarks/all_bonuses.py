@@ -12,6 +12,7 @@ import argparse
 import dataclasses
 import gc
 import time
+from collections.abc import Sequence
 
 import torch
 from ale_py.vector_env import AtariVectorEnv
@@ -48,6 +49,7 @@ def main() -> None:
     parser.add_argument("--rollout-steps", type=int)
     parser.add_argument("--minibatch-envs", type=int)
     parser.add_argument("--worlds", type=int, default=4096, help="environments of Rooms")
+    parser.add_argument("--rivals", nargs="+", default=RIVALS, help="bonuses beside DB")
     parser.add_argument("--updates", type=int, default=2)
     options = parser.parse_args()
     names = ("num_envs", "rollout_steps", "minibatch_envs")
@@ -58,12 +60,14 @@ def main() -> None:
         parser.error(str(error))
     if config.env not in atari_games():
         parser.error(f"--env {options.env}: name an Atari game")
-    rows = measure(config, options.updates, options.worlds)
+    rows = measure(config, options.updates, options.worlds, options.rivals)
     for row in (HEADINGS, ["---"] * len(HEADINGS), *rows):
         print("| " + " | ".join(row) + " |")
 
 
-def measure(config: TrainConfig, updates: int, worlds: int) -> list[list[str]]:
+def measure(
+    config: TrainConfig, updates: int, worlds: int, rivals: Sequence[str]
+) -> list[list[str]]:
     """Time everything, say how it goes, and return the rows of the table."""
     rows: list[list[str]] = []
 
@@ -85,7 +89,7 @@ def measure(config: TrainConfig, updates: int, worlds: int) -> list[list[str]]:
     compare(f"{config.env}, db, 3 epochs of each", three, env, library)
     if device.type == "cuda":
         say(f"GPU memory: {gpu_memory()} (allocated, and held by torch, at its highest)")
-    for bonus in RIVALS:
+    for bonus in rivals:
         other = dataclasses.replace(config, bonus=bonus, bonus_options={})
         compare(f"{config.env}, {bonus}", other, env, library)
     env.close()

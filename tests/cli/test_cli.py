@@ -1,6 +1,7 @@
 """The command as a user runs it: exit codes, one-line errors, no traceback, nothing lost."""
 
 import ctypes
+import json
 import os
 import pty
 import re
@@ -88,80 +89,109 @@ def test_resume_and_eval(trained):
     )
 
 
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        (["train", "--env", "alein"], "unknown environment 'alein'; did you mean alien"),
-        (["train", "--noise", "fog"], "noise='fog': use one of none, random-box"),
-        (["train", "--bonus", "luck"], "bonus='luck': use one of cb, count, db"),
-        (
-            ["train", "--num-envs", "100"],
-            "num_envs=100 does not split into minibatches of 16 envs; use 96 or 112",
-        ),
-        (["train", "--num-envs", "-3"], "num_envs=-3: must be above 0"),
-        (["train", "--alpha1", "-1"], "alpha1=-1.0: must be 0 or more"),
-        (["train", "--steps", "many"], "Error parsing --steps: 'many' is no whole number"),
-        (["train", "--steps", "1e-6"], "Error parsing --steps: '1e-6' is no whole number"),
-        (
-            ["train", "--nosie", "pixel"],
-            "there is no flag --nosie; did you mean --noise? `ssedb train --help`",
-        ),
-        (["train", "--bonus-root", "cube"], "'cube'"),
-        (["train", "--preset"], "--preset"),
-        (
-            ["train", "--policy-channels", "-1", "8", "8"],
-            "policy_channels=(-1, 8, 8): must be above 0",
-        ),
-        (["train", "--learning-rate", "inf"], "learning_rate=inf: must be a finite number"),
-        (["train", "--device", "tpu"], "device='tpu': use auto, cpu, cuda or cuda:N"),
-        (["demo", "--env", "alien"], "env=alien: the demo needs a world whose truth is known"),
-        (["demo", "--seeds", "0"], "seeds=0: must lie between 1 and 1000"),
-        (["analyze", "fly"], "unknown analysis 'fly'; use probe or spikes or tsne"),
-        (
-            ["train", "--out", "/dev/null/run"],
-            "cannot write to /dev/null/run: Not a directory; choose a folder",
-        ),
-        (["train", "--resume", "/nonexistent"], "/nonexistent holds no run (no config.toml)"),
-        (["eval", "/nonexistent"], "/nonexistent holds no run"),
-        (["check", "icmm"], "bonus='icmm': use one of cb, count, db"),
-        (["list", "toys"], "'toys'"),
-        (["bench", "--updates", "0"], "updates=0: must be 1 or more"),
-        (["fly"], "unknown command 'fly'; use one of train, eval, demo"),
-        (
-            ["sweep", "nowhere.toml"],
-            "cannot read nowhere.toml: No such file or directory; name a grid file",
-        ),
-        (["sweep", "x.toml", "--jobs", "0"], "jobs=0: must be 1 or more"),
-        (["sweep", "x.toml", "--set", "steps"], "set='steps': write KEY=VALUE"),
-        (["sweep", "x.toml", "--ray", "local", "--jobs", "2"], "jobs=2: Ray has its own scheduler"),
-        (
-            ["sweep", "x.toml", "--set", "a=1", "--set", "b=2"],
-            "--set is given twice; write all",
-        ),
-        (["sweep", "x.toml", "--cpus", "-1"], "cpus=-1.0: must be 0 or more"),
-        (["sweep"], "PATH"),
-        (["stats", "/nonexistent"], "there is no folder /nonexistent; name one that holds runs"),
-        (["stats"], "no folder is named"),
-        (["theory", "--seed", "-1"], "seed=-1: must be 0 or more"),
-        (["theory", "--parts", "luck"], "invalid choice 'luck'"),
-        (
-            ["theory", "--out", "/dev/null/x"],
-            "cannot write to /dev/null/x: Not a directory; choose a folder you may write to",
-        ),
-    ],
-)
-def test_mistakes_end_with_2_and_one_line_within_two_seconds(args, message):
+MISTAKES = [
+    (["train", "--env", "alein"], "unknown environment 'alein'; did you mean alien"),
+    (["train", "--noise", "fog"], "noise='fog': use one of none, random-box"),
+    (["train", "--bonus", "luck"], "bonus='luck': use one of cb, count, db"),
+    (
+        ["train", "--num-envs", "100"],
+        "num_envs=100 does not split into minibatches of 16 envs; use 96 or 112",
+    ),
+    (["train", "--num-envs", "-3"], "num_envs=-3: must be above 0"),
+    (["train", "--alpha1", "-1"], "alpha1=-1.0: must be 0 or more"),
+    (["train", "--steps", "many"], "Error parsing --steps: 'many' is no whole number"),
+    (["train", "--steps", "1e-6"], "Error parsing --steps: '1e-6' is no whole number"),
+    (
+        ["train", "--nosie", "pixel"],
+        "there is no flag --nosie; did you mean --noise? `ssedb train --help`",
+    ),
+    (["train", "--bonus-root", "cube"], "'cube'"),
+    (["train", "--preset"], "--preset"),
+    (
+        ["train", "--policy-channels", "-1", "8", "8"],
+        "policy_channels=(-1, 8, 8): must be above 0",
+    ),
+    (["train", "--learning-rate", "inf"], "learning_rate=inf: must be a finite number"),
+    (["train", "--device", "tpu"], "device='tpu': use auto, cpu, cuda or cuda:N"),
+    (["demo", "--env", "alien"], "env=alien: the demo needs a world whose truth is known"),
+    (["demo", "--seeds", "0"], "seeds=0: must lie between 1 and 1000"),
+    (["analyze", "fly"], "unknown analysis 'fly'; use probe or spikes or tsne"),
+    (
+        ["train", "--out", "/dev/null/run"],
+        "cannot write to /dev/null/run: Not a directory; choose a folder",
+    ),
+    (["train", "--resume", "/nonexistent"], "/nonexistent holds no run (no config.toml)"),
+    (["eval", "/nonexistent"], "/nonexistent holds no run"),
+    (["check", "icmm"], "bonus='icmm': use one of cb, count, db"),
+    (["list", "toys"], "'toys'"),
+    (["bench", "--updates", "0"], "updates=0: must be 1 or more"),
+    (["fly"], "unknown command 'fly'; use one of train, eval, demo"),
+    (
+        ["sweep", "nowhere.toml"],
+        "cannot read nowhere.toml: No such file or directory; name a grid file",
+    ),
+    (["sweep", "x.toml", "--jobs", "0"], "jobs=0: must be 1 or more"),
+    (["sweep", "x.toml", "--set", "steps"], "set='steps': write KEY=VALUE"),
+    (["sweep", "x.toml", "--ray", "local", "--jobs", "2"], "jobs=2: Ray has its own scheduler"),
+    (
+        ["sweep", "x.toml", "--set", "a=1", "--set", "b=2"],
+        "--set is given twice; write all",
+    ),
+    (["sweep", "x.toml", "--cpus", "-1"], "cpus=-1.0: must be 0 or more"),
+    (["sweep"], "PATH"),
+    (["stats", "/nonexistent"], "there is no folder /nonexistent; name one that holds runs"),
+    (["stats"], "no folder is named"),
+    (["theory", "--seed", "-1"], "seed=-1: must be 0 or more"),
+    (["theory", "--parts", "luck"], "invalid choice 'luck'"),
+    (
+        ["theory", "--out", "/dev/null/x"],
+        "cannot write to /dev/null/x: Not a directory; choose a folder you may write to",
+    ),
+]
+"""Wrong words, and what is said of them."""
+ONE_BY_ONE = """
+import contextlib, io, json, sys
+from ssedb import cli
+
+answers = []
+for args in json.load(sys.stdin):
+    said, printed = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(printed):
+        code = cli.main(args)
+    answers.append([code, said.getvalue(), printed.getvalue(), "torch" in sys.modules])
+json.dump(answers, sys.stdout)
+"""
+
+
+@pytest.fixture(scope="module")
+def answers():
+    """What the command says to each mistake, all in one fresh process."""
+    asked = json.dumps([args for args, _ in MISTAKES])
+    run = subprocess.run(
+        [sys.executable, "-c", ONE_BY_ONE], input=asked, capture_output=True, text=True, check=True
+    )
+    return json.loads(run.stdout)
+
+
+@pytest.mark.parametrize("number", range(len(MISTAKES)), ids=lambda i: "_".join(MISTAKES[i][0]))
+def test_a_mistake_ends_with_2_and_one_line_before_torch_is_loaded(number, answers):
+    code, said, printed, torch_is_loaded = answers[number]
+    assert code == 2
+    assert said.startswith("ssedb: ")
+    assert MISTAKES[number][1] in said
+    assert said.count("\n") == 1
+    assert printed == ""
+    assert not torch_is_loaded
+
+
+def test_a_mistake_is_answered_within_two_seconds():
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    result = ssedb(*args)
+    result = ssedb("train", "--env", "alein")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    took = (
-        after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    )  # of the CPU: other work must not count
-    assert result.returncode == 2
-    assert message in result.stderr
-    assert len(result.stderr.strip().splitlines()) == 1
-    assert result.stdout == ""
-    assert took < 2
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("ssedb: unknown environment 'alein'")
+    # Of the CPU: other work must not count.
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 2
 
 
 @pytest.mark.parametrize(

@@ -172,3 +172,8 @@ def test_a_path_that_is_no_text_is_refused():
     assert (
         result.stderr == "ssedb: 'r\\udce9sultats' is no utf-8 text; give the path another name\n"
     )
+
+
+def test_plural_of_one_is_singular():
+    counts = [terminal.plural(count, "run") for count in (0, 1, 2, 1024)]
+    assert counts == ["0 runs", "1 run", "2 runs", "1,024 runs"]
