@@ -55,7 +55,9 @@ def test_pools(rows):
 
 def test_random_references_play_whole_episodes(tmp_path):
     out = tmp_path / "references.json"
-    printed = in_process("random_references.py", games="breakout", episodes=20, processes=1, out=out)
+    printed = in_process(
+        "random_references.py", games="breakout", episodes=20, processes=1, out=out
+    )
     found = json.loads(out.read_text())["games"]
     assert list(printed) == list(found) == ["breakout"]
     assert found["breakout"]["episodes"] == 20

@@ -17,15 +17,8 @@ from ssedb.runs.metrics import read_metrics
 from ssedb.sweep.grid import read_grid
 from tests.outside import forget_package, write_package
 from tests.sweep.grids import wait_for
+from tests.toy import TINY
 
-SIZES = {"num-envs": 4, "minibatch-envs": 2, "rollout-steps": 16, "obs-norm-steps": 32}
-TINY = [
-    "--preset",
-    "small",
-    "--device",
-    "cpu",
-    *(word for k, v in SIZES.items() for word in (f"--{k}", str(v))),
-]
 WALKER = ["--env", "strangeworlds:Walker-v0", *TINY]
 GRID = """
 [settings]

@@ -3,7 +3,6 @@
 import ctypes
 import json
 import os
-import pty
 import re
 import resource
 import shutil
@@ -19,15 +18,7 @@ from ssedb.config import TrainConfig
 from ssedb.errors import ConfigError
 from ssedb.runs.metrics import read_metrics
 from tests.sweep.grids import write_grid
-
-SIZES = {"num-envs": 4, "minibatch-envs": 2, "rollout-steps": 16, "obs-norm-steps": 32}
-TINY = [
-    "--preset",
-    "small",
-    "--device",
-    "cpu",
-    *(word for k, v in SIZES.items() for word in (f"--{k}", str(v))),
-]
+from tests.toy import TINY
 
 
 def ssedb(*args: str, **kwargs) -> subprocess.CompletedProcess:
@@ -65,11 +56,14 @@ def test_train_says_what_it_does_and_where_it_is(trained):
     assert f"ssedb eval {out}" in result.stdout
 
 
-def test_resume_and_eval(trained):
+def test_resume_and_eval(trained, capsys):
     out, _ = trained
-    more = ssedb("train", "--resume", str(out), "--steps", "192")
-    assert more.returncode == 0, more.stderr
-    assert "resumed at step 128" in more.stderr
+
+    def run(*args):
+        return cli.main(args), capsys.readouterr()
+
+    code, said = run("train", "--resume", str(out), "--steps", "192")
+    assert (code, "resumed at step 128" in said.err) == (0, True)
     assert [r["steps"] for r in read_metrics(out)] == [64, 128, 192]
     for flags, message in (
         (["--steps", "100"], f"steps=100: {out} is at step 192 already; ask for more"),
@@ -78,14 +72,14 @@ def test_resume_and_eval(trained):
             f"{out} is a run with bonus=db, not rnd; a resumed run keeps its settings",
         ),
     ):
-        wrong = ssedb("train", "--resume", str(out), *flags)
-        assert (wrong.returncode, message in wrong.stderr) == (2, True)
-    nothing = ssedb("train", "--resume", str(out))
-    assert (nothing.returncode, "nothing left to do at step 192" in nothing.stderr) == (0, True)
-    played = ssedb("eval", str(out), "--episodes", "1", "--device", "cpu")
-    assert played.returncode == 0, played.stderr
+        code, said = run("train", "--resume", str(out), *flags)
+        assert (code, message in said.err) == (2, True)
+    code, said = run("train", "--resume", str(out))
+    assert (code, "nothing left to do at step 192" in said.err) == (0, True)
+    code, said = run("eval", str(out), "--episodes", "1", "--device", "cpu")
+    assert code == 0
     assert re.search(
-        r"agent of step 192: score -?[\d.]+ .* over 1 episode of ", " ".join(played.stdout.split())
+        r"agent of step 192: score -?[\d.]+ .* over 1 episode of ", " ".join(said.out.split())
     )
 
 
@@ -157,20 +151,31 @@ answers = []
 for args in json.load(sys.stdin):
     said, printed = io.StringIO(), io.StringIO()
     with contextlib.redirect_stderr(said), contextlib.redirect_stdout(printed):
-        code = cli.main(args)
+        try:
+            code = cli.main(args)
+        except SystemExit as end:  # of --help
+            code = end.code
     answers.append([code, said.getvalue(), printed.getvalue(), "torch" in sys.modules])
 json.dump(answers, sys.stdout)
 """
 
 
-@pytest.fixture(scope="module")
-def answers():
-    """What the command says to each mistake, all in one fresh process."""
-    asked = json.dumps([args for args, _ in MISTAKES])
+def in_fresh_process(commands):
+    """(exit code, stderr, stdout, is torch loaded by now) of each command, all in one process."""
     run = subprocess.run(
-        [sys.executable, "-c", ONE_BY_ONE], input=asked, capture_output=True, text=True, check=True
+        [sys.executable, "-c", ONE_BY_ONE],
+        input=json.dumps(commands),
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "COLUMNS": "200"},
     )
     return json.loads(run.stdout)
+
+
+@pytest.fixture(scope="module")
+def answers():
+    return in_fresh_process([args for args, _ in MISTAKES])
 
 
 @pytest.mark.parametrize("number", range(len(MISTAKES)), ids=lambda i: "_".join(MISTAKES[i][0]))
@@ -287,68 +292,75 @@ def obey_permissions() -> None:
             )  # PR_CAPBSET_DROP
 
 
-def test_a_run_is_neither_overwritten_nor_turned_into_another(trained):
+def test_a_run_is_neither_overwritten_nor_turned_into_another(trained, capsys):
     out, _ = trained
     before = {p: p.read_bytes() for p in out.rglob("*") if p.is_file() and p.name != ".lock"}
-    again = ssedb("train", "--out", str(out))
-    assert (again.returncode, "already holds a run" in again.stderr) == (2, True)
-    moved = ssedb("train", "--resume", str(out), "--out", "elsewhere")
-    assert (moved.returncode, "not elsewhere" in moved.stderr) == (2, True)
-    other = ssedb("train", "--resume", str(out), "--env", "alien")
-    assert other.returncode == 2
-    assert "is a run with env=breakout, not alien" in other.stderr
+    for args, message in (
+        (["--out", str(out)], "already holds a run"),
+        (["--resume", str(out), "--out", "elsewhere"], "not elsewhere"),
+        (["--resume", str(out), "--env", "alien"], "is a run with env=breakout, not alien"),
+    ):
+        assert cli.main(["train", *args]) == 2
+        assert message in capsys.readouterr().err
     assert {
         p: p.read_bytes() for p in out.rglob("*") if p.is_file() and p.name != ".lock"
     } == before
 
 
-def test_a_command_that_cannot_begin_does_not_claim_its_folder(tmp_path):
-    out = tmp_path / "run"
-    refused = ssedb("train", "--env", "CartPole-v1", "--out", str(out), *TINY)
-    assert refused.returncode == 2
-    assert "needs uint8 images" in refused.stderr
-    assert len(refused.stderr.strip().splitlines()) == 1
-    corrected = ssedb("train", "--env", "rooms-small", "--steps", "64", "--out", str(out), *TINY)
-    assert corrected.returncode == 0, corrected.stderr
+def test_a_command_that_cannot_begin_does_not_claim_its_folder(tmp_path, capsys):
+    out = ["--out", str(tmp_path / "run"), *TINY]
+    assert cli.main(["train", "--env", "CartPole-v1", *out]) == 2
+    said = capsys.readouterr().err
+    assert "needs uint8 images" in said
+    assert said.count("\n") == 1
+    assert cli.main(["train", "--env", "rooms-small", "--steps", "64", *out]) == 0
 
 
-def test_a_checkpoint_of_another_game_is_refused(trained, tmp_path):
+def test_a_checkpoint_of_another_game_is_refused(trained, tmp_path, capsys):
     out, _ = trained
     copy = tmp_path / "copy"
     shutil.copytree(out, copy)
     config = copy / "config.toml"
     config.write_text(config.read_text().replace('"breakout"', '"alien"'))
     for command in (["train", "--resume", str(copy)], ["eval", str(copy)]):
-        result = ssedb(*command)
-        assert result.returncode == 2
-        assert "is of breakout but its config.toml says alien" in result.stderr
+        assert cli.main(command) == 2
+        said = capsys.readouterr().err
+        assert "is of breakout but its config.toml says alien" in said
 
 
-def test_every_flag_has_a_sentence():
-    names = "train, eval, demo, sweep, stats, check, bench, list, analyze probe, theory, analyze spikes, analyze tsne"
-    names += ", report"
-    for command in (name.split() for name in names.split(", ")):
-        text = ssedb(*command, "--help", env={**os.environ, "COLUMNS": "200"}).stdout
+def test_help_has_a_sentence_for_every_flag_and_loads_no_torch():
+    names = [*cli.COMMANDS, "analyze probe", "analyze spikes", "analyze tsne"]
+    names.remove("analyze")
+    commands = [[*name.split(), "--help"] for name in names]
+    for name, (code, _, text, torch_is_loaded) in zip(
+        names, in_fresh_process(commands), strict=True
+    ):
+        assert (code, torch_is_loaded) == (0, False), name
         words = re.sub(r"[╭╮╰╯│─]+", " ", text)
         helps = re.split(r"\s(--[a-z][\w-]*) ", words)[1:]
-        assert len(helps) >= 2
+        assert len(helps) >= 2, name
         for flag, rest in zip(helps[::2], helps[1::2], strict=True):
             assert re.search(r"[A-Z]?[a-z]+ [a-z]+", rest), flag
 
 
-def test_lists():
-    envs = ssedb("list", "envs").stdout
+def test_lists(capsys, monkeypatch):
+    def said(*args):
+        assert cli.main(args) == 0
+        return capsys.readouterr().out
+
+    monkeypatch.setenv("COLUMNS", "100")
+    envs = said("list", "envs")
     assert "alien" in envs
     assert "montezuma_revenge" in envs
-    assert "random-box" in ssedb("list", "noises").stdout
-    bonuses = ssedb("list", "bonuses", env={**os.environ, "COLUMNS": "100"}).stdout
+    assert "random-box" in said("list", "noises")
+    bonuses = said("list", "bonuses")
     assert re.search(r" db +5,129,537 +3,280,417 +5\.15M ", bonuses)
     assert re.search(r" icm +4,858,020 +4,858,020 +4\.86M ", bonuses)
     assert re.search(r" disagreement +28,154,528 +26,470,400 +26\.47M ", bonuses)
     assert re.search(r" rnd +3,881,280 +2,203,296 +- ", bonuses)
     assert max(map(len, bonuses.splitlines())) <= 100
-    assert ssedb("--version").stdout.strip() == "0.1.0"
-    assert "ssedb COMMAND --help" in ssedb().stdout
+    assert said("--version").strip() == "0.1.0"
+    assert "ssedb COMMAND --help" in said()
 
 
 def test_a_folder_named_like_the_package_does_not_hide_it(tmp_path):
@@ -390,46 +402,10 @@ def test_flags_reach_the_configuration():
     assert (config.bonus_options["alpha1"], config.bonus_options["alpha3"]) == (0.001, 0.5)
 
 
-def test_a_terminal_gets_a_live_bar(tmp_path):
-    leader, follower = pty.openpty()
-    command = [
-        sys.executable,
-        "-m",
-        "ssedb",
-        "train",
-        "--env",
-        "breakout",
-        "--steps",
-        "128",
-        "--out",
-        str(tmp_path / "r"),
-        *TINY,
-    ]
-    process = subprocess.Popen(
-        command, stderr=follower, stdout=subprocess.PIPE, env={**os.environ, "COLUMNS": "160"}
-    )
-    os.close(follower)
-    shown = b""
-    while True:
-        try:
-            shown += os.read(leader, 4096)
-        except OSError:
-            break
-    assert process.wait() == 0
-    process.stdout.close()
-    text = shown.decode(errors="replace")
-    assert "learning" in text
-    assert "100%" in text
-    assert "128 steps" in text
-
-
-def test_a_run_is_not_strewn_among_other_files(tmp_path):
+def test_a_run_is_not_strewn_among_other_files(tmp_path, capsys):
     (tmp_path / "notes.txt").write_text("mine")
-    result = ssedb("train", "--out", str(tmp_path), *TINY)
-    assert (result.returncode, "holds other files (notes.txt); choose a new" in result.stderr) == (
-        2,
-        True,
-    )
+    assert cli.main(["train", "--out", str(tmp_path), *TINY]) == 2
+    assert "holds other files (notes.txt); choose a new" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
