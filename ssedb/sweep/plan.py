@@ -34,7 +34,7 @@ def is_probed(folder: Path) -> bool:
 
 
 def write_plan(grid: Grid, root: Path) -> None:
-    """Write the plan into the sweep's folder, so that a run that never began is known as missing."""
+    """Write the plan into the sweep's folder: a run that never began is then known as missing."""
     runs = [
         {"id": run.id, "folder": run.folder.name, "config": plain_config(run)} for run in grid.runs
     ]
@@ -52,7 +52,7 @@ def plain_config(run: Planned) -> dict[str, Any]:
     return {**settings, "out": str(run.config.out)}
 
 
-def note_origin(run: Planned) -> None:
+def note_provenance(run: Planned) -> None:
     """Write which code works on the run, beside the code that worked on it before."""
     path = run.folder / PROVENANCE
     before = read_json(path)
@@ -73,7 +73,7 @@ def made_by_other_code(runs: list[Planned]) -> dict[str, int]:
     return found
 
 
-def strangers(grid: Grid, root: Path) -> list[str]:
+def unplanned_runs(grid: Grid, root: Path) -> list[str]:
     """Return runs in the folder that are not in the plan: the grid file was another then."""
     planned = {run.folder.name for run in grid.runs}
     return sorted(

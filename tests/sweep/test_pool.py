@@ -13,7 +13,7 @@ from ssedb import cli
 from ssedb.runs.loop import train
 from ssedb.sweep import cluster, pool
 from ssedb.sweep.grid import read_grid
-from ssedb.sweep.plan import code_version, is_finished, made_by_other_code, strangers
+from ssedb.sweep.plan import code_version, is_finished, made_by_other_code, unplanned_runs
 from ssedb.sweep.pool import Pool, run_pool
 from ssedb.sweep.worker import Memory, free_memory
 from tests.sweep.grids import (
@@ -103,7 +103,7 @@ def test_other_code_and_other_settings_are_noticed(swept, tmp_path):
         write_grid(tmp_path, HALF.replace("steps = 96", "steps = 128")), folder / "runs"
     )
     assert not any(is_finished(run, probe=False) for run in longer.runs)
-    assert len(strangers(longer, folder / "runs")) == 4
+    assert len(unplanned_runs(longer, folder / "runs")) == 4
 
 
 def test_finished_means_trained_with_these_settings_and_probed(swept, tmp_path):
