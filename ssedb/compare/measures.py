@@ -20,7 +20,7 @@ class Measure:
     better: Literal["high", "low", ""] = ""
     bounds: tuple[float, float] = (-math.inf, math.inf)
     goal: float | None = None
-    """What counts as solved, for the optimality gap."""
+    """The value that counts as solved, for the optimality gap."""
 
 
 SHARE = (0.0, 1.0)
@@ -56,7 +56,7 @@ MEASURES: dict[str, Measure] = {
     "entropy": Measure("entropy of the policy (nats)"),
     "sps": Measure("steps per second"),
 }
-"""What the tables know how to read; any other key of metrics.jsonl works too."""
+"""Measures that the tables know; any other key of metrics.jsonl works too."""
 
 PROBED = (
     "bonus_noise_share",

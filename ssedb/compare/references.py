@@ -75,7 +75,7 @@ LITERATURE: dict[str, tuple[float, float]] = {
 
 @dataclass(frozen=True)
 class Measured:
-    """The mean score of a uniform random policy, played as agents are trained here."""
+    """Mean score of a uniform random policy, played as agents are trained here."""
 
     mean: float
     standard_error: float

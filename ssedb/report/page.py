@@ -1,4 +1,4 @@
-"""The page as files. Names from run folders reach it as JSON text only, and a policy in the page forbids everything else."""
+"""The page as files. Names from run folders reach it as JSON alone, and its policy forbids more."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Page:
         self._pictures: dict[str, bytes] = {}
 
     def add_picture(self, name: str, content: bytes) -> str:
-        """Takes in a WebP picture; returns the name by which the data may speak of it."""
+        """Add a WebP picture; return the name by which the data may speak of it."""
         self._pictures[name] = content
         return name
 
     def write_folder(self, folder: Path) -> Path:
-        """`index.html` with its scripts, style and pictures beside it."""
+        """Write `index.html` with its scripts, style and pictures beside it."""
         refuse_to_overwrite(folder / "index.html")
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -48,7 +48,10 @@ class Page:
                 (folder / name).parent.mkdir(exist_ok=True)
                 (folder / name).write_bytes(content)
             tags = "".join(f'<script defer src="{name}"></script>\n' for name in SCRIPTS)
-            policy = "default-src 'none'; img-src 'self' data: file:; style-src 'self' file:; script-src 'self' file:"
+            policy = (
+                "default-src 'none'; img-src 'self' data: file:; "
+                "style-src 'self' file:; script-src 'self' file:"
+            )
             text = self._html(policy, f'<link rel="stylesheet" href="{STYLE}">\n', tags, {})
             write_whole(folder / "index.html", text)
         except OSError as error:
@@ -56,7 +59,7 @@ class Page:
         return folder / "index.html"
 
     def write_file(self, path: Path) -> Path:
-        """Everything inside one HTML file."""
+        """Write everything into one HTML file."""
         refuse_to_overwrite(path)
         script = "\n".join(_static(name) for name in SCRIPTS)
         style = _static(STYLE)
@@ -96,13 +99,13 @@ class Page:
 
 
 def safe_json(value: Any) -> str:
-    """JSON that cannot end the script element it stands in, whatever names it holds; NaN is refused."""
+    """Return JSON that cannot end the script element it stands in; raise ValueError for NaN."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def refuse_to_overwrite(path: Path) -> None:
-    """A page may be replaced by a newer one; anything else is left alone."""
+    """Raise ConfigError if there is anything but an older page."""
     if path.is_dir():
         raise ConfigError(f"{path} is a folder; choose another --out")
     if path.exists() and MARK not in path.read_text(encoding="utf-8", errors="replace")[:4000]:

@@ -34,6 +34,7 @@ class Planned:
 
     @property
     def folder(self) -> Path:
+        """The run's folder."""
         return self.config.out
 
 

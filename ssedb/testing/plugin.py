@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(
 
 
 class BonusChecks(pytest.Collector):
-    """The checks of one bonus."""
+    """Checks of one bonus."""
 
     def __init__(self, **rest: Any) -> None:
         super().__init__(**rest)
