@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import multiprocessing
-import os
 import signal
-import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
@@ -16,7 +14,6 @@ from typing import Any
 
 import torch
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from ssedb import terminal
@@ -33,8 +30,9 @@ from ssedb.envs.names import rooms_world
 from ssedb.envs.rooms import RoomsEnv, World
 from ssedb.runs.files import make_folder, write_json
 from ssedb.runs.signals import handled
+from ssedb.sweep.worker import cores
 from ssedb.terminal import plural
-from ssedb.terminal.bar import PLAIN_LINE_EVERY
+from ssedb.terminal.bar import Bar
 from ssedb.trainer import Trainer
 
 METHODS = ("db", "rnd", "random")
@@ -133,53 +131,34 @@ def run_demo(config: TrainConfig, seeds: int) -> list[Result]:
 
 
 def _run_all(config: TrainConfig, runs: list[tuple[str, int]]) -> list[Result]:
-    """As many runs at a time as there are cores, with a bar for each."""
-    cores = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
-    workers = max(1, min(cores, len(runs)))
+    """Run as many at a time as there are cores, and show how far each is."""
+    workers = max(1, min(cores(), len(runs)))
     context = multiprocessing.get_context("spawn")
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f}%"),
-        TimeRemainingColumn(),
-    )
-    live = sys.stderr.isatty()
     with ExitStack() as later:
         # The processes inherit it: a terminal sends Ctrl-C to all, and this one ends them.
         with handled(signal.SIG_IGN, signal.SIGINT):
             messages = later.enter_context(context.Manager()).Queue()
             pool = later.enter_context(ProcessPoolExecutor(workers, context))
             order = [
-                pool.submit(run_method, config, *run, messages, max(1, cores // workers))
+                pool.submit(run_method, config, *run, messages, max(1, cores() // workers))
                 for run in runs
             ]
         later.enter_context(_ended_if_stopped(pool))
-        bars = later.enter_context(
-            Progress(*columns, console=terminal.console(stderr=True), disable=not live)
-        )
-        tasks = {
-            run: bars.add_task(f"{run[0]:<7} seed {run[1]}", total=config.steps, start=False)
-            for run in runs
-        }
-        waiting, done, said = set(order), dict.fromkeys(runs, 0), time.monotonic()
+        bar = later.enter_context(Bar())
+        waiting, done = set(order), dict.fromkeys(runs, 0)
         while waiting:
             ended, waiting = wait(waiting, timeout=0.5, return_when=FIRST_COMPLETED)
             while not messages.empty():
                 method, seed, steps = messages.get()
-                done[method, seed] = steps
-                bars.start_task(tasks[method, seed])
-                bars.update(tasks[method, seed], completed=steps)
+                done[method, seed] = min(steps, config.steps)
             for future in ended:
                 future.result()  # a run that failed ends the demo with its error
-            if not live and (time.monotonic() - said > PLAIN_LINE_EVERY or not waiting):
-                said = time.monotonic()
-                shares = (
-                    f"{method} seed {seed} {steps / config.steps:.0%}"
-                    for (method, seed), steps in done.items()
-                )
-                print(", ".join(shares), file=sys.stderr, flush=True)
+            shares = [
+                f"{method} seed {seed} {steps / config.steps:.0%}"
+                for (method, seed), steps in done.items()
+            ]
+            total = len(runs) * config.steps
+            bar.show(shares, sum(done.values()), total, last=not waiting)
         return [future.result() for future in order]
 
 
