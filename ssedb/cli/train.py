@@ -16,6 +16,7 @@ from ssedb.cli.parsing import parse, setting_names
 from ssedb.config import TrainConfig
 from ssedb.errors import ConfigError, TrainingError
 from ssedb.options import OPTIONS, canonical_bonus, options_class
+from ssedb.runs.alarms import Alarm
 from ssedb.runs.folder import RunFolder, resume_command, saved_config, what_is_saved
 
 if TYPE_CHECKING:
@@ -161,6 +162,8 @@ def print_run(result: TrainResult, config: TrainConfig) -> None:
         if name in last:
             table.add_row(label, f"{last[name]:.3f}")
     terminal.print_table(console, table)
+    for alarm in result.summary.get("alarms", []):
+        print(terminal.wrapped(f"ALARM: {Alarm(**alarm).text(vars(config))}"))
     console.print(f"run folder   {result.out}", soft_wrap=True)
     console.print(f"metrics      {result.out / 'metrics.jsonl'}", soft_wrap=True)
     console.print(

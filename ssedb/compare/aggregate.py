@@ -8,6 +8,7 @@ rows = condition_table(runs, "states_share")  # a row for each (env, noise, meth
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -182,6 +183,20 @@ def _common_tasks(scores: Mapping[str, Mapping[str, Any]]) -> list[str]:
 def left_out(runs: Iterable[Run]) -> list[Row]:
     """Return the runs that no average holds, and why."""
     return [_about(run) for run in runs if not run.finished]
+
+
+def alarm_table(runs: Iterable[Run]) -> list[Row]:
+    """Return one row an alarm about a policy, those that ended again included, with the remedy."""
+    return [
+        {
+            "run": run.path.name,
+            "method": run.method,
+            **asdict(alarm),
+            "text": alarm.text(run.config),
+        }
+        for run in runs
+        for alarm in run.alarms
+    ]
 
 
 def _about(run: Run) -> Row:

@@ -22,6 +22,7 @@ from ssedb.compare.measures import NORMALISED, PROBED
 from ssedb.config import migrated
 from ssedb.envs.names import NOISES, env_label
 from ssedb.errors import ConfigError
+from ssedb.runs.alarms import LIMITS, Alarm, Watch
 from ssedb.runs.files import read_json
 from ssedb.runs.folder import FAILURE, NOT_OF_THE_RUN, PLAN, PROVENANCE
 from ssedb.runs.metrics import read_metrics
@@ -84,6 +85,15 @@ class Run:
             key: np.array([none if row.get(key) is None else row[key] for row in rows], float)
             for key in keys
         }
+
+    @cached_property
+    def alarms(self) -> list[Alarm]:
+        """Alarms about the run's policy, from its metrics, so that an older run has them too."""
+        names = ("steps", *LIMITS)
+        if not all(name in self.metrics for name in names):
+            return []
+        rows = zip(*(self.metrics[name].tolist() for name in names), strict=True)
+        return Watch(dict(zip(names, row, strict=True)) for row in rows).alarms
 
     def curve(self, key: str) -> tuple[np.ndarray, np.ndarray]:
         """Return steps and values of a metric or normalised score; empty where there are none."""

@@ -12,6 +12,7 @@ from rich.table import Table as RichTable
 from ssedb import terminal
 from ssedb.compare.aggregate import (
     aggregate_table,
+    alarm_table,
     condition_table,
     improvement_table,
     left_out,
@@ -86,6 +87,15 @@ def make_tables(runs: Sequence[Run], asked: Sequence[str] = ()) -> list[Table]:
         tables += [_aggregates(runs, main)]
     if len(scores_by_task(runs, main)) > 1:
         tables += [_improvement(runs, main)]
+    if alarms := alarm_table(runs):
+        rows = [[row["run"], "yes" if row["stands"] else "no", row["text"]] for row in alarms]
+        tables.append(
+            Table(
+                "ALARMS: policies that do not follow their bonus",
+                ["run", "at its end", "what"],
+                rows,
+            )
+        )
     if left := left_out(runs):
         rows = [[row["run"], row["status"], row["reason"]] for row in left]
         tables.append(Table("Runs that no average holds", ["run", "status", "why"], rows))

@@ -63,6 +63,7 @@ def as_data(runs: Sequence[Run], asked: Sequence[str] = ()) -> dict[str, Any]:
         "aggregates": aggregate.aggregate_table(runs, main),
         "improvement": aggregate.improvement_table(runs, main),
         "efficiency": aggregate.efficiency_table(runs, main),
+        "alarms": aggregate.alarm_table(runs),
         "left_out": aggregate.left_out(runs),
         "references": {
             "about": about("human_score", reference_rows(runs)),

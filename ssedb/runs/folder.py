@@ -18,7 +18,7 @@ from ssedb.errors import ConfigError
 from ssedb.runs import checkpoint
 from ssedb.runs.files import refuse_other_files, write_json, write_whole
 from ssedb.runs.lock import FolderLock, lock_folder
-from ssedb.runs.metrics import MetricsLog, require_wandb
+from ssedb.runs.metrics import MetricsLog, read_metrics, require_wandb
 
 MAY_CHANGE = ("steps", "device", "engine", "env_workers", "checkpoint_minutes", "wandb")
 """Settings that a resumed run may change: those that make no other run of it."""
@@ -107,6 +107,10 @@ class RunFolder:
         (self.path / ERROR_LOG).unlink(missing_ok=True)  # of an earlier try
         self._metrics = MetricsLog(self.path, self.config, resumed_at)
 
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the metrics logged so far, as `read_metrics` does."""
+        return read_metrics(self.path)
+
     def log(self, row: dict[str, Any]) -> None:
         """Log one row of metrics; None stands for what has no value yet."""
         assert self._metrics is not None  # start_logging comes first
@@ -138,6 +142,10 @@ class OtherProcess(RunFolder):
 
     def start_logging(self, resumed_at: dict[str, int] | None) -> None:
         """Write nothing."""
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return nothing: the first process has the metrics."""
+        return []
 
     def log(self, row: dict[str, Any]) -> None:
         """Write nothing."""

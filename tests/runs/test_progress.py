@@ -36,3 +36,14 @@ def test_progress_prints_no_plain_line_within_ten_seconds_of_another(tmp_path, c
     lines = capsys.readouterr().err.splitlines()
     steps = [int(line.split("/")[0].replace(",", "")) for line in lines]
     assert steps == [update * config.rollout_size for update in (1, 4, 7)]
+
+
+def test_display_standing_alarm_is_in_every_line(capsys):
+    shown = progress.console()
+    shown.start(0, tiny_config("run", steps=256))
+    row = {"steps": 256, "score": None, "bonus_raw": 1.0, "entropy": 0.012}
+    shown.log({**row, "alarms": ["entropy"]})
+    shown.log(row)
+    first, second = capsys.readouterr().err.splitlines()
+    assert "ALARM entropy 0.01  score -" in first
+    assert "ALARM" not in second
