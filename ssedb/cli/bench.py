@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from rich.table import Table
@@ -50,7 +51,7 @@ def main(args: list[str]) -> int:
     config = TrainConfig(env=env, **{name: getattr(options, name) for name in names}, **sizes)
     from ssedb.bench import measure_rates
 
-    rates = measure_rates(config, options.updates, print)
+    rates = measure_rates(config, options.updates, partial(print, flush=True))
     print_rates(rates, config)
     return 0
 

@@ -331,10 +331,11 @@ def test_a_checkpoint_of_another_game_is_refused(trained, tmp_path, capsys):
 def test_help_has_a_sentence_for_every_flag_and_loads_no_torch():
     names = [*cli.COMMANDS, "analyze probe", "analyze spikes", "analyze tsne"]
     names.remove("analyze")
-    commands = [[*name.split(), "--help"] for name in names]
-    for name, (code, _, text, torch_is_loaded) in zip(
-        names, in_fresh_process(commands), strict=True
-    ):
+    commands = [["--help"], *([*name.split(), "--help"] for name in names)]
+    top, *each = in_fresh_process(commands)
+    assert (top[0], top[3]) == (0, False)
+    assert all(f"  {name} " in top[2] for name in cli.COMMANDS)
+    for name, (code, _, text, torch_is_loaded) in zip(names, each, strict=True):
         assert (code, torch_is_loaded) == (0, False), name
         words = re.sub(r"[╭╮╰╯│─]+", " ", text)
         helps = re.split(r"\s(--[a-z][\w-]*) ", words)[1:]
