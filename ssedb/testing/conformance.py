@@ -20,7 +20,7 @@ from ssedb.testing.subject import NOISE_DRAWS, Failure, Skip, Subject, real_tran
 
 CHECKS: tuple[Callable[[Subject], None], ...] = (
     contract.reward_is_a_float_for_each_transition,
-    contract.loss_is_a_scalar_with_figures,
+    contract.loss_is_a_scalar_with_metrics,
     contract.features_are_rows,
     contract.tensors_are_registered,
     contract.reward_is_finite,

@@ -28,18 +28,18 @@ def reward_is_a_float_for_each_transition(subject: Subject) -> None:
             raise Failure(f"the {name} of reward is {is_}, must be {should}")
 
 
-def loss_is_a_scalar_with_figures(subject: Subject) -> None:
+def loss_is_a_scalar_with_metrics(subject: Subject) -> None:
     """Check that loss returns a scalar and a dict of tensors without gradient."""
     bonus = subject.fresh()
-    loss, figures = bonus.loss(*subject.batch(bonus)[:3])
+    loss, metrics = bonus.loss(*subject.batch(bonus)[:3])
     if loss.shape != () or not loss.isfinite():
         raise Failure(
             f"loss is of shape {tuple(loss.shape)} and worth {loss.detach().cpu().numpy()}, "
             "must be a finite scalar"
         )
-    for name, value in figures.items():
+    for name, value in metrics.items():
         if not isinstance(value, Tensor) or value.requires_grad or value.numel() != 1:
-            raise Failure(f"the figure {name!r} must be a tensor of one number without gradient")
+            raise Failure(f"the metric {name!r} must be a tensor of one number without gradient")
 
 
 def features_are_rows(subject: Subject) -> None:
@@ -124,18 +124,18 @@ def reward_changes_nothing(subject: Subject) -> None:
 def diagnostics_change_nothing(subject: Subject) -> None:
     """Check that diagnostics returns scalars, changes no state and draws no random numbers."""
     bonus = subject.practised()
-    figures: dict[str, Tensor] = {}
+    metrics: dict[str, Tensor] = {}
     batch = subject.batch(bonus)[:3]
-    if _changes(bonus, "diagnostics", lambda: figures.update(bonus.diagnostics(*batch))):
+    if _changes(bonus, "diagnostics", lambda: metrics.update(bonus.diagnostics(*batch))):
         raise Failure(
             "diagnostics drew random numbers; during collection that would change the actions"
         )
     if odd := [
         name
-        for name, value in figures.items()
+        for name, value in metrics.items()
         if not isinstance(value, Tensor) or value.numel() != 1
     ]:
-        raise Failure(f"diagnostics must be tensors of one number; {odd[0]} is {figures[odd[0]]!r}")
+        raise Failure(f"diagnostics must be tensors of one number; {odd[0]} is {metrics[odd[0]]!r}")
 
 
 def _changes(bonus: Bonus, what: str, call: Callable[[], object]) -> bool:
