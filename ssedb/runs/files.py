@@ -29,10 +29,11 @@ def write_whole(path: Path, *chunks: bytes | memoryview | str) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Flush a folder to the disk, without which a power cut may undo the renaming."""
+    """Flush a folder, without which a power cut may undo a renaming; some file systems refuse."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        with contextlib.suppress(OSError):
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
