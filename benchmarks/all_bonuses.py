@@ -25,6 +25,7 @@ from ssedb.envs.base import Env
 from ssedb.envs.names import atari_games
 from ssedb.envs.noisy import NoisyEnv
 from ssedb.envs.pools import Pools
+from ssedb.noises import noise_of
 from ssedb.trainer import Trainer, training_env
 
 RIVALS = ("icm", "disagreement", "cb", "re3", "rnd")
@@ -99,8 +100,8 @@ def measure(
     )
     env, library = training_env(raw, config.num_envs, 0, device), library_vector(raw)
     for noise in ("random-box", "pixel"):
-        parts = [NoisyEnv(part.env, noise, pixel="zeros", box="wrap") for part in env.parts]
         noisy = dataclasses.replace(raw, noise=noise, bonus_options={}, bonus_epochs=3)
+        parts = [NoisyEnv(part.env, noise_of(noisy)) for part in env.parts]
         compare(f"{config.env}, db, {noise} on raw frames", noisy, Pools(parts), library)
     env.close()
     library.close()

@@ -545,6 +545,7 @@ def env_of(
         box_noise=config.box_noise,
         env_kwargs=config.env_kwargs,
         env_workers=config.env_workers,
+        shard=(parallel.current().rank, parallel.current().size),
     )
 
 

@@ -24,7 +24,7 @@ COMMANDS = {
     "sweep": "train a whole grid of runs; again, only what is missing",
     "stats": "tables and figures of many runs",
     "analyze": "see what a bonus has learned: probe, spikes, tsne",
-    "check": "check a bonus, ours or yours, against the contract",
+    "check": "check a bonus or a noise, ours or yours, against its contract",
     "theory": "check the paper's theory in numbers",
     "report": "make a page of runs to look at in a browser",
     "bench": "measure the speed of training here",

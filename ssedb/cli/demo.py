@@ -41,7 +41,7 @@ def main(args: list[str]) -> int:
     )
     if rooms_world(config.env) is None:
         raise ConfigError(
-            f"env={config.env}: the demo needs a world whose truth is known; "
+            f"env={config.env}: the demo needs a world whose true state is known; "
             "use rooms-small, rooms or rooms-large"
         )
     if not 1 <= options.seeds <= 1000:

@@ -9,7 +9,8 @@ import tyro
 
 from ssedb import terminal
 from ssedb.cli.parsing import parse
-from ssedb.envs.names import GAMES, NOISES, atari_games
+from ssedb.envs.names import GAMES, atari_games
+from ssedb.noises import about_noises
 from ssedb.options import bonus_names
 from ssedb.terminal import wrapped
 
@@ -31,7 +32,7 @@ def main(args: list[str]) -> int:
     if what == "envs":
         print_envs()
     elif what == "noises":
-        terminal.print_pairs(NOISES)
+        terminal.print_pairs(about_noises())
     else:
         print_bonuses(bonus_names())
     return 0

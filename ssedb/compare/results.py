@@ -20,7 +20,7 @@ import numpy as np
 from ssedb.compare import statistics
 from ssedb.compare.measures import NORMALISED, PROBED
 from ssedb.config import migrated
-from ssedb.envs.names import NOISES, env_label
+from ssedb.envs.names import env_label
 from ssedb.errors import ConfigError
 from ssedb.runs.alarms import LIMITS, Alarm, Watch
 from ssedb.runs.files import read_json
@@ -281,11 +281,13 @@ def method_order(runs: Iterable[Run]) -> list[str]:
 
 
 def conditions(runs: Iterable[Run]) -> dict[tuple[str, str, str], list[Run]]:
-    """Sort runs by (env, noise, method): envs by name, noises and methods in their usual order."""
+    """Sort runs by (env, noise, method): envs and noises by name, methods in their usual order."""
     runs = [run for run in runs if run.config]
     methods = method_order(runs)
     found: dict[tuple[str, str, str], list[Run]] = {}
-    for run in sorted(runs, key=lambda r: (r.env, _noise_rank(r.noise), methods.index(r.method))):
+    for run in sorted(
+        runs, key=lambda r: (r.env, r.noise != "none", r.noise, methods.index(r.method))
+    ):
         found.setdefault((run.env, run.noise, run.method), []).append(run)
     return found
 
@@ -293,7 +295,3 @@ def conditions(runs: Iterable[Run]) -> dict[tuple[str, str, str], list[Run]]:
 def tasks_of(runs: Iterable[Run]) -> list[tuple[str, str]]:
     """Return the (env, noise) pairs of the runs, in their usual order."""
     return list(dict.fromkeys((env, noise) for env, noise, _ in conditions(runs)))
-
-
-def _noise_rank(noise: str) -> int:
-    return list(NOISES).index(noise) if noise in NOISES else len(NOISES)

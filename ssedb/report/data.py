@@ -14,8 +14,8 @@ from ssedb.compare.aggregate import aggregate_table, condition_table, improvemen
 from ssedb.compare.measures import MEASURES, about
 from ssedb.compare.results import Run
 from ssedb.config import TrainConfig
-from ssedb.envs.layout import SIZES, draw_layout
 from ssedb.envs.names import rooms_world
+from ssedb.envs.rooms.layout import SIZES, draw_layout
 from ssedb.errors import ConfigError
 from ssedb.report.collapse import RULE, bottleneck
 from ssedb.report.command import train_command

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ssedb.bonuses.base import Bonus
 from ssedb.config import TrainConfig
-from ssedb.envs.rooms import World
+from ssedb.envs.rooms.world import World
 from ssedb.testing.subject import (
     SAMPLES,
     WORLD,

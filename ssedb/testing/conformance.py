@@ -14,7 +14,7 @@ import torch
 from ssedb.analysis.measures import noise_share
 from ssedb.analysis.probe import Transitions, rewards_of
 from ssedb.bonuses.base import Bonus
-from ssedb.envs.names import NOISES
+from ssedb.noises import list_noises, noise_class
 from ssedb.testing import behaviour, contract
 from ssedb.testing.subject import NOISE_DRAWS, Failure, Skip, Subject, real_transitions, seeded
 
@@ -40,9 +40,6 @@ CHECKS: tuple[Callable[[Subject], None], ...] = (
 )
 """All checks, in the order of a report."""
 
-UNSEEN = ("none", "sticky")
-"""Noises that leave the frames alone."""
-
 
 @dataclass(frozen=True)
 class Result:
@@ -53,13 +50,13 @@ class Result:
     why: str
 
 
-def sentence(check: Callable[[Subject], None]) -> str:
+def sentence(check: Callable[[Any], None]) -> str:
     """Return what a check demands, from its docstring."""
     return (check.__doc__ or "").removeprefix("Check that ").removesuffix(".")
 
 
-def run_check(check: Callable[[Subject], None], subject: Subject) -> Result:
-    """Run one check; an error of the bonus is a failure as well."""
+def run_check(check: Callable[[Any], None], subject: Any) -> Result:
+    """Run one check; an error of the subject is a failure as well."""
     try:
         with seeded(subject.device):
             check(subject)
@@ -95,8 +92,8 @@ def sensitivity(subject: Subject) -> dict[str, float | None]:
         bonus = subject.practised()
         return {
             noise: _share(bonus, real_transitions(subject.device, noise))
-            for noise in NOISES
-            if noise not in UNSEEN
+            for noise in list_noises()
+            if noise_class(noise).changes_frames()
         }
 
 

@@ -15,7 +15,8 @@ from ssedb.bonuses import make_bonus
 from ssedb.bonuses.base import Bonus
 from ssedb.collect.rollout import STACK
 from ssedb.engine import pick_device, tune_allocator
-from ssedb.envs.rooms import World
+from ssedb.envs.rooms.world import World
+from ssedb.noises import make_noise
 
 WORLD = "rooms-small"
 SAMPLES = 40
@@ -24,7 +25,7 @@ LEARNING_RATE = 1e-3
 
 
 class Failure(AssertionError):
-    """Breach of the contract; the text says how."""
+    """Breach of the contract of a bonus or a noise; the text says how."""
 
 
 class Skip(Exception):
@@ -70,7 +71,7 @@ class Subject:
 def real_transitions(device: torch.device, noise: str = "none") -> Transitions:
     """Draw transitions from all over the world, clean and under some draws of a noise."""
     return draw_transitions(
-        World("small", device=device), None, SAMPLES, NOISE_DRAWS, {"noise": noise}, seed=0
+        World("small", device=device), None, SAMPLES, NOISE_DRAWS, make_noise(noise), seed=0
     )
 
 
