@@ -141,7 +141,7 @@ def test_code_that_goes_on_with_a_run_is_added(run, monkeypatch):
     noted = []
     for code in ("first", "second", "second", "first"):
         monkeypatch.setattr(plan, "code_version", lambda code=code: code)
-        plan.note_origin(run)
+        plan.note_provenance(run)
         origin = json.loads((run.folder / "origin.json").read_text())
         noted.append((origin["code"], origin["later"]))
     assert noted == [

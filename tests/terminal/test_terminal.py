@@ -129,9 +129,8 @@ def test_a_table_with_room_is_printed_whole(capsys):
 def test_a_pipe_gets_a_line_for_a_line():
     lines = ssedb("list", "noises").stdout.splitlines()
     assert len(lines) == 7
-    assert (
-        lines[1]
-        == "random-box  3 to 12 boxes of Gaussian noise on an 8x10 grid, drawn afresh every step"
+    assert lines[1] == (
+        "clouds      Lets bright blobs drift over the picture in Brownian motion, round the edges"
     )
 
 
