@@ -94,18 +94,6 @@ def information_gain(eta: Tensor, covariance: Tensor, outputs: int) -> Tensor:
 
 
 @exact
-def pairwise_kl(mean: Tensor, std: Tensor, other_mean: Tensor, other_std: Tensor) -> Tensor:
-    """KL of every diagonal Gaussian [B, D] from every other [C, D], [B, C], by products of matrices."""
-    weight = other_std.square().reciprocal()
-    centre = other_mean.mean(0)  # products of far-off means would lose digits
-    mean, other_mean = mean - centre, other_mean - centre
-    quadratic = (std.square() + mean.square()) @ weight.T - 2 * mean @ (other_mean * weight).T
-    quadratic = quadratic + (other_mean.square() * weight).sum(-1)
-    logs = other_std.log().sum(-1) - std.log().sum(-1, keepdim=True)
-    return (0.5 * (quadratic - mean.shape[-1]) + logs).clamp_min(0)
-
-
-@exact
 def squared_distances(rows: Tensor, others: Tensor) -> Tensor:
     """Of every row [B, D] from every other [C, D], [B, C], by products of matrices."""
     centre = rows.mean(0)  # far from it rows that are alike would seem apart

@@ -42,7 +42,6 @@ KINDS = {
     "db-bebold": dict(bonus="db-bebold"),
     "db-ngu": dict(bonus="db-ngu", bonus_options=dict(memory=256)),
     "db-count": dict(bonus="db-count", bonus_options=dict(memory=64)),
-    "db-marginal": dict(bonus="db-marginal"),
     "db-ensemble": dict(bonus="db-ensemble", noise="random-box", fidelity="ours"),
     "e3b": dict(bonus="e3b", noise="random-box", bonus_options=dict(slots=8)),
     "lbs": dict(bonus="lbs", noise="random-box"),

@@ -10,7 +10,7 @@ from torch import Tensor
 from ssedb.bonuses.db import DynamicBottleneck
 from ssedb.objectives import squared_distances
 from ssedb.options import DBOptions
-from ssedb.validate import require
+from ssedb.validate import PositiveInt, require
 
 WIDTH_ROWS = 1024
 """Choices of the memory from which the kernel's width is taken."""
@@ -20,14 +20,13 @@ WIDTH_ROWS = 1024
 class DBCountOptions(DBOptions):
     """DB's choices, and those of the memory."""
 
-    memory: int = 4096
+    memory: PositiveInt = 4096
     """Past choices kept, an even draw from all of life; they are encoded anew after each rollout, as z moves on."""
-    neighbours: int = 10
+    neighbours: PositiveInt = 10
     """The kernel is as wide as the distance to this many nearest choices in memory."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.neighbours > 0, "neighbours", self.neighbours, "must be 1 or more")
         require(
             self.memory > self.neighbours,
             "memory",

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
+from annotated_types import Ge
 from torch import Tensor
 
 from ssedb.bonuses.base import Context
 from ssedb.bonuses.db_ucb import UCBOptions, UpperConfidence
 from ssedb.objectives import squared_distances
-from ssedb.validate import require
+from ssedb.validate import PositiveInt
 
 KERNEL_EPSILON, CLUSTER_DISTANCE = 1e-3, 8e-3
 
@@ -19,18 +21,12 @@ KERNEL_EPSILON, CLUSTER_DISTANCE = 1e-3, 8e-3
 class NGUOptions(UCBOptions):
     """DB-UCB's choices, and those of the episodic memory."""
 
-    neighbours: int = 10
+    neighbours: PositiveInt = 10
     """How many nearest choices of the episode are looked at."""
-    lifelong_cap: float = 5.0
+    lifelong_cap: Annotated[float, Ge(1)] = 5.0
     """The most that lifelong novelty multiplies the episodic one by."""
-    memory: int = 65536
+    memory: PositiveInt = 65536
     """Choices remembered, of all episodes under way; the oldest go first."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("neighbours", "memory"):
-            require(getattr(self, name) > 0, name, getattr(self, name), "must be 1 or more")
-        require(self.lifelong_cap >= 1, "lifelong_cap", self.lifelong_cap, "must be 1 or more")
 
 
 class NeverGiveUp(UpperConfidence):

@@ -66,7 +66,7 @@ def _table(
     info: tyro.constructors.PrimitiveTypeInfo,
 ) -> tyro.constructors.PrimitiveConstructorSpec[Any] | None:
     """Read a table from KEY=VALUE words."""
-    if get_origin(info.type) is not Mapping:
+    if get_origin(info.type) not in (Mapping, dict):
         return None
     return tyro.constructors.PrimitiveConstructorSpec(
         "*",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import shlex
 from collections.abc import Mapping
+from enum import Enum
 from typing import Any
 
 from ssedb.config import TrainConfig, toml_value
@@ -38,6 +39,6 @@ def _flag(name: str, value: Any) -> list[str]:
         return [flag if value else "--no-" + flag[2:]]
     if isinstance(value, Mapping):
         return [flag, *(f"{key}={toml_value(entry)}" for key, entry in value.items())]
-    if isinstance(value, tuple):
+    if isinstance(value, (tuple, list, set, frozenset)):
         return [flag, *map(str, value)]
-    return [flag, str(value)]
+    return [flag, value.name if isinstance(value, Enum) else str(value)]

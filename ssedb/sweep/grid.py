@@ -18,6 +18,7 @@ from ssedb.config import TrainConfig
 from ssedb.errors import ConfigError
 from ssedb.options import options_class
 from ssedb.runs.folder import NOT_OF_THE_RUN
+from ssedb.validate import plain
 
 FIELDS = {f.name for f in dataclasses.fields(TrainConfig)} - {"out", "bonus_options"}
 LISTS = {name for name, hint in get_type_hints(TrainConfig).items() if get_origin(hint) is tuple}
@@ -225,9 +226,6 @@ def _plan(
     root: Path,
 ) -> Planned:
     values = {**settings, **{key: value for key, value in point.items() if key in FIELDS}}
-    values = {
-        key: tuple(value) if isinstance(value, list) else value for key, value in values.items()
-    }
     bonus = values.get("bonus", TrainConfig().bonus)
     chosen = {
         key: value for key, value in point.items() if key not in FIELDS and key in known[bonus]
@@ -250,11 +248,14 @@ def _plan(
 
 
 def run_id(config: TrainConfig) -> str:
-    """Return an id that is the same for the same settings, wherever and whenever."""
+    """Return an id that is the same for the same settings, wherever and whenever.
+
+    Numbers count by their value: 1 and 1.0 make the same run.
+    """
     settings = {
         key: value for key, value in dataclasses.asdict(config).items() if key not in NOT_OF_THE_RUN
     }
-    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(plain(settings), sort_keys=True).encode()).hexdigest()
 
 
 def _where_they_are(runs: Mapping[str, Planned], root: Path) -> list[Planned]:

@@ -14,6 +14,7 @@ from ssedb.errors import ConfigError
 from ssedb.runs.files import cannot_write, make_folder, read_json, write_json
 from ssedb.runs.folder import PLAN, PROVENANCE, saved_config
 from ssedb.sweep.grid import Grid, Planned, run_id
+from ssedb.validate import plain
 
 
 def is_finished(run: Planned, probe: bool) -> bool:
@@ -47,9 +48,8 @@ def write_plan(grid: Grid, root: Path) -> None:
 
 
 def plain_config(run: Planned) -> dict[str, Any]:
-    """Return a run's settings as JSON can hold them."""
-    settings = dataclasses.asdict(run.config)
-    return {**settings, "out": str(run.config.out)}
+    """Return the settings of a run as JSON has them."""
+    return plain(dataclasses.asdict(run.config))
 
 
 def note_provenance(run: Planned) -> None:

@@ -3,9 +3,10 @@
 import dataclasses
 import json
 import math
-import re
+import tomllib
 
 import pytest
+import tomli_w
 
 from ssedb.compare import aggregate, results
 from ssedb.compare.references import MEASURED
@@ -198,15 +199,10 @@ def test_the_same_run_in_two_sweeps_counts_once(tmp_path):
 def test_a_duplicate_differs_in_nothing_that_changes_a_result(tmp_path, name):
     config = make_run(tmp_path / "a") / "config.toml"
     make_run(tmp_path / "b")
-    text = config.read_text()
-    table = f"\n[{name}]\n"
-    other = (
-        text.replace(table, f"{table}other = 5\n")
-        if table in text
-        else re.sub(rf"(?m)^{name} = .*$", f"{name} = 5", text)
-    )
-    assert other != text
-    config.write_text(other)
+    values = tomllib.loads(config.read_text())
+    other = {**values[name], "other": 5} if isinstance(values[name], dict) else 7
+    assert other != values[name]
+    config.write_text(tomli_w.dumps({**values, name: other}))
     status = [run.status for run in results.load_runs(tmp_path)]
     same = name in (
         "out",

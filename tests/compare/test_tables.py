@@ -1,6 +1,7 @@
 """`ssedb stats` as a user runs it: what is printed, and what is on disk."""
 
 import json
+import sys
 
 import pytest
 
@@ -173,12 +174,21 @@ def test_the_command_writes_open_formats(sweep, capsys):
     assert all(path.stat().st_size > 5000 for path in (out / "figures").glob("*.png"))
 
 
-def test_without_the_extras_the_rest_is_written(sweep, tmp_path, monkeypatch, capsys):
+def test_without_matplotlib_the_rest_is_written(sweep, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("ssedb.compare.write.find_spec", lambda name: None)
     assert cli.main(["stats", str(sweep), "--out", str(tmp_path)]) == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["stats.json", "tables.md"]
     said = capsys.readouterr().out
     assert "no figures: matplotlib is not installed" in said
+
+
+def test_without_scipy_the_command_ends_in_one_line(sweep, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "scipy.special", None)
+    assert cli.main(["stats", str(sweep), "--out", str(tmp_path / "stats")]) == 2
+    said = capsys.readouterr()
+    assert (said.out, said.err.count("\n")) == ("", 1)
+    assert "scipy is not installed; run `pip install ssedb[report]`" in said.err
+    assert not (tmp_path / "stats").exists()
 
 
 def test_measures_of_ones_own(sweep, tmp_path, capsys):

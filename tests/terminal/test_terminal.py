@@ -103,7 +103,7 @@ def cut_words(printed: str, words: str) -> list[str]:
 
 def test_a_table_keeps_its_words_whole_at_any_width(capsys):
     cells = [
-        "db-marginal",
+        "db-ensemble",
         "0.128 [0.057, 0.197]",
         "0.872 [0.820, 0.924]",
         "a perfectly ordinary sentence",
