@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from ssedb.cli.flags import parse_train
 
 from ssedb.bonuses.base import NoOptions
 from ssedb.bonuses.none import NoBonus
+from ssedb.cli.train import parse_train
 from ssedb.config import ConfigError, TrainConfig
 from ssedb.options import resolve_options
 from ssedb.report.command import train_command
