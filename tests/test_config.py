@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from ssedb.cli.flags import parse_train
+from ssedb.cli.train import parse_train
 from ssedb.config import ConfigError, TrainConfig
 from ssedb.noises import list_noises
 from ssedb.options import released_alphas, resolve_options
@@ -290,7 +290,8 @@ def test_from_toml_of_another_version_is_refused(tmp_path):
 
 
 def test_import_of_config_and_flags_does_not_import_torch():
-    code = "import sys, ssedb.cli, ssedb.runs.folder; ssedb.cli.parse_train(['--env', 'alien']);"
+    code = "import sys, ssedb.cli.train as train, ssedb.runs.folder;"
+    code += "train.parse_train(['--env', 'alien']);"
     code += "sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 

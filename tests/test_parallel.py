@@ -15,8 +15,9 @@ import ssedb
 from ssedb import cli, parallel
 from ssedb.config import TrainConfig
 from ssedb.parallel import Team
-from ssedb.runs.folder import RunFolder, read_metrics
+from ssedb.runs.folder import RunFolder
 from ssedb.runs.loop import resume, train
+from ssedb.runs.metrics import read_metrics
 from ssedb.trainer import training_env
 from tests.parallel_worker import KINDS, UPDATES, play
 from tests.toy import tiny_config

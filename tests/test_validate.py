@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ssedb.bonuses.base import NoOptions
 from ssedb.bonuses.none import NoBonus
-from ssedb.cli.flags import parse_train
+from ssedb.cli.train import parse_train
 from ssedb.config import ConfigError, TrainConfig
 from ssedb.options import resolve_options
 from ssedb.report.command import train_command

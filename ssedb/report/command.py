@@ -11,11 +11,11 @@ from typing import Any
 from ssedb.config import TrainConfig, toml_value
 
 ALWAYS = ("env", "noise", "bonus", "preset", "fidelity", "steps", "seed", "out")
-"""Said even where they are the default: they are what a reader looks for, and the first five imply the rest."""
+"""Flags that are said even where they are the default; the first five imply the rest."""
 
 
 def train_command(config: TrainConfig) -> str:
-    """`ssedb train` with the flags that lead to this configuration."""
+    """Return `ssedb train` with the flags that lead to this configuration."""
     named = {
         name: getattr(config, name) for name in ("env", "noise", "bonus", "preset", "fidelity")
     }

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from ssedb import cli
-from ssedb.compare import tables
+from ssedb.compare import tables, write
 from ssedb.compare.references import MEASURED
 from ssedb.compare.results import load_runs
 from tests.compare.test_results import log_sick_policy, make_run
@@ -104,7 +104,7 @@ def test_both_random_scores_stand_beside_the_human_one(tmp_path):
         table for title, table in made.items() if title.startswith("human-normalised")
     )
     assert "0 is the literature's random agent for qbert;" in normalised.notes[0]
-    data = tables.as_data(runs)["references"]
+    data = write.as_data(runs)["references"]
     assert data["games"]["breakout"] == {
         "random": ours.mean, "standard_error": ours.standard_error, "episodes": ours.episodes,
         "random_literature": 1.7, "human_literature": 30.5,
@@ -113,7 +113,7 @@ def test_both_random_scores_stand_beside_the_human_one(tmp_path):
     assert "measured over" in data["about"]
     asked = {table.title: table for table in tables.make_tables(runs, ["human_score_literature"])}
     theirs = asked[
-        "human-normalised score with the literature's random agent, more is better, 1 seeds"
+        "human-normalised score with the literature's random agent, more is better, 1 seed"
     ]
     assert theirs.notes[0].startswith(
         "Reference scores: 0 is the literature's random agent for breakout, qbert;"
@@ -128,7 +128,7 @@ def test_what_makes_runs_hard_to_compare_is_said(tmp_path):
     assert len(plain["Runs"]) == 1
     together = plain["All tasks together: share of states seen"]
     assert together == [
-        "Over the 1 tasks (an environment under a noise) that every method has.",
+        "Over 1 task (an environment under a noise) that every method has.",
         "Left out, because not every method has them: 1 of db.",
     ]
     (other / "summary.json").write_text(
@@ -175,7 +175,7 @@ def test_the_command_writes_open_formats(sweep, capsys):
 
 
 def test_without_matplotlib_the_rest_is_written(sweep, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("ssedb.compare.tables.find_spec", lambda name: None)
+    monkeypatch.setattr("ssedb.compare.write.find_spec", lambda name: None)
     assert cli.main(["stats", str(sweep), "--out", str(tmp_path)]) == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["stats.json", "tables.md"]
     said = capsys.readouterr().out
