@@ -115,7 +115,7 @@ def plot_demo(results: list[Result], world: World, config: TrainConfig, path: Pa
             axes.plot(steps, values.T, color=colours[agent], alpha=0.35, linewidth=0.9)
             style = "--" if agent == agents[0] else "-"
             axes.plot(steps, values.mean(0), style, color=colours[agent], linewidth=2, label=agent)
-        axes.set(xlabel="agent steps", title=title, ylim=(0, rooms if name == "rooms" else 1))
+        axes.set(xlabel="agent steps", title=title, ylim=(0, rooms + 0.5 if name == "rooms" else 1))
         axes.legend()
     first = {agent: next(r for r in results if r.agent == agent) for agent in agents}
     most = max(np.log10(1 + max(run.visits)) for run in first.values())
