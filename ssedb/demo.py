@@ -33,8 +33,6 @@ from ssedb.trainer import Trainer
 
 DB, RND, RND_CLEAN, CHANCE = "DB under noise", "RND under noise", "RND without noise", "chance"
 BONUSES = {DB: "db-ensemble", RND: "rnd", RND_CLEAN: "rnd"}
-OPTIONS = {DB: {"tau": 0.99}}
-"""Settings of the bonuses: a target that follows at 0.999 needs more updates than a demo has."""
 AGENTS = (DB, RND, RND_CLEAN, CHANCE)
 """The agents, the slowest first, so that no core waits for it at the end."""
 ROWS = 20
@@ -79,12 +77,7 @@ def _train(config: TrainConfig, agent: str, seed: int) -> Iterator[tuple[RoomsEn
     noise = "none" if agent == RND_CLEAN else config.noise
     trainer = Trainer(
         dataclasses.replace(
-            config,
-            bonus=BONUSES[agent],
-            bonus_options=OPTIONS.get(agent, {}),
-            noise=noise,
-            seed=seed,
-            device="cpu",
+            config, bonus=BONUSES[agent], bonus_options={}, noise=noise, seed=seed, device="cpu"
         )
     )
     trainer.fit_observations()
