@@ -1,9 +1,9 @@
-"""What runs when in training, as a picture: emulators, host and GPU over one turn and the beginning of the next.
+"""What runs when in training, as a picture: emulators, host and GPU over one iteration and the beginning of the next.
 
     python benchmarks/timeline.py record --device cuda --out timeline.json
     python benchmarks/timeline.py draw timeline.json --out timeline.png      # needs matplotlib
 
-The bonus model of a turn learns while the next rollout is played, on a stream of its own.
+The bonus model is updated while the next rollout is collected, on a side stream.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typing import Any
 import torch
 
 import ssedb
-from ssedb.engine import Bridge
+from ssedb.engine.cuda import Transfer
 from ssedb.trainer import Trainer
 
 COLOURS = {
     "emulators": "#0072B2",
     "waiting": "#999999",
-    "pay": "#E69F00",
+    "rewards": "#E69F00",
     "PPO": "#D55E00",
     "bonus model": "#009E73",
 }
@@ -64,9 +64,9 @@ class Recorder:
 
         setattr(owner, name, call)
 
-    def watch_pool(self, bridge: Bridge, row: str) -> None:
+    def watch_pool(self, transfer: Transfer, row: str) -> None:
         """From when the actions have come to the host until the answer is there the emulators step; else the pool waits."""
-        landed, put, since = bridge.landed, bridge.put, time.perf_counter()
+        downloaded, stage, since = transfer.downloaded, transfer.stage, time.perf_counter()
 
         def mark(kind: str) -> None:
             nonlocal since
@@ -74,15 +74,15 @@ class Recorder:
             since = time.perf_counter()
 
         def landing() -> Any:
-            actions = landed()
+            actions = downloaded()
             mark("waiting")
             return actions
 
         def putting(*arrays: Any) -> None:
-            put(*arrays)
+            stage(*arrays)
             mark("emulators")
 
-        bridge.landed, bridge.put = landing, putting  # type: ignore[method-assign]
+        transfer.downloaded, transfer.stage = landing, putting  # type: ignore[method-assign]
 
     def result(self) -> list[tuple[str, str, float, float]]:
         _wait()
@@ -117,18 +117,18 @@ def record(options: argparse.Namespace) -> None:
     )
     trainer = Trainer(config)
     for _ in range(4):
-        trainer.advance()
+        trainer.iterate()
     recorder = Recorder()
-    for number, part in enumerate(trainer.env.parts):
-        recorder.watch_pool(part.env._bridge, f"pool {number + 1}")  # type: ignore[attr-defined]
-    recorder.watch(trainer, "pay", "GPU", "pay")
-    recorder.watch(trainer, "learn_policy", "GPU", "PPO")
-    recorder.watch(trainer, "learn_bonus", "GPU, aside", "bonus model")
-    trainer.advance()
-    trainer.advance()
+    for number, pool in enumerate(getattr(trainer.collector, "pools", [])):
+        recorder.watch_pool(pool.transfer, f"pool {number + 1}")
+    recorder.watch(trainer, "reward_step", "GPU", "rewards")
+    recorder.watch(trainer, "policy_step", "GPU", "PPO")
+    recorder.watch(trainer, "bonus_step", "GPU, side stream", "bonus model")
+    trainer.iterate()
+    trainer.iterate()
     trainer.finish()
     Path(options.out).write_text(json.dumps(recorder.result()))
-    trainer.env.close()
+    trainer.close()
 
 
 def draw(options: argparse.Namespace) -> None:

@@ -19,16 +19,18 @@ from ale_py.vector_env import AtariVectorEnv
 from rich.table import Table
 from torch import Tensor
 
-from ssedb import engine, terminal
+from ssedb import terminal
+from ssedb.collect import environments
+from ssedb.collect.environments import env_of, training_envs
+from ssedb.collect.pipelined import PipelinedCollector
 from ssedb.config import TrainConfig
+from ssedb.engine import host
 from ssedb.envs.atari import AtariEnv
-from ssedb.envs.base import Env
 from ssedb.envs.names import atari_games
 from ssedb.envs.noisy import NoisyEnv
-from ssedb.envs.pools import Pools
 from ssedb.errors import TrainingError
 from ssedb.normalize import ObsNorm
-from ssedb.trainer import Trainer, env_of, training_env
+from ssedb.trainer import Trainer
 
 SECONDS = 2.0
 """How long each part is timed at least."""
@@ -41,7 +43,7 @@ def run_bench(config: TrainConfig, updates: int) -> dict[str, float]:
     """Times everything and prints a table; returns agent steps per second by part."""
     console = terminal.console()
     rates: dict[str, float] = {}
-    on_cpu = engine.pick_device(config.device).type == "cpu"
+    on_cpu = host.pick_device(config.device).type == "cpu"
     if on_cpu:
         console.print(
             "timing the plain update in a process of its own (contiguous layout, default allocator) ..."
@@ -60,9 +62,9 @@ def run_bench(config: TrainConfig, updates: int) -> dict[str, float]:
         rates["library"] = whole.rate("library")
         library.close()
     console.print("timing the parts ...")
-    act, obs = trainer.engine.ready(trainer.policy.act), trainer.rollout.obs(1)
+    act, obs = trainer.engine.capture(trainer.policy.act), trainer.rollout.obs(1)
     rates["inference"] = _rate(config.num_envs, lambda: act(obs))
-    rates["bonus"] = _rate(config.rollout_size, trainer.intrinsic_rewards)
+    rates["bonus"] = _rate(config.rollout_size, lambda: trainer.intrinsic_rewards(trainer.rollout))
     rates["update"] = update_rate(trainer)
     if on_cpu:
         lay_out_plainly(trainer)
@@ -98,7 +100,7 @@ def run_bench(config: TrainConfig, updates: int) -> dict[str, float]:
     else:
         table.add_row("GPU memory", _memory(), "allocated, and held by torch, at its highest")
     terminal.print_table(console, table)
-    trainer.env.close()
+    trainer.close()
     return {**rates, "ideal": ideal}
 
 
@@ -109,21 +111,24 @@ def run_all(config: TrainConfig, updates: int) -> dict[str, dict[str, float]]:
     lines: list[tuple[str, SideBySide]] = []
 
     def measure(
-        name: str, config: TrainConfig, env: Env | None, library: AtariVectorEnv | None
+        name: str,
+        config: TrainConfig,
+        envs: list[NoisyEnv] | None,
+        library: AtariVectorEnv | None,
     ) -> Trainer:
         began = time.perf_counter()
-        trainer = Trainer(config, env)
+        trainer = Trainer(config, envs)
         got = side_by_side(trainer, updates, library)
         lines.append((name, got))
         results[name] = {what: got.rate(what) for what in got.seconds}
         console.print(f"{got.line(name)} ({time.perf_counter() - began:.0f} s)")
         return trainer
 
-    device = engine.pick_device(config.device)
-    env, library = training_env(config, config.num_envs, 0, device), library_vector(config)
+    device = host.pick_device(config.device)
+    envs, library = training_envs(config, 0, device), library_vector(config)
     three = dataclasses.replace(config, bonus_epochs=3)
     began = time.perf_counter()
-    trainer = Trainer(three, env)
+    trainer = Trainer(three, envs)
     console.print(_title(three, trainer))
     updates_alone = update_rate(trainer)
     results["update"] = {
@@ -134,10 +139,10 @@ def run_all(config: TrainConfig, updates: int) -> dict[str, dict[str, float]]:
         f"updates alone, PPO x3 and DB x3: {updates_alone:,.0f} ({results['update']['compile and capture']:.0f} s)"
     )
     del trainer
-    gc.collect()  # recordings hold on to it
+    gc.collect()  # graphs hold on to it
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
-    trainer = measure(f"{config.env}, db, 3 epochs of each", three, env, library)
+    trainer = measure(f"{config.env}, db, 3 epochs of each", three, envs, library)
     memory = _memory()
     results["memory"] = {
         "allocated": torch.cuda.max_memory_allocated(),
@@ -149,26 +154,24 @@ def run_all(config: TrainConfig, updates: int) -> dict[str, dict[str, float]]:
         measure(
             f"{config.env}, {bonus}",
             dataclasses.replace(config, bonus=bonus, bonus_options={}),
-            env,
+            envs,
             library,
         )
-    env.close()
+    for env in envs:
+        env.close()
     raw = dataclasses.replace(
         config, noise="random-box", fidelity="released", box_noise="wrap", pixel_noise="zeros"
     )
-    env = training_env(raw, config.num_envs, 0, device)
+    envs = training_envs(raw, 0, device)
     if library is not None:
         library.close()
         library = library_vector(raw)
     for noise in ("random-box", "pixel"):
         noisy = dataclasses.replace(raw, noise=noise, bonus_options={}, bonus_epochs=3)
-        parts = [
-            NoisyEnv(part.env, noise, pixel="zeros", box="wrap")
-            for part in env.parts
-            if isinstance(part, NoisyEnv)
-        ]
-        measure(f"{config.env}, db, {noise} on raw frames", noisy, Pools(parts), library)
-    env.close()
+        pools = [NoisyEnv(pool.env, noise, pixel="zeros", box="wrap") for pool in envs]
+        measure(f"{config.env}, db, {noise} on raw frames", noisy, pools, library)
+    for env in envs:
+        env.close()
     measure(
         "rooms, db, 4096 worlds",
         dataclasses.replace(config, env="rooms", num_envs=4096, bonus_options={}),
@@ -188,11 +191,11 @@ def run_all(config: TrainConfig, updates: int) -> dict[str, dict[str, float]]:
 def update_rate(trainer: Trainer) -> float:
     """Agent steps per second of the updates alone, from single minibatches of PPO and of the bonus."""
     config, rollout = trainer.config, trainer.rollout
-    trainer.advantages.normal_()
+    advantages, returns = torch.randn_like(rollout.rewards), torch.zeros_like(rollout.rewards)
     t, envs = rollout.indices(torch.arange(config.minibatch_envs, device=trainer.device))
-    ppo = _rate(len(t), lambda: trainer.learn_policy(t, envs, rollout=rollout))
-    with trainer.engine.aside():
-        bonus = _rate(len(t), lambda: trainer.learn_bonus(t, envs, rollout=rollout))
+    ppo = _rate(len(t), lambda: trainer.policy_step(t, envs, advantages, returns, rollout=rollout))
+    with trainer.engine.side():
+        bonus = _rate(len(t), lambda: trainer.bonus_step(t, envs, rollout=rollout))
     trainer.engine.join()
     return 1 / (config.ppo_epochs / ppo + config.bonus_epochs / bonus)
 
@@ -247,7 +250,7 @@ def side_by_side(
         seconds.setdefault(what, []).append(time.perf_counter() - began)
 
     for _ in range(WARM_UP_TURNS if trainer.device.type == "cuda" else 1):
-        trainer.advance()
+        trainer.iterate()
     for _ in range(updates):
         trainer.finish()
         _wait()
@@ -255,8 +258,8 @@ def side_by_side(
             time_it("library", lambda: step_vectors([[library]], trainer.config.rollout_steps))
         time_it("alone", lambda: _step_alone(trainer))
         if trainer.engine.overlaps:
-            trainer.advance()  # so that the next plays beside an update, as it does in training
-        time_it("trained", trainer.advance)
+            trainer.iterate()  # so that the next overlaps a bonus update, as it does in training
+        time_it("trained", trainer.iterate)
     return SideBySide(trainer.config.rollout_size, seconds)
 
 
@@ -271,21 +274,17 @@ def library_vector(config: TrainConfig) -> AtariVectorEnv | None:
 
 
 def _step_alone(trainer: Trainer) -> None:
-    """As many steps as a rollout has: of the emulators, each pool by itself if training lets it be, or of the world."""
-    sources = [part.env for part in trainer.env.parts if isinstance(part, NoisyEnv)]
-    vectors = [source.ale for source in sources if isinstance(source, AtariEnv)]
+    """Make as many steps as a rollout has: of the emulators, each pool by itself, or of the world."""
+    collector, steps = trainer.collector, trainer.config.rollout_steps
+    pools = collector.pools if isinstance(collector, PipelinedCollector) else ()
+    sources = [getattr(env, "env", None) for env in (*(p.env for p in pools), trainer.env)]
+    vectors = {id(source): source.ale for source in sources if isinstance(source, AtariEnv)}
     if vectors:
-        by_itself = len(trainer.player.parts) > 1
-        step_vectors(
-            [[vector] for vector in vectors] if by_itself else [vectors],
-            trainer.config.rollout_steps,
-        )
+        step_vectors([[vector] for vector in vectors.values()], steps)
         return
-    for _ in range(trainer.config.rollout_steps):
-        trainer.env.send(
-            torch.randint(trainer.env.num_actions, (trainer.env.num_envs,), device=trainer.device)
-        )
-        trainer.env.recv()
+    for _ in range(steps):
+        shape = (trainer.env.num_envs,)
+        trainer.env.step(torch.randint(trainer.env.num_actions, shape, device=trainer.device))
     _wait()
 
 
@@ -332,14 +331,14 @@ def _plain_update_in_fresh_process(config: TrainConfig) -> float:
 
 
 def _plain_update(settings: dict[str, Any]) -> float:
-    engine.tune_allocator = lambda: False
+    environments.tune_allocator = lambda: False  # type: ignore[attr-defined]
     trainer = Trainer(TrainConfig(**settings))
     lay_out_plainly(trainer)
     return update_rate(trainer)
 
 
 def _title(config: TrainConfig, trainer: Trainer) -> str:
-    where = engine.machine(trainer.device)["device"]
+    where = host.machine(trainer.device)["device"]
     precision = (
         f", {config.precision}, engine {config.engine}" if trainer.device.type == "cuda" else ""
     )

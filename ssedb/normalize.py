@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from ssedb import engine
+from ssedb.compiled import compiled
 from ssedb.errors import ConfigError
 
 BLOCK = 4
@@ -42,19 +42,32 @@ def _pictures(images: Tensor, mean: Tensor, std: Tensor) -> Tensor:
     return torch.stack(images.unbind(1), -1).float().permute(0, 3, 1, 2).sub_(mean).div_(std)
 
 
-def _blocks(images: Tensor, mean: Tensor, std: Tensor, clip: float) -> Tensor:
-    """The same in blocks, clipped to +-clip, in the precision of convolutions."""
-    # The mean and the std are put in order beforehand: they are small, and then the large kernel reads in its own order.
-    return _scale_blocks(
-        images, to_blocks(mean), to_blocks(std) if std.ndim else std, clip, engine.image_dtype()
-    )
-
-
-@engine.fused
 def _scale_blocks(
     images: Tensor, mean: Tensor, std: Tensor, clip: float, dtype: torch.dtype
 ) -> Tensor:
     return ((to_blocks(images) - mean) / std).clamp_(-clip, clip).to(dtype)
+
+
+_scale_blocks_compiled = compiled(_scale_blocks)
+
+
+class ForConvolutions(nn.Module):
+    """Base of scales whose result goes into a `ConvTrunk`."""
+
+    compute_dtype = torch.float32
+    """Floats that the convolutions compute in."""
+    fuse = False
+    """Whether scaling is compiled into one kernel."""
+
+    def in_blocks(
+        self, images: Tensor, mean: Tensor, std: Tensor, clip: float = math.inf
+    ) -> Tensor:
+        """Scale images [B, C, H, W] in blocks (`to_blocks`), clipped to +-clip, in those floats."""
+        scale = _scale_blocks_compiled if self.fuse else _scale_blocks
+        # The mean and the std are put in order beforehand: they are small, and then the large
+        # kernel reads in its own order.
+        std = to_blocks(std) if std.ndim else std
+        return scale(images, to_blocks(mean), std, clip, self.compute_dtype)
 
 
 def _in_words(images: Tensor) -> bool:
@@ -67,7 +80,7 @@ def _in_words(images: Tensor) -> bool:
     )
 
 
-class ObsNorm(nn.Module):
+class ObsNorm(ForConvolutions):
     """(x - mean) / std with a mean per pixel and ONE std, both fixed before training; x / 255 until they are set.
 
     Takes uint8 (or float of the same scale) [B, C, H, W] and returns float32 of that shape.
@@ -92,12 +105,11 @@ class ObsNorm(nn.Module):
         return _pictures(obs, self.mean, self.std)
 
     def for_convs(self, obs: Tensor) -> Tensor:
-        """The same for a `ConvTrunk`, in the layout and precision that its convolutions like best on the device: on a GPU in
-        blocks (`to_blocks`)."""
+        """Scale for a `ConvTrunk`: on a GPU in blocks (`to_blocks`) and in its precision."""
         if not obs.is_cuda:
             return self(obs)
         self.check(obs)
-        return _blocks(obs, self.mean, self.std, math.inf)
+        return self.in_blocks(obs, self.mean, self.std)
 
     def check(self, obs: Tensor) -> None:
         if obs.shape[1:] != self.mean.shape[1:]:
@@ -138,10 +150,10 @@ class RunningMoments(nn.Module):
         self.count += n
 
 
-class FrameNorm(RunningMoments):
+class FrameNorm(RunningMoments, ForConvolutions):
     """The newest frame of a stack by the running mean and std of each pixel, clipped to +-5.
 
-    Until it has taken anything in, the scale of the observations stands in.
+    Until frames were observed, the scale of the observations stands in.
     """
 
     CLIP = 5.0
@@ -154,10 +166,10 @@ class FrameNorm(RunningMoments):
         std = torch.where(known, self.std.clamp_min(1.0), before.std)
         frames, mean, std = obs[:, -1:], mean[None], std.expand_as(mean)[None]
         if obs.is_cuda:
-            return _blocks(frames, mean, std, self.CLIP)
+            return self.in_blocks(frames, mean, std, self.CLIP)
         return _pictures(frames, mean, std).clamp_(-self.CLIP, self.CLIP)
 
-    def take_in(self, obs: Tensor) -> None:
+    def observe(self, obs: Tensor) -> None:
         """Observe the newest frames of stacks [B, C, H, W]."""
         self.add(obs[:, -1:].float())
 
@@ -178,7 +190,7 @@ class FeatureNorm(nn.Module):
         return (x - self.mean) / (self.square - self.mean.square()).clamp_min(1e-6).sqrt()
 
     @torch.no_grad()
-    def take_in(self, x: Tensor) -> None:
+    def observe(self, x: Tensor) -> None:
         """Move the moments towards those of a batch."""
         self.mean.lerp_(x.mean(0), self.WEIGHT)
         self.square.lerp_(x.square().mean(0), self.WEIGHT)
@@ -257,8 +269,8 @@ class RecentVariance:
 class RewardNorm:
     """Division of rewards by the std of their discounted sums: of the whole run, or of recent rollouts.
 
-    The sums run forward in time, go on from rollout to rollout and ignore episode ends; the statistics take in a rollout
-    before it is divided. No mean is subtracted.
+    The sums run forward in time, go on from rollout to rollout and ignore episode ends; a rollout
+    counts in the statistics before it is divided. No mean is subtracted.
     """
 
     def __init__(

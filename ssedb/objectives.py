@@ -1,8 +1,7 @@
 """The equations of the Dynamic Bottleneck, one pure function each; the names in brackets are the paper's labels.
 
-Sums run over the dimensions of a vector, means over the batch: the alphas weigh them as such. A mask [B] names the
-pairs that count; the others are as if they had never been in the batch. Where several processes share a batch, each has
-its rows of it, and the means are over all.
+Sums run over the dimensions of a vector, means over the batch: the alphas weigh them as such. A mask
+[B] names the pairs that count; the others are as if they had never been in the batch.
 """
 
 from __future__ import annotations
@@ -13,8 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ssedb import parallel
-from ssedb.engine import exact
+from ssedb.float32 import exact
 
 
 def kl_to_standard_normal(mean: Tensor, std: Tensor) -> Tensor:
@@ -54,12 +52,11 @@ def bilinear_scores(predicted: Tensor, weight: Tensor, actual: Tensor) -> Tensor
 def contrastive_lower_bound(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     """I_nce: how surely each row's own next state is told from the batch's others [eq:nce].
 
-    Scores are [B, B] with a row's own on the diagonal; of several processes each has its rows, against all columns.
+    Scores are [B, B] with a row's own on the diagonal.
     """
-    team = parallel.current()
-    own = scores.diagonal(team.rank * len(scores))
+    own = scores.diagonal()
     if mask is not None:
-        scores = scores.masked_fill(~team.gather(mask), torch.finfo(scores.dtype).min)
+        scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
     return masked_mean(own - scores.logsumexp(-1), mask)
 
 
@@ -114,7 +111,6 @@ def squared_distances(rows: Tensor, others: Tensor) -> Tensor:
 
 def masked_mean(values: Tensor, mask: Tensor | None) -> Tensor:
     """The mean of the rows that count; 0 if none does."""
-    team = parallel.current()
     if mask is None:
-        return team.mean(values.mean())
-    return team.sum(torch.where(mask, values, 0.0).sum()) / team.sum(mask.sum()).clamp_min(1)
+        return values.mean()
+    return torch.where(mask, values, 0.0).sum() / mask.sum().clamp_min(1)

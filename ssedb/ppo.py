@@ -5,8 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ssedb import engine
-
 
 def advantages_and_returns(
     rewards: Tensor, values: Tensor, gamma: float, gae_lambda: float
@@ -31,7 +29,6 @@ def normalize_advantages(advantages: Tensor) -> Tensor:
     return (advantages - advantages.mean()) / (advantages.std(correction=0) + 1e-7)
 
 
-@engine.fused
 def ppo_loss(
     logits: Tensor,
     values: Tensor,

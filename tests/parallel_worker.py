@@ -5,13 +5,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
+from ssedb.parallel import ALONE, Team
 
 from ssedb import parallel
 from ssedb.bonuses.icm import IntrinsicCuriosity
 from ssedb.collect.rollout import STACK
 from ssedb.config import TrainConfig
 from ssedb.errors import ConfigError
-from ssedb.parallel import ALONE, Team
 from ssedb.trainer import Trainer
 
 UPDATES = 3

@@ -273,7 +273,7 @@ def test_compiled_kernels_compute_what_they_replace(batch):
         ConvTrunk((4, 84, 84), (32, 64, 64)).cuda(),
     )
     norm.set(255 * torch.rand(4, 84, 84), torch.tensor(37.0))
-    newest.take_in(obs)
+    newest.observe(obs)
     for layer in (trunk.conv1, trunk.conv2, trunk.conv3):
         layer.bias.data.normal_()
     weights = torch.randn(batch, trunk.out_dim, device="cuda")

@@ -194,7 +194,7 @@ def test_the_step_at_which_an_environment_raises_is_named(shell, monkeypatch, tm
     ("bonus", "message"),
     [
         ("Column", "Column.reward gave shape [32, 1], not a tensor of shape [32], at step 64;"),
-        ("Forgetful", "Forgetful.take_in raised ValueError: nothing learned, at step 64;"),
+        ("Forgetful", "Forgetful.observe raised ValueError: nothing learned, at step 64;"),
     ],
     ids=["shape", "raises"],
 )

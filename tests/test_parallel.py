@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from ssedb.parallel import Team
 
 import ssedb
 from ssedb import cli, parallel
 from ssedb.config import TrainConfig
-from ssedb.parallel import Team
 from ssedb.runs.folder import RunFolder, read_metrics
 from ssedb.runs.loop import resume, train
 from ssedb.trainer import training_env

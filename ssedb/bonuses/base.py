@@ -66,7 +66,7 @@ class Bonus(nn.Module, ABC):
     deterministic: ClassVar[bool] = True
     """Whether the same call of `reward` gives the same answer."""
     uses_context: ClassVar[bool] = False
-    """Whether `reward` and `take_in` are given a `Context` as a fourth argument."""
+    """Whether `reward` and `observe` are given a `Context` as a fourth argument."""
     replayable: ClassVar[bool] = True
     """Whether `reward`, `loss` and `after_step` may be recorded as CUDA graphs: no shapes that depend on data, no waiting
     for the device, no Python state that changes from call to call."""
@@ -94,7 +94,7 @@ class Bonus(nn.Module, ABC):
         trained parameters returns a constant.
         """
 
-    def take_in(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> None:
+    def observe(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> None:
         """Called with every transition once, after its reward was paid: counts, statistics and memories move here."""
 
     def after_step(self) -> None:

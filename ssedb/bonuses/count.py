@@ -80,7 +80,7 @@ class Count(Bonus):
         return (self.visits[self.places(obs, actions, context)] + 1.0).rsqrt()
 
     @torch.no_grad()
-    def take_in(
+    def observe(
         self, obs: Tensor, actions: Tensor, next_obs: Tensor, context: Context | None = None
     ) -> None:
         places = self.places(obs, actions, context)

@@ -51,7 +51,7 @@ class BeBold(UpperConfidence):
         ).clamp_min(0)
 
     @torch.no_grad()
-    def take_in(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> None:
+    def observe(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> None:
         self.add(self.state(obs))
 
 

@@ -97,7 +97,7 @@ class EllipticalEpisodicBonus(InverseFeatures):
         return torch.cholesky_inverse(torch.linalg.cholesky(ellipses)), rows
 
     @torch.no_grad()
-    def take_in(
+    def observe(
         self, obs: Tensor, actions: Tensor, next_obs: Tensor, context: Context | None = None
     ) -> None:
         if context is None:

@@ -54,8 +54,8 @@ class RandomNetworkDistillation(Bonus):
     ) -> tuple[Tensor, dict[str, Tensor]]:
         return masked_mean(self.errors(next_obs), mask), {}
 
-    def take_in(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> None:
-        self.scale.take_in(next_obs)
+    def observe(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> None:
+        self.scale.observe(next_obs)
 
 
 BONUS = RandomNetworkDistillation

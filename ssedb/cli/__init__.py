@@ -13,10 +13,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ssedb import __version__, parallel
+from ssedb import __version__
 from ssedb.cli import flags
 from ssedb.cli.flags import parse, parse_train
 from ssedb.config import TrainConfig
+from ssedb.engine import distributed
 from ssedb.envs.names import GAMES, NOISES, atari_games, rooms_world
 from ssedb.errors import ConfigError, Note, TrainingError
 from ssedb.options import bonus_names
@@ -33,7 +34,7 @@ from ssedb.terminal import print_pairs, wrapped
 
 
 def train(args: list[str]) -> int:
-    if parallel.rank() > 0 and not {"-h", "--help"} & set(
+    if distributed.rank() > 0 and not {"-h", "--help"} & set(
         args
     ):  # the first process reads the flags and tells the others
         from ssedb.runs.loop import train_along
@@ -91,7 +92,7 @@ def bench(args: list[str]) -> int:
             f"--all begins with a game without noise, not with {config.env}, noise {config.noise}"
         )
     from ssedb.bench import run_all, run_bench
-    from ssedb.engine import pick_device
+    from ssedb.engine.host import pick_device
 
     if options.all and pick_device(config.device).type != "cuda":
         raise ConfigError(
@@ -302,9 +303,10 @@ def _check_devices(asked: set[tuple[str, str]]) -> None:
     """A GPU that is asked for and not there is one mistake, not one of each run."""
     for device, kind in sorted(asked):
         if device.startswith("cuda") or kind == "fast":
-            from ssedb.engine import is_fast, pick_device
+            from ssedb.engine import check_engine
+            from ssedb.engine.host import pick_device
 
-            is_fast(kind, pick_device(device))
+            check_engine(kind, pick_device(device))
 
 
 def stats(args: list[str]) -> int:
@@ -417,7 +419,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (TrainingError, OSError) as error:
-        if parallel.rank() == 0 or isinstance(
+        if distributed.rank() == 0 or isinstance(
             error, OSError
         ):  # what stops the training stops all processes
             print(f"ssedb: {error}", file=sys.stderr)
@@ -471,9 +473,9 @@ def dispatch(args: list[str]) -> int:
         return 0
     if args[0] not in COMMANDS:
         raise ConfigError(f"unknown command {args[0]!r}; use one of {', '.join(COMMANDS)}")
-    if parallel.size() > 1 and args[0] != "train":
+    if distributed.size() > 1 and args[0] != "train":
         raise ConfigError(
-            f"`ssedb {args[0]}` runs in one process, not in {parallel.size()}; leave torchrun out"
+            f"`ssedb {args[0]}` runs in one process, not in {distributed.size()}; leave torchrun out"
         )
     return COMMANDS[args[0]][0](args[1:])
 

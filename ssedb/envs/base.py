@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from ssedb.engine import Engine, lasts
-from ssedb.parallel import Team
+from ssedb.envs import timeout
 
 
 @dataclass
@@ -27,13 +26,6 @@ class Step:
     final_frames: Callable[[], Tensor] | None = None
     """Makes what is like frames, but the last one where dones is set; None if nothing ended. Training does not ask."""
 
-    def kept(self) -> Step:
-        """The same for who keeps it: apart from what the next answer may overwrite."""
-        frames, rewards, dones = (
-            x.clone() if lasts(x) else x for x in (self.frames, self.rewards, self.dones)
-        )
-        return dataclasses.replace(self, frames=frames, rewards=rewards, dones=dones)
-
 
 class Env(ABC):
     """N environments side by side."""
@@ -43,8 +35,8 @@ class Env(ABC):
     device: torch.device
     on_host: bool = False
     """Whether the host does the stepping, so that a GPU has nothing to do meanwhile."""
-    per_env: tuple[str, ...] = ()
-    """Entries of `state_dict`, at any depth, that are tensors with a row for each environment."""
+    generators: Sequence[torch.Generator] = ()
+    """Randomness that steps draw from on the device."""
 
     @abstractmethod
     def reset(self) -> Tensor:
@@ -53,24 +45,6 @@ class Env(ABC):
     @abstractmethod
     def step(self, actions: Tensor) -> Step:
         """Act; actions are int64 [N]."""
-
-    def send(self, actions: Tensor, then: Callable[[], None] = lambda: None) -> None:
-        """Begin to act; `recv` waits for the answer. `then` is called, perhaps by another thread, when the answer is there.
-        Where the stepping is not asynchronous it happens in `recv`, and `then` is called at once."""
-        self._sent = actions
-        then()
-
-    def recv(self) -> Step:
-        """The answer to what was sent; good until the next, which may come to the same place."""
-        return self.step(self._sent)
-
-    @property
-    def parts(self) -> tuple[Env, ...]:
-        """What can be stepped independently: part i of k has the environments i, i + k, i + 2k and so on."""
-        return (self,)
-
-    def prepare(self, engine: Engine) -> None:  # noqa: B027 (most have nothing to gain)
-        """Lets an engine make ready what happens on the device at every step."""
 
     def stagger(self) -> None:  # noqa: B027 (games end at different times by themselves)
         """After a reset: cut the first episodes short by group, where all would otherwise end at the same time."""
@@ -83,8 +57,12 @@ class Env(ABC):
         """Figures for the log that only the environment knows, such as coverage."""
         return {}
 
-    def merge(self, team: Team) -> None:  # noqa: B027 (most environments count nothing)
-        """Where several processes have environments: what those of all have counted becomes known to each."""
+    def merge(self, gather: Callable[[Tensor], Tensor]) -> None:  # noqa: B027 (few count)
+        """Learn what the environments of other processes have counted.
+
+        Args:
+            gather: stacks a tensor of each process, [processes, ...]; of one process alone, too.
+        """
 
     @property
     def restorable(self) -> bool:
@@ -100,3 +78,39 @@ class Env(ABC):
 
     def close(self) -> None:  # noqa: B027 (most environments hold nothing to close)
         """Let go of emulators and windows."""
+
+
+@dataclass
+class HostStep:
+    """What N environments on the host answer to N actions, as arrays; see `Step`."""
+
+    frames: np.ndarray
+    rewards: np.ndarray
+    dones: np.ndarray
+    final_frames: np.ndarray | None = None
+
+
+class HostEnv(Env):
+    """Environments stepped asynchronously on the host: `send` begins a step, `recv` waits for it."""
+
+    on_host = True
+
+    @abstractmethod
+    def send(self, actions: np.ndarray) -> None:
+        """Begin to act; actions are int64 [N]."""
+
+    @abstractmethod
+    def recv(self) -> HostStep:
+        """Wait for the answer to what was sent."""
+
+    def step(self, actions: Tensor) -> Step:
+        """Act and wait; raise TrainingError if the environments do not answer in time."""
+        self.send(actions.cpu().numpy())
+        answer = timeout.call(self.recv)
+        final = answer.final_frames
+        frames, rewards, dones = (
+            torch.from_numpy(x).to(self.device)
+            for x in (answer.frames, answer.rewards, answer.dones)
+        )
+        last = None if final is None else lambda: torch.from_numpy(final).to(self.device)
+        return Step(frames, rewards, dones, last)

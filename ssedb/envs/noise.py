@@ -7,14 +7,12 @@ changes nothing and 1 is the paper's. For each noise there are two readings, the
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from ssedb.engine import exact
-from ssedb.parallel import part
+from ssedb.float32 import exact
 
 GRID = (10, 8)
 """Rows and columns of cells that a box may fill."""
@@ -50,15 +48,10 @@ def random_boxes(
         height * 2 // 21,
         width // columns,
     )  # the lowest twentieth of the picture is never touched
-    count = part(
-        partial(torch.randint, BOXES[0], BOXES[1] + 1),
-        (n, 1),
-        generator=generator,
-        device=frames.device,
-    )
-    cell = part(torch.rand, (n, rows * columns), generator=generator, device=frames.device).argsort(
-        1
-    )[:, : BOXES[1]]
+    count = torch.randint(BOXES[0], BOXES[1] + 1, (n, 1), generator=generator, device=frames.device)
+    cell = torch.rand((n, rows * columns), generator=generator, device=frames.device).argsort(1)[
+        :, : BOXES[1]
+    ]
     used = torch.arange(BOXES[1], device=frames.device) < count  # [N, 12]
     env = torch.arange(n, device=frames.device)[:, None]
     place = (env, cell // columns, slice(None), cell % columns)
@@ -70,7 +63,7 @@ def random_boxes(
         return part.unflatten(1, (rows, box_h)).unflatten(3, (columns, box_w))
 
     old = cells(frames)[place]  # [N, 12, box_h, box_w, ...]
-    noise = part(torch.randn, old.shape, generator=generator, device=frames.device)
+    noise = torch.randn(old.shape, generator=generator, device=frames.device)
     if reading == "fill":
         fill = 127.5 + BOX_STD * noise
         # A blend with weight 1 would round: a few pixels in a million would tell what lies below.
@@ -98,7 +91,7 @@ def pixel_noise(
 
     The release casts to uint8, which wraps: 257 becomes 1.
     """
-    noise = part(torch.randn, frames.shape, generator=generator, device=frames.device).mul_(
+    noise = torch.randn(frames.shape, generator=generator, device=frames.device).mul_(
         strength * PIXEL_STD
     )
     if reading == "add":
@@ -117,7 +110,7 @@ def sticky_actions(
 
     Returns the actions to execute and where they were replaced.
     """
-    draw = part(torch.rand, actions.shape, generator=generator, device=actions.device)
+    draw = torch.rand(actions.shape, generator=generator, device=actions.device)
     stuck = (draw < strength * STICKY_PROBABILITY) & (previous >= 0)
     return torch.where(stuck, previous, actions), stuck
 
@@ -140,8 +133,9 @@ def show_tv(
 
 def tune_tv(screen: Tensor, pressed: Tensor, generator: torch.Generator) -> Tensor:
     """Where the agent pressed the button [N], the TV shows another noise; elsewhere the same as before."""
-    fresh = part(
-        partial(torch.randint, 0, 256),
+    fresh = torch.randint(
+        0,
+        256,
         screen.shape,
         generator=generator,
         device=screen.device,
@@ -172,8 +166,7 @@ def show_clouds(
 def drift_clouds(places: Tensor, generator: torch.Generator) -> Tensor:
     """One step of Brownian motion."""
     return (
-        places
-        + CLOUD_STEP * part(torch.randn, places.shape, generator=generator, device=places.device)
+        places + CLOUD_STEP * torch.randn(places.shape, generator=generator, device=places.device)
     ) % 1
 
 
@@ -182,9 +175,7 @@ def flicker(
 ) -> tuple[Tensor, Tensor | None]:
     """A backdrop of 4x4 large fields, each brighter or darker by N(0, 60) at every step."""
     n, height, width = frames.shape[:3]
-    fields = part(
-        torch.randn, (n, FLICKER_GRID, FLICKER_GRID), generator=generator, device=frames.device
-    )
+    fields = torch.randn((n, FLICKER_GRID, FLICKER_GRID), generator=generator, device=frames.device)
     row = torch.arange(height, device=frames.device) * FLICKER_GRID // height
     column = torch.arange(width, device=frames.device) * FLICKER_GRID // width
     light = strength * FLICKER_STD * fields[:, row][:, :, column]  # [N, H, W]

@@ -8,11 +8,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ssedb.engine import Engine, lasting
 from ssedb.envs import noise as noises
 from ssedb.envs.base import Env, Step
 from ssedb.envs.frames import SIDE, to_agent_frames
-from ssedb.parallel import Team, part
 
 
 class Observer:
@@ -38,24 +36,21 @@ class Observer:
         self.num_envs, self.button, self.device = num_envs, num_actions - 1, torch.device(device)
         self.noise, self.strength, self.pixel, self.box = noise, strength, pixel, box
         self.generator = torch.Generator(self.device).manual_seed(seed)
-        self.look = self._look
         self.previous = torch.full((num_envs,), -1, device=self.device)
-        self.screen = lasting(
-            torch.zeros(
-                num_envs, *[SIDE // noises.TV_SHARE] * 2, dtype=torch.uint8, device=self.device
-            )
+        self.screen = torch.zeros(
+            num_envs, *[SIDE // noises.TV_SHARE] * 2, dtype=torch.uint8, device=self.device
         )
-        self.clouds = lasting(torch.zeros(num_envs, noises.CLOUDS, 2, device=self.device))
+        self.clouds = torch.zeros(num_envs, noises.CLOUDS, 2, device=self.device)
         self.begin()
 
     def begin(self) -> None:
         """Forgets; new clouds gather, the TV shows another noise."""
         self.previous.fill_(-1)
         if self.noise == "noisy-tv":
-            self.screen = noises.tune_tv(self.screen, self.previous < 0, self.generator)
+            self.screen.copy_(noises.tune_tv(self.screen, self.previous < 0, self.generator))
         elif self.noise == "clouds":
-            self.clouds = part(
-                torch.rand, self.clouds.shape, generator=self.generator, device=self.device
+            self.clouds.copy_(
+                torch.rand(self.clouds.shape, generator=self.generator, device=self.device)
             )
 
     def disturb(self, actions: Tensor) -> Tensor:
@@ -67,11 +62,11 @@ class Observer:
     def advance(self, actions: Tensor, dones: Tensor) -> None:
         """A step has been made: the agent may have pressed the TV's button (the last action), and clouds drift."""
         if self.noise == "sticky":
-            self.previous = torch.where(dones, -1, actions)
+            self.previous.copy_(torch.where(dones, -1, actions))
         elif self.noise == "noisy-tv":
-            self.screen = noises.tune_tv(self.screen, actions == self.button, self.generator)
+            self.screen.copy_(noises.tune_tv(self.screen, actions == self.button, self.generator))
         elif self.noise == "clouds":
-            self.clouds = noises.drift_clouds(self.clouds, self.generator)
+            self.clouds.copy_(noises.drift_clouds(self.clouds, self.generator))
 
     @staticmethod
     def wants_raw(noise: str, pixel: str, box: str) -> bool:
@@ -80,9 +75,6 @@ class Observer:
 
     def observe(self, frames: Tensor) -> Tensor:
         """Source frames as the agent sees them."""
-        return self.look(frames, self.screen, self.clouds)
-
-    def _look(self, frames: Tensor, screen: Tensor, clouds: Tensor) -> Tensor:
         if not self.wants_raw(self.noise, self.pixel, self.box):
             frames = to_agent_frames(frames)
         if self.noise == "random-box":
@@ -92,15 +84,10 @@ class Observer:
         elif self.noise == "flicker":
             frames, _ = noises.flicker(frames, self.strength, self.generator)
         elif self.noise == "noisy-tv":
-            frames, _ = noises.show_tv(frames, screen, self.strength)
+            frames, _ = noises.show_tv(frames, self.screen, self.strength)
         elif self.noise == "clouds":
-            frames, _ = noises.show_clouds(frames, clouds, self.strength)
+            frames, _ = noises.show_clouds(frames, self.clouds, self.strength)
         return to_agent_frames(frames)
-
-    def prepare(self, engine: Engine) -> None:
-        """From now on noise, gray and the smaller picture are one recording."""
-        if self.noise not in ("none", "sticky"):
-            self.look = engine.ready(self._look, generators=[self.generator])
 
     def state_dict(self) -> dict[str, Any]:
         memory = {name: getattr(self, name).clone() for name in self.MEMORY}
@@ -122,26 +109,21 @@ class NoisyEnv(Env):
     def __init__(self, env: Env, noise: str = "none", **settings: Any) -> None:
         self.env = env
         self.num_envs, self.num_actions, self.device = env.num_envs, env.num_actions, env.device
-        self.per_env, self.on_host = (*env.per_env, *Observer.MEMORY), env.on_host
+        self.on_host = env.on_host
         self.observer = Observer(
             env.num_envs, env.num_actions, noise, device=env.device, **settings
         )
+        self.generators = [] if noise == "none" else [self.observer.generator]
 
     def reset(self) -> Tensor:
         self.observer.begin()
         return self.observer.observe(self.env.reset())
 
     def step(self, actions: Tensor) -> Step:
-        self.send(torch.as_tensor(actions, device=self.device))  # lists and arrays will do
-        return self.recv().kept()
-
-    def send(self, actions: Tensor, then: Callable[[], None] = lambda: None) -> None:
-        self._executed = self.observer.disturb(actions)
-        self.env.send(self._executed, then)
-
-    def recv(self) -> Step:
-        step, observe = self.env.recv(), self.observer.observe
-        self.observer.advance(self._executed, step.dones)
+        actions = torch.as_tensor(actions, device=self.device)  # lists and arrays will do
+        executed, observe = self.observer.disturb(actions), self.observer.observe
+        step = self.env.step(executed)
+        self.observer.advance(executed, step.dones)
         last = step.final_frames
         return Step(
             observe(step.frames),
@@ -150,17 +132,14 @@ class NoisyEnv(Env):
             None if last is None else lambda: observe(last()),
         )
 
-    def prepare(self, engine: Engine) -> None:
-        self.observer.prepare(engine)
-
     def stagger(self) -> None:
         self.env.stagger()
 
     def true_states(self) -> Tensor | None:
         return self.env.true_states()
 
-    def merge(self, team: Team) -> None:
-        self.env.merge(team)
+    def merge(self, gather: Callable[[Tensor], Tensor]) -> None:
+        self.env.merge(gather)
 
     def metrics(self) -> dict[str, float]:
         return self.env.metrics()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,6 @@ from ssedb.envs.base import Env, Step
 from ssedb.envs.frames import SIDE
 from ssedb.envs.layout import SIZES, draw_layout
 from ssedb.envs.truth import Truth
-from ssedb.parallel import Team, part
 
 UP, DOWN, LEFT, RIGHT, INTERACT = range(5)
 ON_FLOOR, HELD, USED = range(3)
@@ -214,8 +214,6 @@ class RoomsEnv(Env):
     doors, treasure) is for measuring.
     """
 
-    per_env = (*State._fields, "age", "now")
-
     def __init__(
         self,
         num_envs: int,
@@ -246,8 +244,7 @@ class RoomsEnv(Env):
         return self.world.frames(self.state)
 
     def stagger(self) -> None:
-        number = part(lambda shape: np.arange(*shape), (self.num_envs,))
-        self._age = number % STAGGER * self.episode // STAGGER
+        self._age = np.arange(self.num_envs) % STAGGER * self.episode // STAGGER
 
     def step(self, actions: Tensor) -> Step:
         self.truth.act(actions)
@@ -271,8 +268,8 @@ class RoomsEnv(Env):
     def true_states(self) -> Tensor:
         return self.truth.now
 
-    def merge(self, team: Team) -> None:
-        self.truth.merge(team)
+    def merge(self, gather: Callable[[Tensor], Tensor]) -> None:
+        self.truth.merge(gather)
 
     def metrics(self) -> dict[str, float]:
         return self.truth.metrics()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-
-from ssedb.parallel import Team, current
 
 if TYPE_CHECKING:
     from ssedb.envs.rooms import World
@@ -28,6 +27,7 @@ class Truth:
             (states,), -1, dtype=torch.int64, device=device
         )  # steps of all worlds before it
         self.steps = 0
+        self._processes = 1  # that have as many worlds each
         self.now = torch.zeros(0, dtype=torch.int64, device=device)  # the state each world is in
         self._merged = {
             "choices": self.choices.clone(),
@@ -47,7 +47,7 @@ class Truth:
 
     def arrive(self, ids: Tensor) -> None:
         """The actions led here."""
-        self.steps += len(ids) * current().size
+        self.steps += len(ids) * self._processes
         self.now = ids
         self._see(ids)
 
@@ -56,16 +56,18 @@ class Truth:
         first = self.first_seen[ids]
         self.first_seen[ids] = torch.where(first < 0, self.steps, first)
 
-    def merge(self, team: Team) -> None:
-        """Takes over what the worlds of other processes have seen since the last time."""
-        if team.size == 1:
+    def merge(self, gather: Callable[[Tensor], Tensor]) -> None:
+        """Add what the worlds of other processes have seen since the last time; see `Env.merge`."""
+        never = torch.iinfo(torch.int64).max
+        first = gather(torch.where(self.first_seen < 0, never, self.first_seen))
+        self._processes = len(first)
+        if self._processes == 1:
             return
         for name, before in self._merged.items():
             counts = getattr(self, name)
-            counts.copy_(before + team.sum(counts - before))
+            counts.copy_(before + gather(counts - before).sum(0))
             before.copy_(counts)
-        never = torch.iinfo(torch.int64).max
-        first = team.gather(torch.where(self.first_seen < 0, never, self.first_seen)[None]).amin(0)
+        first = first.amin(0)
         self.first_seen.copy_(torch.where(first == never, -1, first))
 
     @cached_property

@@ -14,11 +14,12 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from ssedb import __version__, parallel
+from ssedb import __version__
 from ssedb.config import TrainConfig
 from ssedb.envs.names import bare_id
 from ssedb.errors import ConfigError, FolderInUse
 from ssedb.runs import checkpoint
+from ssedb.runs.processes import check_processes
 
 MAY_CHANGE = ("steps", "device", "engine", "env_workers", "checkpoint_minutes", "wandb")
 """Settings that a resumed run may change: those that make no other run of it."""
@@ -39,7 +40,7 @@ class RunFolder:
     def create(cls, config: TrainConfig) -> RunFolder:
         """A new run; a folder that holds one already is left alone."""
         path = config.out
-        parallel.check(config)
+        check_processes(config)
         _check_wandb(config)
         lock = lock_folder(path, create=True)
         if any((path / name).exists() for name in ("config.toml", "metrics.jsonl", "checkpoints")):
@@ -73,7 +74,7 @@ class RunFolder:
                 raise ConfigError(
                     f"steps={config.steps}: {path} is at step {reached:,} already; ask for more"
                 )
-            parallel.check(config)
+            check_processes(config)
             _check_wandb(config)
         except ConfigError:
             lock.close()

@@ -13,15 +13,17 @@ from typing import Any
 
 import torch
 
-from ssedb import engine, parallel
 from ssedb.analysis.maps import MapLog
+from ssedb.collect.environments import look_around
 from ssedb.config import TrainConfig
-from ssedb.parallel import Team
+from ssedb.engine import distributed
+from ssedb.engine.distributed import Group
+from ssedb.engine.host import machine, pick_device
 from ssedb.runs import checkpoint
 from ssedb.runs.blame import blaming
 from ssedb.runs.folder import OtherProcess, RunFolder, misfit
 from ssedb.runs.progress import Progress, silent
-from ssedb.trainer import Trainer, look_around
+from ssedb.trainer import Trainer
 
 
 @dataclass(frozen=True)
@@ -36,14 +38,16 @@ class TrainResult:
 
 def train(config: TrainConfig, progress: Progress = silent) -> TrainResult:
     """Trains from the beginning into `config.out`."""
-    return train_in(RunFolder.create(config), progress) if parallel.rank() == 0 else train_along()
+    return (
+        train_in(RunFolder.create(config), progress) if distributed.rank() == 0 else train_along()
+    )
 
 
 def resume(path: Path | str, progress: Progress = silent, **overrides: Any) -> TrainResult:
     """Go on with the run in `path`; overrides may be `steps`, `device` and others that do not make it another run."""
     return (
         train_in(RunFolder.reopen(Path(path), **overrides), progress)
-        if parallel.rank() == 0
+        if distributed.rank() == 0
         else train_along()
     )
 
@@ -58,14 +62,14 @@ def train_in(run: RunFolder, progress: Progress = silent) -> TrainResult:
     trainer = None
     try:
         when = lambda: f"at step {0 if trainer is None else trainer.reached:,}"  # noqa: E731
-        with blaming(run.path, when), parallel.join() as team, ExitStack() as later:
-            config = run.config = team.from_first(lambda: run.config)
-            device = engine.pick_device(config.device)
-            if team.size > 1 and device.type == "cuda":
+        with blaming(run.path, when), distributed.process_group() as group, ExitStack() as later:
+            config = run.config = group.from_first(lambda: run.config)
+            device = pick_device(config.device)
+            if group.size > 1 and device.type == "cuda":
                 torch.cuda.set_device(device)
             later.enter_context(torch.random.fork_rng([device] if device.type == "cuda" else []))
             later.enter_context(progress)
-            trainer, resumed = _set_up(run, progress, team)
+            trainer, resumed = _set_up(run, progress, group)
             if trainer.steps >= config.steps:
                 progress.note(
                     f"nothing left to do at step {trainer.steps:,}; --steps makes the run longer"
@@ -91,10 +95,10 @@ def train_in(run: RunFolder, progress: Progress = silent) -> TrainResult:
 
             saved_at, stop = time.monotonic(), False
             while trainer.steps < config.steps and not stop:
-                report(trainer.advance())
+                report(trainer.iterate())
                 counters = {"steps": trainer.steps, "updates": trainer.updates}
-                due = team.any(time.monotonic() - saved_at >= 60 * config.checkpoint_minutes)
-                stop = team.any(stopping())
+                due = group.any(time.monotonic() - saved_at >= 60 * config.checkpoint_minutes)
+                stop = group.any(stopping())
                 if due or trainer.steps >= config.steps or stop:
                     report(trainer.finish())
                     trainer.check_weights()
@@ -107,7 +111,7 @@ def train_in(run: RunFolder, progress: Progress = silent) -> TrainResult:
                 "last": row,
                 "device": str(trainer.device),
             }
-            summary |= {"machine": engine.machine(trainer.device)}
+            summary |= {"machine": machine(trainer.device)}
             if row:
                 run.write_summary({"steps": trainer.steps, **summary})
         return TrainResult(config.out, trainer.steps, finished, summary)
@@ -118,14 +122,14 @@ def train_in(run: RunFolder, progress: Progress = silent) -> TrainResult:
 
 
 def _set_up(
-    run: RunFolder, progress: Progress, team: Team
+    run: RunFolder, progress: Progress, group: Group
 ) -> tuple[Trainer, dict[str, int] | None]:
     """A fresh trainer, or one that goes on from the run's newest whole checkpoint."""
     config = run.config
-    saved = team.from_first(lambda: checkpoint.load_latest(run.checkpoints))
+    saved = group.from_first(lambda: checkpoint.load_latest(run.checkpoints))
     if saved is None:
-        seen = look_around(config, progress, team)
-        trainer = Trainer(config, progress=progress, team=team)
+        seen = look_around(config, progress, group)
+        trainer = Trainer(config, progress=progress, group=group)
         trainer.fit_observations(seen)
         if not run.has_metrics:
             return trainer, None
@@ -135,14 +139,14 @@ def _set_up(
     for complaint in complaints:
         progress.note(f"{complaint}; going on from the one before it")
     # Emulators that cannot be restored start new episodes; another stream keeps them from replaying the first ones.
-    trainer = Trainer(config, progress=progress, team=team, stream=2 + state["updates"])
+    trainer = Trainer(config, progress=progress, group=group, stream=2 + state["updates"])
     try:
         trainer.load_state_dict(state)
     except (KeyError, RuntimeError, ValueError) as error:
         raise misfit(run.path, error) from None
     progress.note(
         f"resumed at step {trainer.steps:,}"
-        + ("" if trainer.env.restorable else "; episodes begin afresh")
+        + ("" if trainer.collector.restorable else "; episodes begin afresh")
     )
     return trainer, {"steps": trainer.steps, "updates": trainer.updates}
 

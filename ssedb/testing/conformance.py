@@ -22,7 +22,7 @@ from ssedb.bonuses import make_bonus
 from ssedb.bonuses.base import Bonus
 from ssedb.collect.rollout import STACK
 from ssedb.config import TrainConfig
-from ssedb.engine import pick_device, tune_allocator
+from ssedb.engine.host import pick_device, tune_allocator
 from ssedb.envs.names import NOISES
 from ssedb.envs.rooms import World
 from ssedb.trainer import Trainer
@@ -91,7 +91,7 @@ def practise(bonus: Bonus, batch: tuple[Any, ...], rounds: int) -> None:
     """Rounds of what a trainer does with a rollout."""
     adam = _adam(bonus)
     for _ in range(rounds):
-        bonus.take_in(*batch)
+        bonus.observe(*batch)
         _step(bonus, batch, adam)
         bonus.after_epoch()
         bonus.after_rollout()
@@ -255,7 +255,7 @@ def _changes(bonus: Bonus, what: str, call: Callable[[], object]) -> bool:
         name for name, value in bonus.state_dict().items() if not torch.equal(value, before[name])
     ]:
         raise Failure(
-            f"{what} changed {', '.join(changed)}; what counts or remembers belongs in take_in"
+            f"{what} changed {', '.join(changed)}; what counts or remembers belongs in observe"
         )
     return not torch.equal(_randomness(bonus.normalize.mean.device), random)
 

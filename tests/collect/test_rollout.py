@@ -11,11 +11,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2
+from ssedb.envs.pools import Pools
 
 from ssedb.collect.rollout import Player, Rollout, random_agent_statistics
 from ssedb.engine import lasting
 from ssedb.envs.base import Step
-from ssedb.envs.pools import Pools
 from ssedb.networks import ActorCritic
 from ssedb.trainer import Trainer
 from tests.toy import Grid, tiny_config

@@ -7,6 +7,7 @@ import threading
 import numpy as np
 import pytest
 import torch
+from ssedb.envs.pools import Pools
 
 import ssedb
 from ssedb import threads
@@ -14,7 +15,6 @@ from ssedb.collect.rollout import Player, Rollout
 from ssedb.envs.atari import AtariEnv
 from ssedb.envs.frames import to_agent_frames
 from ssedb.envs.noisy import NoisyEnv
-from ssedb.envs.pools import Pools
 from ssedb.networks import ActorCritic
 from ssedb.runs.loop import resume
 
