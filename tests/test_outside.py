@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import ssedb
-from ssedb import cli, engine
+from ssedb import cli
 from ssedb.compare.results import Run, conditions
 from ssedb.runs.folder import read_metrics
 from ssedb.sweep.grid import read_grid
@@ -265,9 +265,8 @@ def test_a_loaded_agent_has_its_networks_alone_on_the_device(tmp_path, monkeypat
     assert (
         cli.main(["train", "--env", "rooms-small", *TINY, "--steps", "64", "--out", str(run)]) == 0
     )
-    monkeypatch.setattr(
-        engine, "pick_device", lambda device: torch.device("meta")
-    )  # as a GPU, on any machine
+    # As a GPU, on any machine.
+    monkeypatch.setattr("ssedb.runs.agent.pick_device", lambda device: torch.device("meta"))
     agent = ssedb.load(run)
     assert {weight.device.type for weight in agent.policy.parameters()} == {"meta"}
     assert {weight.device.type for weight in agent.make_bonus().parameters()} == {"meta"}

@@ -48,11 +48,7 @@ class Task(Generic[T]):
 
 
 class Engine:
-    """The plain engine: eager on one device, one thing after the other.
-
-    On a GPU background updates draw from a generator of their own, as they do in the engine that
-    overlaps them with other work; on a CPU from torch's.
-    """
+    """The plain engine: eager on one device, one thing after the other."""
 
     captures = False
     """Whether steps are replayed as CUDA graphs."""
@@ -65,15 +61,32 @@ class Engine:
     size = 1
     """How many processes share the run."""
 
-    def __init__(self, device: torch.device, *, precision: str = "fp32", seed: int = 0) -> None:
+    def __init__(
+        self,
+        device: torch.device,
+        *,
+        precision: str = "fp32",
+        seed: int = 0,
+        own_draws: bool = False,
+    ) -> None:
+        """Set up a device.
+
+        Args:
+            device: where tensors live.
+            precision: `fp32`, `tf32` or `bf16`; see `Precision`.
+            seed: of the generator that background updates draw from.
+            own_draws: whether they draw from a generator of their own on a CPU. On a GPU they do,
+                so that an engine which overlaps them with other work draws the same numbers.
+        """
         self.device = device
         self.precision = Precision(precision, device)
         self._generator: torch.Generator | None = None
-        if device.type == "cuda":  # another seed, or both generators would draw the same numbers
-            self._generator = torch.Generator(device).manual_seed(self._other_seed(seed))
+        if device.type == "cuda" or own_draws:
+            self._generator = torch.Generator(device).manual_seed(self._background_seed(seed))
 
-    def _other_seed(self, seed: int) -> int:
-        return int(np.random.SeedSequence(seed).generate_state(1)[0])
+    def _background_seed(self, seed: int) -> int:
+        """Derive another seed, or both generators would draw the same numbers."""
+        return int(np.random.SeedSequence(seed).generate_state(self.rank + 1)[self.rank])
 
     # The five verbs.
 
@@ -159,18 +172,10 @@ class Engine:
 
     def side(self) -> AbstractContextManager[None]:
         """Run a block as part of background updates, with their generator."""
-        return nullcontext() if self._generator is None else self._own_randomness(self._generator)
-
-    @contextmanager
-    def _own_randomness(self, generator: torch.Generator) -> Iterator[None]:
-        index = torch.cuda.current_device() if self.device.index is None else self.device.index
-        default = torch.cuda.default_generators[index]
-        before = default.graphsafe_get_state()
-        default.graphsafe_set_state(generator.graphsafe_get_state())
-        try:
-            yield
-        finally:
-            default.graphsafe_set_state(before)
+        if self._generator is None:
+            return nullcontext()
+        draws = _drawing_on_gpu if self.device.type == "cuda" else _drawing_on_cpu
+        return draws(self._generator)
 
     def later(self, function: Callable[[], T]) -> Callable[[], T]:
         """Call a function that may wait for the device; return how to get its result."""
@@ -181,14 +186,42 @@ class Engine:
         """Let what is called from now on begin when all background updates are done."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the random states of a GPU."""
-        if self._generator is None:
-            return {}
-        cuda = torch.cuda.get_rng_state(self.device)
-        return {"cuda": cuda, "background": self._generator.get_state()}
+        """Return the random states that are not torch's on a CPU."""
+        state = {} if self._generator is None else {"background": self._generator.get_state()}
+        if self.device.type == "cuda":
+            state["cuda"] = torch.cuda.get_rng_state(self.device)
+        return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over random states; a run that comes from a CPU has none."""
-        if self._generator is not None and "cuda" in state:
+        """Load random states; a run that comes from another kind of device has none for this one."""
+        on_gpu = self.device.type == "cuda"
+        if self._generator is None or on_gpu != ("cuda" in state) or "background" not in state:
+            return
+        self._generator.set_state(state["background"].cpu())
+        if on_gpu:
             torch.cuda.set_rng_state(state["cuda"].cpu(), self.device)
-            self._generator.set_state(state["background"].cpu())
+
+
+@contextmanager
+def _drawing_on_gpu(generator: torch.Generator) -> Iterator[None]:
+    """Let torch's generator of a GPU share the state of another one, as CUDA graphs allow."""
+    index = generator.device.index
+    default = torch.cuda.default_generators[torch.cuda.current_device() if index is None else index]
+    before = default.graphsafe_get_state()
+    default.graphsafe_set_state(generator.graphsafe_get_state())
+    try:
+        yield
+    finally:
+        default.graphsafe_set_state(before)
+
+
+@contextmanager
+def _drawing_on_cpu(generator: torch.Generator) -> Iterator[None]:
+    """Let torch's generator draw the numbers of another one."""
+    before = torch.get_rng_state()
+    torch.set_rng_state(generator.get_state())
+    try:
+        yield
+    finally:
+        generator.set_state(torch.get_rng_state())
+        torch.set_rng_state(before)

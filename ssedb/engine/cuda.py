@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,21 +13,15 @@ import torch
 from torch import Tensor
 
 from ssedb.compiled import compiled
-from ssedb.engine.base import Engine, Task
-from ssedb.engine.worker import WorkerThread
+from ssedb.engine.overlap import OverlappingEngine
 from ssedb.float32 import one_thread
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 
-class CudaEngine(Engine):
-    """Replays steps as CUDA graphs and, if it overlaps, runs background updates in slices.
-
-    Background updates have a stream and a generator of their own, so they may run while other
-    steps go on. Whoever reads what they write waits for their task first, so the numbers are those
-    of one after the other.
-    """
+class CudaEngine(OverlappingEngine):
+    """Replays steps as CUDA graphs; background updates that overlap run on a side stream."""
 
     captures = True
     fuse = True
@@ -35,14 +29,11 @@ class CudaEngine(Engine):
     def __init__(
         self, device: torch.device, *, precision: str = "fp32", seed: int = 0, overlap: bool = False
     ) -> None:
-        super().__init__(device, precision=precision, seed=seed)
-        self.overlaps = overlap
+        super().__init__(device, precision=precision, seed=seed, overlap=overlap)
         current = torch.cuda.current_stream(device)
         self._side_stream = torch.cuda.Stream(device) if overlap else current
-        self._worker = WorkerThread(device) if overlap else None
-        self._task: Task[Any] | None = None
-        # Graphs that share memory must not run at the same time: the side stream has a pool of its
-        # own. Steps that environments wait for go first.
+        # Graphs that share memory must not run at the same time: those of the side stream have a
+        # pool of their own. Steps that environments wait for go first.
         self._graphs = GraphPool(priority=-1)
         self._side_graphs = GraphPool()
 
@@ -54,7 +45,7 @@ class CudaEngine(Engine):
         replayable: bool = True,
         generators: Sequence[torch.Generator] = (),
     ) -> F:
-        """Return the step as a CUDA graph that is captured after a few eager calls, and replayed."""
+        """Return a step that is captured as a CUDA graph after a few eager calls, and replayed."""
         eager = super().capture(step)
         if not replayable:
             return eager
@@ -65,41 +56,21 @@ class CudaEngine(Engine):
         """Compile an elementwise function into one kernel or a few."""
         return compiled(function)
 
-    def background(self, updates: Iterator[object], result: Callable[[], T]) -> Task[T]:
-        """Run updates in slices, one each time the engine is idle, if it overlaps them."""
-        if not self.overlaps:
-            return super().background(updates, result)
-        self._task = Task(updates, result, self)
-        return self._task
-
-    def idle(self) -> None:
-        """Issue one background update.
-
-        All of them at once would keep the host away from the environments.
-        """
-        if self._task is not None:
-            self._task.advance()
-
-    def side(self) -> AbstractContextManager[None]:
-        """Run a block on the side stream, once all that was called before is done."""
-        return self._on_side_stream()
-
     @contextmanager
-    def _on_side_stream(self) -> Iterator[None]:
+    def side(self) -> Iterator[None]:
+        """Run a block on the side stream, once all that was called before is done."""
         self._side_stream.wait_stream(torch.cuda.current_stream(self.device))
         with super().side(), torch.cuda.stream(self._side_stream):
             yield
 
     def later(self, function: Callable[[], T]) -> Callable[[], T]:
-        """Call a function on the worker thread, so that the host need not wait for the device."""
-        if self._worker is None:
-            return super().later(function)
+        """Call a function on the worker thread and on the side stream, after all updates."""
 
         def call() -> T:
             with torch.cuda.stream(self._side_stream):
                 return function()
 
-        return self._worker.submit(call).result
+        return super().later(call)
 
     def join(self) -> None:
         """Let the current stream wait for the side stream."""

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -29,12 +26,7 @@ class DataParallelEngine(Engine):
         self.rank = group.rank
         self.size = group.size
         self._group = group
-        super().__init__(device, precision=precision, seed=seed)
-        if self._generator is None:
-            self._generator = torch.Generator().manual_seed(self._other_seed(seed))
-
-    def _other_seed(self, seed: int) -> int:
-        return int(np.random.SeedSequence(seed).generate_state(self.rank + 1)[self.rank])
+        super().__init__(device, precision=precision, seed=seed, own_draws=True)
 
     def adam(self, module: nn.Module, rate: float, eps: float) -> torch.optim.Adam:
         """Make an optimizer that averages gradients over the processes before it steps."""
@@ -63,36 +55,12 @@ class DataParallelEngine(Engine):
         """Average over the processes."""
         return self._group.all_reduce(values) / self.size
 
-    def side(self) -> AbstractContextManager[None]:
-        """Run a block with the random numbers of this process alone."""
-        return super().side() if self.device.type == "cuda" else self._own_randomness_on_cpu()
-
-    @contextmanager
-    def _own_randomness_on_cpu(self) -> Iterator[None]:
-        assert self._generator is not None
-        before = torch.get_rng_state()
-        torch.set_rng_state(self._generator.get_state())
-        try:
-            yield
-        finally:
-            self._generator.set_state(torch.get_rng_state())
-            torch.set_rng_state(before)
-
     def state_dict(self) -> dict[str, Any]:
         """Return the random states of all processes."""
-        assert self._generator is not None
-        own = {"background": self._generator.get_state()}
-        if self.device.type == "cuda":
-            own = super().state_dict()
-        return {"ranks": self.gather_objects(own)}
+        return {"ranks": self.gather_objects(super().state_dict())}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over this process's random states; those of another number of processes do not fit."""
+        """Load this process's random states; those of another number of processes do not fit."""
         ranks = state.get("ranks", [])
-        if len(ranks) != self.size:
-            return
-        if self.device.type == "cuda":
+        if len(ranks) == self.size:
             super().load_state_dict(ranks[self.rank])
-        else:
-            assert self._generator is not None
-            self._generator.set_state(ranks[self.rank]["background"])
