@@ -12,6 +12,7 @@ from ssedb.collect.collector import Collector
 from ssedb.collect.pipelined import PipelinedCollector, low_priority_threads
 from ssedb.collect.rollout import STACK, Rollout
 from ssedb.config import TrainConfig
+from ssedb.engine import check_engine
 from ssedb.engine.base import Engine
 from ssedb.engine.distributed import ALONE, Group
 from ssedb.engine.host import memory, pick_device, tune_allocator
@@ -87,6 +88,7 @@ def make_collector(
 def place(config: TrainConfig, group: Group = ALONE) -> torch.device:
     """Choose the learner's device; raise ConfigError if the rollout does not fit in its memory."""
     device = pick_device(config.device)
+    check_engine(config.engine, device)
     frames = (config.rollout_steps + STACK) * config.num_envs // group.size * SIDE**2 / 2**30
     there = memory(device) / 2**30
     if frames > there:
