@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import time
-import traceback
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain
@@ -16,22 +13,21 @@ from torch import Tensor
 
 from ssedb import ppo
 from ssedb.bonuses import make_bonus
-from ssedb.bonuses.base import Bonus, Context
-from ssedb.collect.environments import make_collector, place, training_envs
+from ssedb.bonuses.base import Bonus, Context, checked
+from ssedb.collect.environments import make_collector
 from ssedb.collect.rollout import Rollout
 from ssedb.collect.scores import Scores
 from ssedb.config import TrainConfig
-from ssedb.engine import make_engine
 from ssedb.engine.distributed import ALONE, Group
 from ssedb.envs.base import Env
-from ssedb.errors import Blamed, ConfigError, TrainingError
+from ssedb.errors import ConfigError, TrainingError
 from ssedb.networks import ActorCritic
 from ssedb.normalize import RewardNorm
+from ssedb.record import Metrics, Record, require_finite
 from ssedb.runs.progress import Progress, silent
 
 Minibatches = list[tuple[Tensor, Tensor]]
 """Indices (t, env) of the minibatches of one pass over a rollout."""
-Metrics = dict[str, Any]
 
 
 class Trainer:
@@ -56,19 +52,10 @@ class Trainer:
         """
         self.config = config
         self.progress = progress
-        device = place(config, group)
         torch.manual_seed(config.seed)
-        envs = training_envs(config, stream, device, group) if env is None else _as_list(env)
-        self.engine = make_engine(
-            device,
-            config.engine,
-            precision=config.precision,
-            seed=config.seed,
-            overlap=envs[0].on_host,
-            group=group,
-        )
-        self.collector = make_collector(envs, config.rollout_steps, self.engine, self._count_step)
-        obs_shape, num_actions = self.rollout.obs_shape, envs[0].num_actions
+        self.collector = make_collector(config, env, group, stream, self._count_step)
+        self.engine = self.collector.engine
+        obs_shape, num_actions = self.rollout.obs_shape, self.env.num_actions
         sizes = config.policy_channels, config.policy_width, config.policy_layers
         self.policy = self.engine.prepare(ActorCritic(obs_shape, num_actions, *sizes))
         self.bonus: Bonus = self.engine.prepare(
@@ -87,7 +74,7 @@ class Trainer:
         self.policy_adam = adam(self.policy, config.learning_rate)
         self.bonus_adam = adam(self.bonus, config.bonus_learning_rate)
         recent = config.reward_scale == "recent"
-        self.reward_norm = RewardNorm(config.num_envs, config.gamma, device, recent)
+        self.reward_norm = RewardNorm(config.num_envs, config.gamma, self.device, recent)
         self.scores = Scores(config.num_envs)
         capture, replayable = self.engine.capture, self.bonus.replayable
         self.ppo_loss = self.engine.compile(ppo.ppo_loss)
@@ -203,7 +190,7 @@ class Trainer:
 
     def _reward(self, t: Tensor, envs: Tensor, rollout: Rollout) -> Tensor:
         rewards = self.bonus.reward(*self._experience(t, envs, rollout))
-        return self._checked("reward", rewards, envs.shape)
+        return checked(self.bonus, "reward", rewards, envs.shape)
 
     def _observe(self, rollout: Rollout) -> None:
         """Show every transition to a bonus that counts or remembers."""
@@ -233,7 +220,7 @@ class Trainer:
         """Take one step of the bonus model on a minibatch; return metrics."""
         mask = ~rollout.dones[t, envs] if self.config.mask_boundaries else None
         loss, metrics = self.bonus.loss(*rollout.transitions(t, envs), mask)
-        self._checked("loss", loss, ())
+        checked(self.bonus, "loss", loss, ())
         if loss.requires_grad:
             _descend(loss, self.bonus_adam)
         self.bonus.after_step()
@@ -250,16 +237,6 @@ class Trainer:
         states = None if rollout.states is None else rollout.states[t, envs]
         return (*transitions, Context(rollout.episodes[t, envs], states))
 
-    def _checked(self, method: str, value: Any, shape: tuple[int, ...]) -> Tensor:
-        """Return what a method of the bonus gave; blame the bonus if it has another shape."""
-        if isinstance(value, Tensor) and value.shape == shape:
-            return value
-        tensor = isinstance(value, Tensor)
-        given = f"shape {list(value.shape)}" if tensor else f"a {type(value).__name__}"
-        owner = f"{type(self.bonus).__name__}.{method}"
-        message = f"{owner} gave {given}, not a tensor of shape {list(shape)}"
-        raise Blamed(message, "".join(traceback.format_stack()))
-
     def _count_step(self, t: int) -> None:
         self.reached = self.steps + (t + 1) * self.config.num_envs
         self.progress.step(self.reached)
@@ -272,14 +249,10 @@ class Trainer:
         self._record = record
 
     def _summarize(self, rollout: Rollout, epochs: list[Minibatches], record: Record) -> Metrics:
-        """Return the metrics that wait for the device; raise TrainingError for one gone wrong."""
+        """Return the metrics that wait for the device."""
         scores = self.scores.add(rollout.rewards.cpu().numpy(), rollout.dones.cpu().numpy())
         record.add(**self.diagnose_step(*epochs[-1][-1], rollout=rollout))
-        means = dict(zip(record.tensors, self.engine.mean(record.means()).tolist(), strict=True))
-        for name, value in {**scores, **means}.items():
-            if isinstance(value, float) and not math.isfinite(value):
-                raise TrainingError(f"{name} is {value} after update {record.about['updates']}")
-        return {**scores, **means}
+        return {**scores, **record.means(self.engine.mean)}
 
     def _metrics(self) -> Metrics | None:
         """Return all metrics of the last iteration, once, when its bonus update is done."""
@@ -287,7 +260,7 @@ class Trainer:
         if record is None:
             return None
         rate = round(self.config.rollout_size / record.seconds, 1)
-        return {**record.about, "sps": rate, **self.bonus_update.wait()}
+        return require_finite({**record.about, "sps": rate, **self.bonus_update.wait()})
 
     def close(self) -> None:
         """Let go of the environments."""
@@ -331,29 +304,6 @@ class Trainer:
         if not self.collector.restorable:
             self.scores.forget_unfinished()
         torch.set_rng_state(state["rng"].cpu())
-
-
-class Record:
-    """Metrics of one iteration; tensors stay on the device until `means`."""
-
-    def __init__(self) -> None:
-        self.about: Metrics = {}
-        self.seconds = 0.0
-        self.tensors: dict[str, list[Tensor]] = defaultdict(list)
-
-    def add(self, **metrics: Tensor) -> None:
-        """Add a value of each metric, a scalar."""
-        for name, value in metrics.items():
-            self.tensors[name].append(value)
-
-    def means(self) -> Tensor:
-        """Return the mean of every metric, float64 on the host; waits for the device once."""
-        means = [torch.stack(values).double().mean() for values in self.tensors.values()]
-        return torch.stack(means).cpu()
-
-
-def _as_list(env: Env | Sequence[Env]) -> list[Env]:
-    return [env] if isinstance(env, Env) else list(env)
 
 
 def _descend(loss: Tensor, adam: torch.optim.Optimizer) -> None:

@@ -12,7 +12,8 @@ import pytest
 import torch
 
 import ssedb
-from ssedb import trainer as trainer_module
+from ssedb import ppo
+from ssedb.collect import environments
 from ssedb.engine.overlap import OverlappingEngine
 from ssedb.errors import TrainingError
 from ssedb.runs.folder import read_metrics
@@ -175,7 +176,7 @@ def make(overlap=True, **settings):
         return OverlappingEngine(device, seed=seed, overlap=overlap)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trainer_module, "make_engine", engine)
+        patch.setattr(environments, "make_engine", engine)
         return Trainer(config, world)
 
 
@@ -341,13 +342,13 @@ def test_resume_continues_the_counters_and_everything_that_learned(tmp_path):
 
 
 def test_a_resumed_run_does_not_replay_its_first_episodes(tmp_path, monkeypatch):
-    streams, make_envs = [], trainer_module.training_envs
+    streams, make_envs = [], environments.training_envs
 
     def spy(config, stream, device, group):
         streams.append(stream)
         return make_envs(config, stream, device, group)
 
-    monkeypatch.setattr(trainer_module, "training_envs", spy)
+    monkeypatch.setattr(environments, "training_envs", spy)
     train(tiny_config(tmp_path / "run", env="rooms-small", steps=512, obs_norm_steps=64))
     resume(tmp_path / "run", steps=768)
     assert streams == [0, 2 + 2]
@@ -401,9 +402,7 @@ def test_a_checkpoint_that_does_not_fit_is_one_line(tmp_path):
 def test_a_number_gone_wrong_stops_the_run_and_is_named(tmp_path, monkeypatch):
     train(tiny_config(tmp_path / "run", steps=256, obs_norm_steps=100))
     good = sorted(p.name for p in (tmp_path / "run" / "checkpoints").iterdir())
-    monkeypatch.setattr(
-        trainer_module.ppo, "explained_variance", lambda *x: torch.tensor(float("nan"))
-    )
+    monkeypatch.setattr(ppo, "explained_variance", lambda *x: torch.tensor(float("nan")))
     with pytest.raises(TrainingError, match="explained_variance is nan after update 2"):
         resume(tmp_path / "run", steps=1024)
     assert sorted(p.name for p in (tmp_path / "run" / "checkpoints").iterdir()) == good

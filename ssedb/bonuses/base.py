@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import traceback
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
+from ssedb.errors import Blamed
 from ssedb.normalize import ObsNorm
 from ssedb.validate import require
 
@@ -68,8 +70,8 @@ class Bonus(nn.Module, ABC):
     uses_context: ClassVar[bool] = False
     """Whether `reward` and `observe` are given a `Context` as a fourth argument."""
     replayable: ClassVar[bool] = True
-    """Whether `reward`, `loss` and `after_step` may be recorded as CUDA graphs: no shapes that depend on data, no waiting
-    for the device, no Python state that changes from call to call."""
+    """Whether `reward`, `loss` and `after_step` may be captured as CUDA graphs: no shapes that depend
+    on data, no waiting for the device, no Python state that changes from call to call."""
     needs_states = False
     """Whether the context must hold true states, which few environments tell."""
     fixed: ClassVar[tuple[str, ...]] = ()
@@ -95,7 +97,7 @@ class Bonus(nn.Module, ABC):
         """
 
     def observe(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> None:
-        """Called with every transition once, after its reward was paid: counts, statistics and memories move here."""
+        """Called with every transition once, after its reward: counts and memories move here."""
 
     def after_step(self) -> None:
         """Called after each optimiser step."""
@@ -111,6 +113,20 @@ class Bonus(nn.Module, ABC):
         return None
 
     def diagnostics(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> dict[str, Tensor]:
-        """Slower figures for the log, asked for once a rollout on one minibatch. Perhaps in another thread, while the next
-        is played, so it changes nothing and draws nothing at random."""
+        """Slower metrics, asked for once a rollout on one minibatch.
+
+        Perhaps on a worker thread, while the next rollout is collected: a method that changes
+        nothing and draws nothing at random.
+        """
         return {}
+
+
+def checked(bonus: Bonus, method: str, value: Any, shape: tuple[int, ...]) -> Tensor:
+    """Return what a method of a bonus gave; raise Blamed if it is no tensor of that shape."""
+    if isinstance(value, Tensor) and value.shape == shape:
+        return value
+    tensor = isinstance(value, Tensor)
+    given = f"shape {list(value.shape)}" if tensor else f"a {type(value).__name__}"
+    owner = f"{type(bonus).__name__}.{method}"
+    message = f"{owner} gave {given}, not a tensor of shape {list(shape)}"
+    raise Blamed(message, "".join(traceback.format_stack()))

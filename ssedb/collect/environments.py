@@ -12,8 +12,7 @@ from ssedb.collect.collector import Collector
 from ssedb.collect.pipelined import PipelinedCollector, low_priority_threads
 from ssedb.collect.rollout import STACK, Rollout
 from ssedb.config import TrainConfig
-from ssedb.engine import check_engine
-from ssedb.engine.base import Engine
+from ssedb.engine import check_engine, make_engine
 from ssedb.engine.distributed import ALONE, Group
 from ssedb.engine.host import memory, pick_device, tune_allocator
 from ssedb.envs import make_env
@@ -73,16 +72,40 @@ def training_envs(
 
 
 def make_collector(
-    envs: Sequence[Env],
-    steps: int,
-    engine: Engine,
+    config: TrainConfig,
+    env: Env | Sequence[Env] | None = None,
+    group: Group = ALONE,
+    stream: int = 0,
     on_step: Callable[[int], None] = lambda t: None,
 ) -> Collector:
-    """Choose how rollouts are collected: pipelined where a GPU acts for emulators on the host."""
+    """Make the collector of a run, and the engine that it runs on.
+
+    The collector is pipelined where a GPU acts for emulators on the host.
+
+    Args:
+        config: the run's settings.
+        env: environments to collect in, or pools of them; those of the settings unless given.
+        group: the processes that share the run.
+        stream: which of the run's random streams the environments draw from.
+        on_step: called with t after every step.
+    """
+    device = place(config, group)
+    if env is None:
+        envs: Sequence[Env] = training_envs(config, stream, device, group)
+    else:
+        envs = [env] if isinstance(env, Env) else env
+    engine = make_engine(
+        device,
+        config.engine,
+        precision=config.precision,
+        seed=config.seed,
+        overlap=envs[0].on_host,
+        group=group,
+    )
     pools = [env for env in envs if isinstance(env, NoisyEnv) and isinstance(env.env, HostEnv)]
-    if pools and engine.device.type == "cuda":
-        return PipelinedCollector(pools, steps, engine, on_step)
-    return Collector(envs[0], steps, engine, on_step)
+    if pools and device.type == "cuda":
+        return PipelinedCollector(pools, config.rollout_steps, engine, on_step)
+    return Collector(envs[0], config.rollout_steps, engine, on_step)
 
 
 def place(config: TrainConfig, group: Group = ALONE) -> torch.device:
