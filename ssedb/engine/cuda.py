@@ -54,7 +54,7 @@ class CudaEngine(OverlappingEngine):
 
     def compile(self, function: F) -> F:
         """Compile an elementwise function into one kernel or a few."""
-        return compiled(function)
+        return compiled(function) if self.fuse else function
 
     @contextmanager
     def side(self) -> Iterator[None]:
