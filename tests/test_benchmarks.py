@@ -35,6 +35,16 @@ def test_pools():
     assert table["one vector"][1] == "1.00"
 
 
+def test_figures_exploration_are_drawn_from_the_log_and_small_enough_for_the_docs(tmp_path):
+    script = BENCHMARKS / "figures_exploration.py"
+    subprocess.run([sys.executable, script, "--out", tmp_path], capture_output=True, check=True)
+    drawn = sorted(path.name for path in tmp_path.iterdir())
+    assert drawn == ["bonus-blind-fade.png", "bonus-followed.png"]
+    for name in drawn:
+        assert 10_000 < (tmp_path / name).stat().st_size < 150_000
+        assert (BENCHMARKS.parent / "docs" / name).stat().st_size < 150_000
+
+
 def test_random_references_play_whole_episodes(tmp_path):
     out = tmp_path / "references.json"
     table = rows("random_references.py", games="breakout", episodes=20, processes=1, out=out)

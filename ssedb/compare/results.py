@@ -12,7 +12,7 @@ import math
 import os
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
@@ -24,6 +24,7 @@ from ssedb.compare.references import human_normalised, random_normalised
 from ssedb.config import migrated
 from ssedb.envs.names import NOISES, env_label
 from ssedb.errors import ConfigError
+from ssedb.runs.alarms import LIMITS, Alarm, Watch
 from ssedb.runs.folder import MAY_CHANGE, read_metrics
 
 Status = Literal["finished", "unfinished", "failed", "missing", "damaged", "duplicate"]
@@ -141,6 +142,15 @@ class Run:
             key: np.array([none if row.get(key) is None else row[key] for row in rows], float)
             for key in keys
         }
+
+    @cached_property
+    def alarms(self) -> list[Alarm]:
+        """Alarms about the run's policy, from its metrics, so that an older run has them too."""
+        names = ("steps", *LIMITS)
+        if not all(name in self.metrics for name in names):
+            return []
+        rows = zip(*(self.metrics[name].tolist() for name in names), strict=True)
+        return Watch(dict(zip(names, row, strict=True)) for row in rows).alarms
 
     def curve(self, key: str) -> tuple[np.ndarray, np.ndarray]:
         """(steps, values) of one figure; empty where the run has none. Knows the normalised scores too."""
@@ -531,6 +541,20 @@ def left_out(runs: Iterable[Run]) -> list[Row]:
          "status": run.status, "reason": run.reason}
         for run in runs if not run.finished
     ]  # fmt: skip
+
+
+def alarm_table(runs: Iterable[Run]) -> list[Row]:
+    """Return one row an alarm about a policy, those that ended again included, with the remedy."""
+    return [
+        {
+            "run": run.path.name,
+            "method": run.method,
+            **asdict(alarm),
+            "text": alarm.text(run.config),
+        }
+        for run in runs
+        for alarm in run.alarms
+    ]
 
 
 def write_parquet(runs: Sequence[Run], folder: Path) -> list[Path]:

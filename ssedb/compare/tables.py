@@ -78,6 +78,15 @@ def make_tables(runs: Sequence[Run], asked: Sequence[str] = ()) -> list[Table]:
         tables += [_aggregates(runs, main)]
     if len(results.scores_by_task(runs, main)) > 1:
         tables += [_improvement(runs, main)]
+    if alarms := results.alarm_table(runs):
+        rows = [[row["run"], "yes" if row["stands"] else "no", row["text"]] for row in alarms]
+        tables.append(
+            Table(
+                "ALARMS: policies that do not follow their bonus",
+                ["run", "at its end", "what"],
+                rows,
+            )
+        )
     if left := results.left_out(runs):
         rows = [[row["run"], row["status"], row["reason"]] for row in left]
         tables.append(Table("Runs that no average holds", ["run", "status", "why"], rows))
@@ -274,6 +283,7 @@ def as_data(runs: Sequence[Run], asked: Sequence[str] = ()) -> dict[str, Any]:
         "aggregates": results.aggregate_table(runs, main),
         "improvement": results.improvement_table(runs, main),
         "efficiency": results.efficiency_table(runs, main),
+        "alarms": results.alarm_table(runs),
         "left_out": results.left_out(runs),
         "references": {
             "about": results.about("human_score", reference_rows(runs)),

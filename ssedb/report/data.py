@@ -94,6 +94,7 @@ def _run(run: Run, number: int, points: int, origin: Path) -> dict[str, Any]:
         "neck": None if neck is None else {
             "i_upper": _short(neck.i_upper), "over": _short(neck.over_chance), "state": neck.state
         },
+        "alarms": [{"stands": a.stands, "text": a.text(run.config)} for a in run.alarms],
         "config": {k: _text(v) for k, v in config.items()},
         "options": {k: _text(v) for k, v in dict(run.config.get("bonus_options", {})).items()},
         "command": _command(run),

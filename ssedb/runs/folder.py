@@ -127,6 +127,10 @@ class RunFolder:
                 config=settings,
             )
 
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the metrics logged so far, as `read_metrics` does."""
+        return read_metrics(self.path)
+
     def log(self, row: dict[str, Any]) -> None:
         """One line of metrics; None stands for what has no value yet."""
         self._line(row)
@@ -176,6 +180,9 @@ class OtherProcess(RunFolder):
 
     def start_logging(self, resumed_at: dict[str, int] | None) -> None:
         pass
+
+    def rows(self) -> list[dict[str, Any]]:
+        return []
 
     def log(self, row: dict[str, Any]) -> None:
         pass

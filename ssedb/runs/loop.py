@@ -20,6 +20,7 @@ from ssedb.engine import distributed
 from ssedb.engine.distributed import Group
 from ssedb.engine.host import machine, pick_device
 from ssedb.runs import checkpoint
+from ssedb.runs.alarms import Watch
 from ssedb.runs.blame import blaming
 from ssedb.runs.folder import OtherProcess, RunFolder, misfit
 from ssedb.runs.progress import Progress, silent
@@ -76,6 +77,7 @@ def train_in(run: RunFolder, progress: Progress = silent) -> TrainResult:
                 )
             progress.start(trainer.steps, config)
             run.start_logging(resumed)
+            watch = Watch(run.rows())
             if trainer.updates == 0:  # whatever happens in the first update, the run can be resumed
                 run.save_checkpoint(trainer.state_dict(), {"steps": 0, "updates": 0})
             maps = MapLog(run.path, trainer)
@@ -89,6 +91,10 @@ def train_in(run: RunFolder, progress: Progress = silent) -> TrainResult:
                 nonlocal row
                 if new is not None:
                     row = new
+                    for alarm in watch.see(row):
+                        progress.note(f"ALARM at step {row['steps']:,}: {alarm.text(vars(config))}")
+                    if watch.standing:
+                        row["alarms"] = watch.standing
                     run.log(row)
                     maps.record()
                     progress.log(row)
@@ -109,6 +115,7 @@ def train_in(run: RunFolder, progress: Progress = silent) -> TrainResult:
                 "finished": finished,
                 **trainer.scores.summary(),
                 "last": row,
+                "alarms": watch.as_data(),
                 "device": str(trainer.device),
             }
             summary |= {"machine": machine(trainer.device)}

@@ -50,7 +50,8 @@ def console() -> Progress:
 
 def _figures(row: dict[str, Any]) -> list[str]:
     score = "-" if row["score"] is None else f"{row['score']:.1f}"
-    return [f"score {score}", f"bonus {row['bonus_raw']:.3g}"]
+    alarms = [f"ALARM {name} {row[name]:.2f}" for name in row.get("alarms", [])]
+    return [*alarms, f"score {score}", f"bonus {row['bonus_raw']:.3g}"]
 
 
 class _Counted(Progress):

@@ -14,6 +14,7 @@ from rich.text import Text
 from ssedb import terminal
 from ssedb.analysis.probe import Probe
 from ssedb.config import TrainConfig
+from ssedb.runs.alarms import Alarm
 from ssedb.runs.evaluation import Evaluation
 from ssedb.runs.folder import resume_command
 from ssedb.runs.loop import TrainResult
@@ -56,6 +57,8 @@ def print_run(result: TrainResult, config: TrainConfig) -> None:
         if name in last:
             table.add_row(label, f"{last[name]:.3f}")
     terminal.print_table(console, table)
+    for alarm in result.summary.get("alarms", []):
+        print(terminal.wrapped(f"ALARM: {Alarm(**alarm).text(vars(config))}"))
     console.print(f"run folder   {result.out}", soft_wrap=True)
     console.print(f"metrics      {result.out / 'metrics.jsonl'}", soft_wrap=True)
     console.print(

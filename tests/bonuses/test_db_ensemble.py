@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import ssedb
 from ssedb.networks import Ensemble
+from ssedb.objectives import information_gain
 from tests.toy import SIDE, TINY_OPTIONS, Grid, transitions
 
 MODELS = 3
@@ -51,6 +53,34 @@ def test_reward_is_the_spread_of_the_models(bonus, batch):
     predictions = plain_predictions(bonus, bonus.features(*batch[:2]).double().numpy())
     expected = np.sqrt(((predictions - predictions.mean(0)) ** 2).mean(0).mean(-1))
     np.testing.assert_allclose(bonus.reward(*batch), expected, rtol=1e-4)
+
+
+class PosteriorDraws(nn.Module):
+    """Linear models s' = W eta drawn from the posterior of W given data [M, D], prior and noise N(0, I)."""
+
+    def __init__(self, models: int, outputs: int, data: torch.Tensor) -> None:
+        super().__init__()
+        self.covariance = (torch.eye(data.shape[1]) + data.T @ data).inverse()
+        root = torch.linalg.cholesky(self.covariance)
+        self.draws = torch.randn(models, outputs, data.shape[1]) @ root.T
+
+    def forward(self, eta: torch.Tensor) -> torch.Tensor:
+        return torch.einsum("kod,bd->kbo", self.draws, eta)
+
+
+def test_reward_in_the_linear_case_is_the_ucb_bonus_of_theorem_1(bonus):
+    dim, outputs = bonus.options.latent_dim, 32
+    torch.manual_seed(1)
+    eta = torch.nn.functional.normalize(torch.randn(20, dim))
+    bonus.ensemble = PosteriorDraws(2000, outputs, data=eta[:10].repeat(5, 1))
+    bonus.represent = lambda obs, actions: (eta, None)
+    ucb = torch.einsum("bd,de,be->b", eta, bonus.ensemble.covariance, eta).sqrt()
+    reward = bonus.reward(*(torch.zeros(20) for _ in range(3)))
+    torch.testing.assert_close(reward, ucb, rtol=0.03, atol=0)  # of 2000 draws
+    assert reward[:10].max() < 0.7 * reward[10:].min()  # seen five times, and never
+    root = information_gain(eta, bonus.ensemble.covariance, outputs).sqrt()
+    assert (root <= (outputs / 2) ** 0.5 * ucb).all()
+    assert (root >= (outputs / 4) ** 0.5 * ucb).all()
 
 
 @pytest.mark.parametrize("masked", [False, True])

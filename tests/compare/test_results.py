@@ -31,6 +31,12 @@ def make_run(folder, *, states=0.5, score=None, steps=256, finished=True, probe=
     return folder
 
 
+def log_sick_policy(folder):
+    """Give a run folder metrics in which explained variance stays at -0.5."""
+    rows = [{"steps": 64 * i, "explained_variance": -0.5, "entropy": 1.0} for i in range(1, 101)]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
 @pytest.fixture
 def sweep(tmp_path):
     for seed in range(3):

@@ -8,7 +8,7 @@ from ssedb import cli
 from ssedb.compare import tables
 from ssedb.compare.references import MEASURED
 from ssedb.compare.results import load_runs
-from tests.compare.test_results import make_run
+from tests.compare.test_results import log_sick_policy, make_run
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +54,21 @@ def test_tables_say_what_they_hold(sweep):
         ["rnd-random-box-2", "unfinished", "at step 256 of 256"]
     ]
     assert shown["Runs"].rows[1][2] == "5 of 6"
+
+
+def test_stats_name_the_runs_whose_policy_raised_an_alarm(tmp_path, capsys):
+    make_run(tmp_path / "well")
+    log_sick_policy(make_run(tmp_path / "sick", seed=1, reward_scale="run"))
+    assert cli.main(["stats", str(tmp_path), "--out", str(tmp_path / "out"), "--no-figures"]) == 0
+    printed = capsys.readouterr().out
+    assert "ALARMS: policies that do not follow their bonus" in printed
+    (row,) = json.loads((tmp_path / "out" / "stats.json").read_text())["alarms"]
+    assert (row["run"], row["metric"], row["value"]) == ("sick", "explained_variance", -0.5)
+    assert "-0.50: it has been under 0 for 6,400 steps" in row["text"]
+    assert "try --reward-scale recent or" in row["text"]
+    assert f"| sick | yes | {row['text']} |" in (tmp_path / "out" / "tables.md").read_text()
+    titles = [table.title for table in tables.make_tables(load_runs(tmp_path / "well"))]
+    assert not any("ALARMS" in title for title in titles)
 
 
 def test_many_games_go_down_the_page(tmp_path):

@@ -13,6 +13,7 @@ import pytest
 from ssedb import cli
 from ssedb.report.make import build_page
 from ssedb.report.page import SCRIPTS
+from tests.compare.test_results import log_sick_policy, make_run
 from tests.report.conftest import HOSTILE, HOSTILE_BONUS
 
 CHROMIUM = next(
@@ -366,6 +367,21 @@ def test_the_explorer_plays_and_takes_keys(report, open_page):
     ):
         page.click(f"button[title^='{name}']")
         assert step() == expected
+
+
+def test_the_overview_and_the_runs_name_the_alarms_of_policies(open_page, tmp_path):
+    make_run(tmp_path / "runs" / "well")
+    log_sick_policy(make_run(tmp_path / "runs" / "sick", seed=1))
+    command = ["report", str(tmp_path / "runs"), "--out", str(tmp_path / "page"), "--episodes", "0"]
+    assert cli.main(command) == 0
+    page = open_page(tmp_path / "page" / "index.html")
+    notice = page.inner_text("#view-overview .notice.bad")
+    assert "policy alarm the policy does not follow its bonus in" in notice
+    assert "sick: explained variance of the value -0.50: it has been under 0 for" in notice
+    assert "well" not in notice
+    page = open_page(tmp_path / "page" / "index.html", "runs")
+    rows = page.locator("#view-runs details.run summary").all_inner_texts()
+    assert ["policy alarm" in row for row in rows] == ["sick" in row for row in rows]
 
 
 def test_the_information_plane_tells_the_three_states_apart(bottlenecks, open_page, tmp_path):

@@ -18,7 +18,7 @@ from ssedb.report.data import collect, not_finite
 from ssedb.report.explorer import COLUMNS, kept_steps, sheet
 from ssedb.report.page import Page, safe_json
 from ssedb.report.thin import compact, thin_curve
-from tests.compare.test_results import make_run
+from tests.compare.test_results import log_sick_policy, make_run
 from tests.report.conftest import HOSTILE, HOSTILE_BONUS
 from tests.toy import tiny_config
 
@@ -172,6 +172,16 @@ def test_the_page_names_the_zero_of_normalised_scores(tmp_path):
         "0 is the literature's random agent for breakout;"
     )
     assert measures["score"]["about"] == ""
+
+
+def test_the_page_knows_the_alarms_of_every_policy(tmp_path):
+    make_run(tmp_path / "well")
+    log_sick_policy(make_run(tmp_path / "sick", seed=1))
+    runs = {run["name"]: run for run in collect(load_runs(tmp_path), "title", tmp_path)["runs"]}
+    (alarm,) = runs["sick"]["alarms"]
+    assert alarm["stands"] is True
+    assert "explained variance of the value -0.50: it has been under 0" in alarm["text"]
+    assert runs["well"]["alarms"] == []
 
 
 def test_the_page_knows_the_state_of_every_bottleneck(bottlenecks):

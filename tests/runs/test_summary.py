@@ -1,7 +1,9 @@
 """What the commands print when they are done."""
 
+from dataclasses import asdict
 from pathlib import Path
 
+from ssedb.runs.alarms import Alarm
 from ssedb.runs.loop import TrainResult
 from ssedb.runs.summary import print_run
 from tests.toy import tiny_config
@@ -20,3 +22,13 @@ def test_the_summary_shows_the_rank_of_z_and_names_that_of_the_encoded_states(ca
         ["rank of z, the representation", "7.900"],
         ["rank of the encoded states", "204.000"],
     ]
+
+
+def test_summary_run_with_an_alarm_tells_it_with_the_remedy(capsys):
+    alarm = Alarm("entropy", since=1000, until=9000, stands=True, value=0.01)
+    summary = {"last": {}, "score": None, "score_best": None, "episodes": 0}
+    summary["alarms"] = [asdict(alarm)]
+    print_run(TrainResult(Path("run"), 9000, True, summary), tiny_config("run"))
+    assert "ALARM: entropy of the policy 0.01: it has been under 0.08 for 8,000 steps" in (
+        capsys.readouterr().out
+    )

@@ -72,6 +72,23 @@ function overview(root) {
         ".",
       ),
     );
+  const alarmed = data.runs.filter((r) => r.alarms.length);
+  if (alarmed.length)
+    root.append(
+      el(
+        "div",
+        { class: "notice bad" },
+        badge("alarm", "policy alarm"),
+        " the policy does not follow its bonus in",
+        el(
+          "ul",
+          {},
+          alarmed.flatMap((r) =>
+            r.alarms.map((a) => el("li", {}, el("b", { textContent: r.name }), `: ${a.text}`)),
+          ),
+        ),
+      ),
+    );
   if (!data.measures.length)
     return root.append(
       el("p", {

@@ -53,6 +53,7 @@ function runDetails(r) {
       badge(r.status),
       r.neck?.state === "shut" ? badge("alarm", "collapsed") : null,
       r.neck?.state === "not opened yet" ? badge("unfinished", "not opened yet") : null,
+      r.alarms.some((a) => a.stands) ? badge("alarm", "policy alarm") : null,
       r.not_finite.length ? badge("alarm", "not finite") : null,
       el("span", {
         class: "soft",

@@ -1,0 +1,130 @@
+"""Draw the figures of docs/what-a-bonus-must-do.md from a log of runs.
+
+python benchmarks/figures_exploration.py    # docs/bonus-blind-fade.png, docs/bonus-followed.png
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+from matplotlib import pyplot
+
+from ssedb.compare.figures import COLOURS, GRAY, STYLE
+
+ROOT = Path(__file__).parent.parent
+EVERY = 0.25
+"""Million steps between two values of a curve."""
+Run = dict[str, Any]
+
+
+def under_boxes(run: Run) -> bool:
+    return run["settings"].get("noise", "random-box") == "random-box"
+
+
+def with_settings(bonus: str, **settings: Any) -> Callable[[Run], bool]:
+    """Tell whether a run has that bonus and these settings (None: not set)."""
+
+    def fits(run: Run) -> bool:
+        own = run["settings"]
+        return own["bonus"] == bonus and all(own.get(k) == v for k, v in settings.items())
+
+    return fits
+
+
+def ensemble(run: Run) -> bool:
+    """Tell whether a run has `db-ensemble` as it was kept: whitened, rate 1e-3."""
+    kept = {"tau": 0.99, "whiten": True}
+    fast = run["settings"].get("bonus_learning_rate") == 1e-3
+    return fast and run["settings"].get("bonus_options") == kept
+
+
+METHODS: dict[str, tuple[Callable[[Run], bool], str]] = {
+    "counts of true states": (with_settings("count", reward_scale=None), COLOURS[2]),
+    "db-ensemble": (ensemble, COLOURS[0]),
+    "ICM, rate 1e-3": (with_settings("icm", bonus_learning_rate=1e-3), COLOURS[5]),
+    "RND": (with_settings("rnd", reward_scale=None), COLOURS[1]),
+    "DB's KL": (with_settings("db"), COLOURS[3]),
+    "acting at random": (with_settings("none"), GRAY),
+}
+"""Name, which runs it has, its colour. Reward scales over recent rollouts only."""
+SCALES = {
+    "whole run (the paper's)": (dict(reward_scale="whole-run"), COLOURS[1]),
+    "recent rollouts": (
+        dict(reward_scale=None, reward_window=None, reward_centred=False),
+        COLOURS[0],
+    ),
+}
+
+
+def curve(axes: Any, run: Run, **style: Any) -> None:
+    seen = run["states_share"]
+    axes.plot([EVERY * i for i in range(len(seen))], seen, **style)
+
+
+def once(label: str, number: int) -> str | None:
+    return label if number == 0 else None
+
+
+def blind_and_fading(runs: Iterable[Run]) -> Any:
+    """What each bonus is made of at the end of its run, and the states that its agent sees."""
+    runs = [run for run in runs if under_boxes(run)]
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    for name, (fits, colour) in METHODS.items():
+        own = [run for run in runs if fits(run)]
+        for number, run in enumerate(own):
+            curve(right, run, color=colour, label=once(f"{name} ({len(own)})", number))
+            if run.get("noise_in_bonus") is not None:
+                point = run["noise_in_bonus"], run["count_correlation"]
+                left.scatter(*point, color=colour, s=28, zorder=3)
+    left.axvspan(-0.03, 0.15, ymin=(0.6 + 0.1) / 1.2, color=COLOURS[2], alpha=0.12, lw=0)
+    left.set(xlim=(-0.03, 1), ylim=(-0.1, 1.1))
+    left.set(xlabel="share of noise in the bonus", ylabel="rank correlation with counts")
+    left.set_title("Blind (left) and fading (top), at the end of each run")
+    right.set(xlabel="million steps", ylabel="share of states seen", ylim=(0, 1))
+    right.set_title("Medium Rooms under random boxes (runs)")
+    right.legend(frameon=False, loc="upper left", ncols=2)
+    return figure
+
+
+def followed(runs: list[Run]) -> Any:
+    """The same two bonuses under two reward scales."""
+    figure, panels = pyplot.subplots(1, 2, figsize=(7, 2.8), sharey=True, layout="constrained")
+    tasks = {
+        "counts of true states, boxes": ("count", None),
+        "RND, clean frames": ("rnd", "none"),
+    }
+    for axes, (title, (bonus, noise)) in zip(panels, tasks.items(), strict=True):
+        for name, (settings, colour) in SCALES.items():
+            fits = with_settings(bonus, noise=noise, **settings)
+            own = [run for run in runs if fits(run)]
+            for number, run in enumerate(own):
+                curve(axes, run, color=colour, label=once(f"{name} ({len(own)} runs)", number))
+        axes.set(title=title, xlabel="million steps", ylim=(0, 0.8), xlim=(0, 3))
+        axes.legend(frameon=False, loc="lower right")
+    panels[0].set_ylabel("share of states seen")
+    return figure
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    log = ROOT / "benchmarks" / "log" / "2026-11-16-exploration.jsonl"
+    parser.add_argument("--log", type=Path, default=log, help="runs, one JSON object a line")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs", help="folder for the figures")
+    args = parser.parse_args()
+    runs = [json.loads(line) for line in args.log.read_text(encoding="utf-8").splitlines()]
+    with pyplot.rc_context(STYLE):
+        for name, draw in (("blind-fade", blind_and_fading), ("followed", followed)):
+            path = args.out / f"bonus-{name}.png"
+            draw(runs).savefig(path, dpi=110)
+            print(path)
+
+
+if __name__ == "__main__":
+    main()
