@@ -118,9 +118,7 @@ class Trainer:
         """
         config, began = self.config, time.perf_counter()
         rollout = self.collector.collect(self.policy.act)  # lines 3 to 5
-        self.bonus_update.wait()  # line 9 of the last iteration, perhaps done meanwhile
-        finished = self._metrics()
-
+        finished = self._metrics(self.bonus_update.wait())  # line 9 of the last iteration
         bonus = self.intrinsic_rewards(rollout)  # line 6, [T, N]
         self.observe_step(rollout=rollout)
         scaled = bonus if config.reward_scale == "none" else self.reward_norm(bonus)
@@ -143,15 +141,15 @@ class Trainer:
             result=partial(self._summarize, rollout, epochs, record),
         )
         record.seconds = time.perf_counter() - began
-        return self._metrics() if self.bonus_update.done else finished
+        return self._metrics(self.bonus_update.wait()) if self.bonus_update.done else finished
 
     def finish(self) -> Metrics | None:
         """End the bonus update of the last iteration; return its metrics if nobody has them yet."""
         began = time.perf_counter()
-        self.bonus_update.wait()
+        metrics = self.bonus_update.wait()
         if self._record is not None:  # no rollout has covered the wait
             self._record.seconds += time.perf_counter() - began
-        return self._metrics()
+        return self._metrics(metrics)
 
     @torch.no_grad()
     def intrinsic_rewards(self, rollout: Rollout) -> Tensor:
@@ -254,13 +252,13 @@ class Trainer:
         record.add(**self.diagnose_step(*epochs[-1][-1], rollout=rollout))
         return {**scores, **record.means(self.engine.mean)}
 
-    def _metrics(self) -> Metrics | None:
-        """Return all metrics of the last iteration, once, when its bonus update is done."""
+    def _metrics(self, summary: Metrics) -> Metrics | None:
+        """Return all metrics of the last iteration, whose bonus update is done, once."""
         record, self._record = self._record, None
         if record is None:
             return None
         rate = round(self.config.rollout_size / record.seconds, 1)
-        return require_finite({**record.about, "sps": rate, **self.bonus_update.wait()})
+        return require_finite({**record.about, "sps": rate, **summary})
 
     def close(self) -> None:
         """Let go of the environments."""
