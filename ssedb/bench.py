@@ -29,6 +29,7 @@ from ssedb.envs.atari import AtariEnv
 from ssedb.envs.names import atari_games
 from ssedb.envs.noisy import NoisyEnv
 from ssedb.errors import TrainingError
+from ssedb.noises import noise_of
 from ssedb.normalize import ObsNorm
 from ssedb.trainer import Trainer
 
@@ -168,7 +169,7 @@ def run_all(config: TrainConfig, updates: int) -> dict[str, dict[str, float]]:
         library = library_vector(raw)
     for noise in ("random-box", "pixel"):
         noisy = dataclasses.replace(raw, noise=noise, bonus_options={}, bonus_epochs=3)
-        pools = [NoisyEnv(pool.env, noise, pixel="zeros", box="wrap") for pool in envs]
+        pools = [NoisyEnv(pool.env, noise_of(noisy)) for pool in envs]
         measure(f"{config.env}, db, {noise} on raw frames", noisy, pools, library)
     for env in envs:
         env.close()

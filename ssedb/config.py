@@ -13,8 +13,9 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from ssedb.envs.names import NOISES, canonical_env, check_env_kwargs, dropped_sticky_actions
+from ssedb.envs.names import canonical_env, check_env_kwargs, dropped_sticky_actions
 from ssedb.errors import ConfigError, Note
+from ssedb.noises import check_noise
 from ssedb.options import BY_NAME, Fidelity, Preset, canonical_bonus, resolve_options
 from ssedb.validate import check_types, plain_table, require
 
@@ -86,7 +87,7 @@ class TrainConfig:
     env_kwargs: Mapping[str, Any] = field(default_factory=dict)
     """Arguments for gymnasium.make, as KEY=VALUE: size=8 'mode="hard"'; not for Atari games and rooms."""
     noise: str = "none"
-    """What disturbs the agent; `ssedb list noises` shows the choices."""
+    """What disturbs the agent: a name of `ssedb list noises`, or package.module:Class."""
     noise_strength: float = 1.0
     """Dial of the noise: 0 is none, 1 is the paper's."""
     bonus: str = "db"
@@ -203,8 +204,8 @@ class TrainConfig:
         object.__setattr__(self, "bonus", canonical_bonus(self.bonus))
         known = re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device) is not None
         require(known, "device", repr(self.device), "use auto, cpu, cuda or cuda:N")
-        require(self.noise in NOISES, "noise", repr(self.noise), f"use one of {', '.join(NOISES)}")
         self._check_numbers()
+        check_noise(self.noise, self.noise_strength)
         options = resolve_options(
             self.bonus,
             self.bonus_options,
@@ -271,10 +272,6 @@ class TrainConfig:
             raise ConfigError(
                 f"num_envs={self.num_envs} does not split into minibatches of {self.minibatch_envs} envs; "
                 f"use {' or '.join(choices)}"
-            )
-        if self.noise == "sticky" and self.noise_strength > 4:
-            raise ConfigError(
-                f"noise_strength={self.noise_strength} makes the sticky probability exceed 1; use 4 or less"
             )
 
     @property

@@ -33,8 +33,10 @@ from ssedb.analysis.probe import (
 from ssedb.collect.environments import look_around
 from ssedb.config import TrainConfig
 from ssedb.envs.names import rooms_world
-from ssedb.envs.rooms import RoomsEnv, World
+from ssedb.envs.rooms.env import RoomsEnv
+from ssedb.envs.rooms.world import World
 from ssedb.errors import ConfigError
+from ssedb.noises import noise_of
 from ssedb.runs.progress import PLAIN_LINE_EVERY
 from ssedb.trainer import Trainer
 
@@ -57,25 +59,26 @@ def run_method(config: TrainConfig, method: str, seed: int, messages: Any, threa
     """Trains one method, probing its bonus along the way; runs in a process of its own."""
     torch.set_num_threads(threads)
     world = World(*_world(config))
-    observer = {"noise": config.noise, "strength": config.noise_strength}
-    data = draw_transitions(world, None, TRANSITIONS, DRAWS, observer, seed=1)
+    data = draw_transitions(world, None, TRANSITIONS, DRAWS, noise_of(config), seed=1)
     result = Result(method, seed)
     if method == "random":
-        truth = _play_at_random(config, seed, result)
+        counts = _play_at_random(config, seed, result)
     else:
         own = dataclasses.replace(config, bonus=method, bonus_options={}, seed=seed, device="cpu")
         trainer = Trainer(own)
         trainer.fit_observations(look_around(own))
-        truth = trainer.env.env.truth  # type: ignore[attr-defined]
-        result.rows.append({"steps": 0, **truth.metrics(), **_probe(trainer, data)})
+        counts = trainer.env.env.visit_counts  # type: ignore[attr-defined]
+        result.rows.append({"steps": 0, **counts.metrics(), **_probe(trainer, data)})
         while trainer.steps < config.steps:
             trainer.iterate()
-            result.rows.append({"steps": trainer.steps, **truth.metrics(), **_probe(trainer, data)})
+            result.rows.append(
+                {"steps": trainer.steps, **counts.metrics(), **_probe(trainer, data)}
+            )
             messages.put((method, seed, trainer.steps))
         rewards, _ = rewards_and_features(trainer.bonus, data)
         result.bonus = mean_by_cell(rewards.mean(0), data, world)
     messages.put((method, seed, config.steps))
-    result.visits = truth.visits.view(len(world.cells), -1).sum(1).tolist()
+    result.visits = counts.visits.view(len(world.cells), -1).sum(1).tolist()
     return result
 
 
@@ -86,11 +89,11 @@ def _play_at_random(config: TrainConfig, seed: int, result: Result) -> Any:
     env.stagger()
     generator = torch.Generator().manual_seed(seed)
     result.rows.append({"steps": 0, **env.metrics()})
-    while env.truth.steps < config.steps:
+    while env.visit_counts.steps < config.steps:
         for _ in range(config.rollout_steps):
             env.step(torch.randint(env.num_actions, (env.num_envs,), generator=generator))
-        result.rows.append({"steps": env.truth.steps, **env.metrics()})
-    return env.truth
+        result.rows.append({"steps": env.visit_counts.steps, **env.metrics()})
+    return env.visit_counts
 
 
 def _world(config: TrainConfig) -> tuple[str, int]:
@@ -99,11 +102,11 @@ def _world(config: TrainConfig) -> tuple[str, int]:
 
 def _probe(trainer: Trainer, data: Transitions) -> dict[str, float]:
     rewards, features = rewards_and_features(trainer.bonus, data)
-    choices = trainer.env.env.truth.choices  # type: ignore[attr-defined]
+    pair_visits = trainer.env.env.visit_counts.pair_visits  # type: ignore[attr-defined]
     return {
         "noise_share": measures.noise_share(rewards),
         "feature_noise_share": 0.0 if features is None else measures.noise_share(features),
-        "count_correlation": count_correlation(rewards, data, choices),
+        "count_correlation": count_correlation(rewards, data, pair_visits),
     }
 
 

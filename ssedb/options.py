@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
-from ssedb.envs.names import NOISES, canonical_env
+from ssedb.envs.names import canonical_env
 from ssedb.errors import ConfigError
+from ssedb.noises import check_noise
 from ssedb.validate import check_types, require
 
 Fidelity = Literal["paper", "released", "ours"]
@@ -200,9 +201,10 @@ def resolve_options(
     noise: str = "none",
 ) -> dict[str, Any]:
     """A bonus's settings in full: what was given over what the names imply."""
-    words = {"fidelity": get_args(Fidelity), "preset": get_args(Preset), "noise": tuple(NOISES)}
-    for name, value in (("fidelity", fidelity), ("preset", preset), ("noise", noise)):
+    words = {"fidelity": get_args(Fidelity), "preset": get_args(Preset)}
+    for name, value in (("fidelity", fidelity), ("preset", preset)):
         require(value in words[name], name, repr(value), f"use one of {', '.join(words[name])}")
+    check_noise(noise)
     cls = options_class(bonus)
     known = [f.name for f in dataclasses.fields(cls)]
     if unknown := [name for name in given if name not in known]:

@@ -10,7 +10,7 @@ import pytest
 
 from ssedb.cli.flags import parse_train
 from ssedb.config import ConfigError, TrainConfig
-from ssedb.envs.names import NOISES
+from ssedb.noises import list_noises
 from ssedb.options import released_alphas, resolve_options
 
 
@@ -103,7 +103,7 @@ def test_alphas_are_the_released_ones_for_every_game_and_noise():
             noise: tuple(map(float, pair.split("/")))
             for noise, pair in zip(noises, pairs, strict=True)
         }
-        for noise in NOISES:  # the noises that the release does not have count as none
+        for noise in list_noises():  # the noises that the release does not have count as none
             alphas = of_noise.get(noise, of_noise["none"])
             options = resolve_options("db", {}, env=game, noise=noise)
             assert (options["alpha1"], options["alpha2"], options["alpha3"]) == (
@@ -218,7 +218,7 @@ def test_alphas_know_every_spelling():
     ("settings", "message"),
     [
         ({"env": "alein"}, "unknown environment 'alein'; did you mean alien"),
-        ({"noise": "fog"}, "noise='fog': use one of none, random-box"),
+        ({"noise": "fog"}, "noise='fog': use one of none, clouds"),
         ({"bonus": "luck"}, "bonus='luck': use one of"),
         ({"fidelity": "mine"}, "fidelity='mine': use one of paper, released"),
         (
@@ -231,7 +231,7 @@ def test_alphas_know_every_spelling():
         ({"gamma": 1.5}, "gamma=1.5: must lie between 0 and 1"),
         ({"learning_rate": -1e-4}, "learning_rate=-0.0001: must be above 0"),
         ({"noise_strength": -1}, "noise_strength=-1: must be 0 or more"),
-        ({"noise": "sticky", "noise_strength": 5}, "use 4 or less"),
+        ({"noise": "sticky", "noise_strength": 5}, "must be 0 or more and at most 4"),
         ({"policy_layers": ("tanh",)}, "policy_layers='tanh': use one of linear, relu"),
         ({"policy_layers": ()}, "must be a list"),
         ({"policy_channels": (1, 2)}, "must be a list of 3"),

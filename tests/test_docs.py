@@ -9,6 +9,7 @@ import torch
 
 import ssedb
 import ssedb.bonuses
+import ssedb.noises
 from ssedb import cli
 
 ROOT = Path(__file__).parent.parent
@@ -111,6 +112,33 @@ def test_the_documented_bonus_is_a_bonus(tmp_path, monkeypatch):
     assert [
         r.why for r in check_bonus("brightness_of_the_docs:Brightness") if r.outcome == "fail"
     ] == []
+
+
+def test_noises_page_example_keeps_its_contract(tmp_path, monkeypatch):
+    from ssedb.noises import list_noises
+    from ssedb.testing.noises import CHECKS, check_noise
+
+    text = (ROOT / "docs" / "noises.md").read_text()
+    checks = re.findall(r"^\| `(\w+)` \|", text.partition("## Is this noise right?")[2], re.M)
+    assert checks == [check.__name__ for check in CHECKS]
+    (tmp_path / "power_cut.py").write_text(re.findall(r"```python\n(.*?)```", text, re.S)[0])
+    monkeypatch.setattr(ssedb.noises, "__path__", [*ssedb.noises.__path__, str(tmp_path)])
+    assert "power-cut" in list_noises()
+    env = ssedb.make_env("rooms-small", 64, noise="power-cut", strength=20.0)
+    assert env.reset().any()
+    assert not env.step(torch.zeros(64, dtype=torch.int64)).frames.any()
+    monkeypatch.syspath_prepend(tmp_path)
+    assert ssedb.TrainConfig(noise="power_cut:PowerCut").noise == "power_cut:PowerCut"
+    results = check_noise("power_cut:PowerCut")
+    assert [result.why for result in results if result.outcome != "pass"] == []
+
+
+def test_noises_page_lists_every_noise():
+    from ssedb.noises import list_noises
+
+    text = (ROOT / "docs" / "noises.md").read_text()
+    for noise in list_noises():
+        assert f"`{noise}`" in text
 
 
 def test_fidelity_page_lists_every_decision():

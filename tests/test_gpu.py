@@ -12,8 +12,8 @@ from ssedb.collect.environments import look_around
 from ssedb.collect.rollout import STACK
 from ssedb.engine.base import Engine
 from ssedb.engine.cuda import CudaEngine
-from ssedb.envs.noise import pixel_noise, random_boxes
 from ssedb.networks import ConvTrunk
+from ssedb.noises import list_noises
 from ssedb.normalize import FrameNorm, ObsNorm
 from ssedb.ppo import ppo_loss
 from ssedb.runs.folder import read_metrics
@@ -37,16 +37,14 @@ def test_the_bonus_is_the_same_on_both_devices():
     torch.testing.assert_close(on_gpu.cpu(), on_cpu, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("noise", [random_boxes, pixel_noise])
-@pytest.mark.parametrize("released", [False, True])
-def test_noise_works_there(noise, released):
-    reading = {random_boxes: ("fill", "wrap"), pixel_noise: ("add", "zeros")}[noise][released]
-    frames = torch.zeros(64, 210, 160, 3, dtype=torch.uint8, device="cuda")
-    generator = torch.Generator("cuda").manual_seed(0)
-    noisy, mask = noise(frames, 1.0, generator, reading, want_mask=True)
-    assert noisy.device.type == "cuda"
-    assert torch.equal(noisy[~mask], frames[~mask])
-    assert noisy.float().std() > 0
+@pytest.mark.parametrize("noise", list_noises())
+def test_noise_on_a_gpu_keeps_its_contract(noise):
+    from ssedb.testing.noises import check_noise
+
+    failed = [
+        (found.name, found.why) for found in check_noise(noise, "cuda") if found.outcome == "fail"
+    ]
+    assert failed == []
 
 
 @pytest.mark.parametrize("noise", ["random-box", "pixel"])
@@ -75,7 +73,7 @@ def test_a_run_can_move_to_the_other_device_and_back(tmp_path, env):
 
 
 def test_rooms_are_the_same_on_both_devices():
-    from ssedb.envs.rooms import RoomsEnv
+    from ssedb.envs.rooms.env import RoomsEnv
 
     here, there = RoomsEnv(64), RoomsEnv(64, device="cuda")
     assert torch.equal(here.reset(), there.reset().cpu())

@@ -16,7 +16,7 @@ from ssedb.config import TrainConfig
 from ssedb.envs.base import Env, Step
 from ssedb.envs.frames import to_agent_frames
 from ssedb.envs.names import env_label
-from ssedb.envs.rooms import RoomsEnv
+from ssedb.envs.rooms.env import RoomsEnv
 from ssedb.errors import ConfigError
 from ssedb.runs.agent import load
 from ssedb.runs.blame import blaming

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ssedb.analysis.probe import Transitions, draw_transitions, rewards_of
-from ssedb.envs.rooms import RoomsEnv, World
+from ssedb.envs.rooms.env import RoomsEnv
+from ssedb.envs.rooms.world import World
+from ssedb.noises import noise_of
 
 if TYPE_CHECKING:
     from ssedb.trainer import Trainer
@@ -31,13 +33,8 @@ class MapLog:
         if self._env is None:
             return
         world, config = self._env.world, trainer.config
-        noise = {
-            "noise": config.noise,
-            "strength": config.noise_strength,
-            "pixel": config.pixel_noise,
-            "box": config.box_noise,
-        }
-        self._data = draw_transitions(world, None, PER_CELL * len(world.cells), 1, noise, seed=1)
+        count, noise = PER_CELL * len(world.cells), noise_of(config)
+        self._data = draw_transitions(world, None, count, 1, noise, seed=1)
         self._part = -1
 
     def record(self) -> None:
@@ -52,7 +49,7 @@ class MapLog:
             paid = rewards_of(trainer.bonus, self._data, 0) if trainer.bonus.pays else None
         row = {
             "steps": trainer.steps,
-            "visits": self._env.truth.visits.view(cells, -1).sum(1).tolist(),
+            "visits": self._env.visit_counts.visits.view(cells, -1).sum(1).tolist(),
             "bonus": None if paid is None else mean_by_cell(paid, self._data, self._env.world),
         }
         with open(self._path, "a", encoding="utf-8") as file:

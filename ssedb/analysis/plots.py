@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ssedb.analysis.tsne import Map
     from ssedb.config import TrainConfig
     from ssedb.demo import Result
-    from ssedb.envs.rooms import World
+    from ssedb.envs.rooms.world import World
 
 BLUE, ORANGE, GRAY = "#0072B2", "#D55E00", "#777777"
 METHOD_COLOURS = {"db": BLUE, "rnd": ORANGE, "random": GRAY}
@@ -28,7 +28,7 @@ METHOD_COLOURS = {"db": BLUE, "rnd": ORANGE, "random": GRAY}
 def plot_probe(
     probe: Probe,
     rewards: Tensor,
-    choices: Tensor | None,
+    pair_visits: Tensor | None,
     world: World | None,
     data: Transitions,
     path: Path,
@@ -70,12 +70,12 @@ def plot_probe(
     colours = [ORANGE if "noise" in name else BLUE for name in bars]
     shares.barh(list(bars), list(bars.values()), color=colours)
     shares.set(
-        xlim=(0, 1), title="what it sees: noise (orange)" + (", truth (blue)" if known else "")
+        xlim=(0, 1), title="what it sees: noise (orange)" + (", true state (blue)" if known else "")
     )
     shares.invert_yaxis()
-    if world is not None and choices is not None and data.states is not None:
+    if world is not None and pair_visits is not None and data.states is not None:
         visits, chart = axes[0]
-        counts = choices[data.states, data.actions].cpu()
+        counts = pair_visits[data.states, data.actions].cpu()
         visits.scatter(
             counts.numpy() + 1, rewards.cpu().numpy(), s=6, color=BLUE, alpha=0.5, linewidths=0
         )

@@ -1,4 +1,4 @@
-"""Is the bonus right? Measured over a fixed set of transitions under many draws of the noise; on Rooms against the truth."""
+"""Is the bonus right? Asked about fixed transitions under many draws of the noise."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ from ssedb.config import TrainConfig
 from ssedb.envs.frames import to_agent_frames
 from ssedb.envs.names import rooms_world
 from ssedb.envs.noisy import Observer
-from ssedb.envs.rooms import World
+from ssedb.envs.rooms.world import World
 from ssedb.errors import ConfigError
+from ssedb.noises import noise_class, noise_of
+from ssedb.noises.base import Noise
 from ssedb.runs.agent import load
 from ssedb.runs.blame import blaming
 
@@ -48,7 +50,7 @@ class Transitions:
 
 @dataclass(frozen=True)
 class Probe:
-    """What the probe found. None where a bonus has no representation, a run no counts, or the world no known truth."""
+    """What the probe found. None where a bonus has no representation, a run no counts, or the environment no true states."""
 
     noise: str
     bonus_mean: float
@@ -68,7 +70,7 @@ def draw_transitions(
     visited: Tensor | None,
     count: int,
     draws: int,
-    observer: dict[str, Any],
+    noise: Noise,
     seed: int,
 ) -> Transitions:
     """Random walks from states chosen evenly: half from all that can be reached, half from those visited, if any were."""
@@ -84,7 +86,7 @@ def draw_transitions(
         count, generator=generator, device=world.device
     )  # linear probes learn from the first half
     state = world.state_of(chosen[mixed])
-    eyes = Observer(draws * count, world.num_actions, seed=seed, device=world.device, **observer)
+    eyes = Observer(noise, draws * count, world.num_actions, seed=seed, device=world.device)
     clean, noisy = [world.frames(state)], [eyes.observe(world.frames(state).repeat(draws, 1, 1))]
     never = torch.zeros(draws * count, dtype=torch.bool, device=world.device)
     for _ in range(STACK):
@@ -102,7 +104,7 @@ def draw_transitions(
 
 
 PLAYED_ENVS, PLAYED_APART = 16, 12
-"""Where the truth is not known: games played at once, and steps between two transitions of one of them."""
+"""Where true states are not known: games played at once, and steps between two transitions of one of them."""
 
 
 def play_transitions(
@@ -112,11 +114,8 @@ def play_transitions(
     from ssedb.collect.environments import env_of
 
     env = env_of(dataclasses.replace(config, seed=seed), PLAYED_ENVS, stream=3, device=device)
-    observer = env.observer
-    eyes = Observer(
-        draws * PLAYED_ENVS, env.num_actions, observer.noise, strength=observer.strength, pixel=observer.pixel,
-        box=observer.box, seed=seed, device=device,
-    )  # fmt: skip
+    noise, envs = env.observer.noise, draws * PLAYED_ENVS
+    eyes = Observer(noise, envs, env.num_actions, seed=seed, device=device)
     generator = torch.Generator().manual_seed(seed)
     frames = env.env.reset()
     clean: list[Tensor] = []
@@ -159,11 +158,11 @@ def probe_bonus(
     bonus: Bonus,
     world: World | None,
     data: Transitions,
-    choices: Tensor | None,
+    pair_visits: Tensor | None,
     noise: str,
     learning_rate: float,
 ) -> Probe:
-    """All measures of one bonus; `choices` is N(s, a) of the run that trained it."""
+    """All measures of one bonus; `pair_visits` is N(s, a) of the run that trained it."""
     draws = data.noisy.shape[1]
     rewards, features = rewards_and_features(bonus, data)
     difference = (
@@ -179,9 +178,11 @@ def probe_bonus(
         noise=noise,
         bonus_mean=float(rewards.mean()),
         bonus_noise_share=measures.noise_share(rewards),
-        count_correlation=None if choices is None else count_correlation(rewards, data, choices),
+        count_correlation=None
+        if pair_visits is None
+        else count_correlation(rewards, data, pair_visits),
         feature_noise_share=None if features is None else measures.noise_share(features),
-        **_truth_told(features, world, data),
+        **_place_told(features, world, data),
         noise_explained=None if features is None else measures.explained_share(features[0], fields),
         fall_steps=FALL_AT,
         fall_clean=fall[None],
@@ -200,7 +201,7 @@ def rewards_and_features(bonus: Bonus, data: Transitions) -> tuple[Tensor, Tenso
     )
 
 
-def _truth_told(
+def _place_told(
     features: Tensor | None, world: World | None, data: Transitions
 ) -> dict[str, float | None]:
     """How well a linear probe reads the agent's room and place from the features."""
@@ -214,10 +215,10 @@ def _truth_told(
     }
 
 
-def count_correlation(rewards: Tensor, data: Transitions, choices: Tensor) -> float:
+def count_correlation(rewards: Tensor, data: Transitions, pair_visits: Tensor) -> float:
     """Spearman's rank correlation of the bonus [K, M], averaged over draws, with what a count would pay."""
     return measures.rank_correlation(
-        rewards.mean(0), (choices[data.states, data.actions] + 1.0).rsqrt()
+        rewards.mean(0), (pair_visits[data.states, data.actions] + 1.0).rsqrt()
     )
 
 
@@ -269,9 +270,10 @@ def _in_chunks(function: Any, bonus: Bonus, data: Transitions, draw: int | None)
 
 def check(config: TrainConfig, transitions: int, draws: int) -> None:
     """Mistakes that can be named before anything is loaded."""
-    if config.noise == "sticky":
+    noise = noise_class(config.noise)
+    if noise.changes_actions() and not noise.changes_frames():
         raise ConfigError(
-            "noise=sticky: the probe draws noise over pictures; name another with --noise, such as random-box"
+            f"noise={config.noise}: the probe draws noise over pictures; name another with --noise, such as random-box"
         )
     for name, value, least in (("transitions", transitions, 128), ("draws", draws, 2)):
         if value < least:
@@ -292,14 +294,14 @@ def probe_run(
     check(config, transitions, draws)
     agent = load(run, device)
     place, state = agent.device, agent.state
-    world = choices = None
+    world = pair_visits = None
     if named := rooms_world(config.env):
-        world, truth = World(*named, place), state["env"]["env"]["truth"]
-        observer = {"noise": config.noise, "strength": config.noise_strength}
-        observer |= {"pixel": config.pixel_noise, "box": config.box_noise}
-        data, choices = (
-            draw_transitions(world, truth["visits"] > 0, transitions, draws, observer, seed),
-            truth["choices"],
+        world, counts = World(*named, place), state["env"]["env"].get("visit_counts")
+        if counts is None:
+            raise ConfigError(f"{run} holds no visit counts; another version of ssedb wrote it")
+        pair_visits = counts["pair_visits"]
+        data = draw_transitions(
+            world, counts["visits"] > 0, transitions, draws, noise_of(config), seed
         )
     else:
         with blaming(run, agent.when):
@@ -307,11 +309,13 @@ def probe_run(
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         bonus = agent.make_bonus(fresh)
-        result = probe_bonus(bonus, world, data, choices, config.noise, config.bonus_learning_rate)
+        result = probe_bonus(
+            bonus, world, data, pair_visits, config.noise, config.bonus_learning_rate
+        )
     about = {"run": str(run), "steps": agent.steps, "bonus": config.bonus, "fresh": fresh}
     (run / "probe.json").write_text(
         json.dumps({**about, **asdict(result)}, indent=2) + "\n", encoding="utf-8"
     )
     picture = run / "probe.png"
-    plot_probe(result, rewards_of(bonus, data, 0), choices, world, data, picture)
+    plot_probe(result, rewards_of(bonus, data, 0), pair_visits, world, data, picture)
     return result, picture

@@ -18,8 +18,9 @@ from ssedb.cli import flags
 from ssedb.cli.flags import parse, parse_train
 from ssedb.config import TrainConfig
 from ssedb.engine import distributed
-from ssedb.envs.names import GAMES, NOISES, atari_games, rooms_world
+from ssedb.envs.names import GAMES, atari_games, rooms_world
 from ssedb.errors import ConfigError, Note, TrainingError
+from ssedb.noises import about_noises, is_noise
 from ssedb.options import bonus_names
 from ssedb.runs.folder import (
     RunFolder,
@@ -236,7 +237,7 @@ def demo(args: list[str]) -> int:
     )
     if rooms_world(config.env) is None:
         raise ConfigError(
-            f"env={config.env}: the demo needs a world whose truth is known; use rooms-small, rooms or rooms-large"
+            f"env={config.env}: the demo needs a world whose true state is known; use rooms-small, rooms or rooms-large"
         )
     if not 1 <= options.seeds <= 1000:
         raise ConfigError(f"seeds={options.seeds}: must lie between 1 and 1000")
@@ -324,12 +325,11 @@ def stats(args: list[str]) -> int:
 
 def check(args: list[str]) -> int:
     options = parse(flags.Check, args, "check")
-    config = TrainConfig(
-        env="rooms-small", bonus=options.bonus, device=options.device
-    )  # names the mistakes
+    kind = "noise" if is_noise(options.name) else "bonus"
+    config = TrainConfig(env="rooms-small", device=options.device, **{kind: options.name})  # type: ignore[arg-type]
     from ssedb.runs.summary import print_checks
 
-    return 0 if print_checks(config.bonus, config.device) else 1
+    return 0 if print_checks(getattr(config, kind), config.device) else 1
 
 
 def theory(args: list[str]) -> int:
@@ -369,7 +369,7 @@ def show_list(args: list[str]) -> int:
             )
         )
     elif what == "noises":
-        print_pairs(NOISES)
+        print_pairs(about_noises())
     else:
         from ssedb.runs.summary import print_bonuses
 
@@ -384,7 +384,7 @@ COMMANDS: dict[str, tuple[Callable[[list[str]], int], str]] = {
     "sweep": (sweep, "train a whole grid of runs; again, only what is missing"),
     "stats": (stats, "tables and figures of many runs"),
     "analyze": (analyze, "see what a bonus has learned: probe, spikes, tsne"),
-    "check": (check, "check a bonus, ours or yours, against the contract"),
+    "check": (check, "check a bonus or a noise, ours or yours, against its contract"),
     "theory": (theory, "check the paper's theory in numbers"),
     "report": (report, "make a page of runs to look at in a browser"),
     "bench": (bench, "measure the speed of training here"),

@@ -201,10 +201,10 @@ class Theory:
 
 @dataclass(frozen=True)
 class Check:
-    """Check that a bonus keeps its contract, and show how much each noise moves it (docs/conformance.md)."""
+    """Check that a bonus or a noise keeps its contract (docs/conformance.md)."""
 
-    bonus: tyro.conf.Positional[str]
-    """A bonus of `ssedb list bonuses`, or a class of your own as package.module:Class."""
+    name: tyro.conf.Positional[str]
+    """A bonus or noise of `ssedb list`, or a class of your own as package.module:Class."""
     device: str = "cpu"
     """Where to compute: auto, cpu, cuda or cuda:N."""
 

@@ -22,7 +22,7 @@ import numpy as np
 from ssedb.compare import references, statistics
 from ssedb.compare.references import human_normalised, random_normalised
 from ssedb.config import migrated
-from ssedb.envs.names import NOISES, env_label
+from ssedb.envs.names import env_label
 from ssedb.errors import ConfigError
 from ssedb.runs.alarms import LIMITS, Alarm, Watch
 from ssedb.runs.folder import MAY_CHANGE, read_metrics
@@ -382,11 +382,13 @@ def run_table(runs: Iterable[Run], keys: Sequence[str] = ()) -> list[Row]:
 
 
 def conditions(runs: Iterable[Run]) -> dict[tuple[str, str, str], list[Run]]:
-    """Runs by (env, noise, method): envs by name, noises and methods in their usual order."""
+    """Runs by (env, noise, method): envs and noises by name, none first, methods in their usual order."""
     runs = [run for run in runs if run.config]
     methods = method_order(runs)
     found: dict[tuple[str, str, str], list[Run]] = {}
-    for run in sorted(runs, key=lambda r: (r.env, _noise_rank(r.noise), methods.index(r.method))):
+    for run in sorted(
+        runs, key=lambda r: (r.env, r.noise != "none", r.noise, methods.index(r.method))
+    ):
         found.setdefault((run.env, run.noise, run.method), []).append(run)
     return found
 
@@ -394,10 +396,6 @@ def conditions(runs: Iterable[Run]) -> dict[tuple[str, str, str], list[Run]]:
 def tasks_of(runs: Iterable[Run]) -> list[tuple[str, str]]:
     """The (env, noise) pairs, in their usual order."""
     return list(dict.fromkeys((env, noise) for env, noise, _ in conditions(runs)))
-
-
-def _noise_rank(noise: str) -> int:
-    return list(NOISES).index(noise) if noise in NOISES else len(NOISES)
 
 
 def condition_table(runs: Iterable[Run], key: str, *, seed: int = 0) -> list[Row]:

@@ -1,4 +1,4 @@
-"""Names of environments and noises: any common spelling of an Atari game, Rooms, or a Gymnasium id. Imports no torch."""
+"""Names of environments: any common spelling of an Atari game, Rooms, or a Gymnasium id. Imports no torch."""
 
 from __future__ import annotations
 
@@ -19,17 +19,6 @@ GAMES = (
 
 POOLS = 4
 """Pools of emulators, which step independently."""
-
-NOISES = {
-    "none": "the observations as they are",
-    "random-box": "3 to 12 boxes of Gaussian noise on an 8x10 grid, drawn afresh every step",
-    "pixel": "Gaussian noise on the pixels",
-    "sticky": "the previous action is repeated with probability 0.25",
-    "noisy-tv": "a corner shows noise that changes whenever the agent takes the last action",
-    "clouds": "bright blobs drift over the picture in Brownian motion",
-    "flicker": "a backdrop of large fields grows brighter and darker at every step",
-}
-"""What may disturb an agent."""
 
 
 @cache

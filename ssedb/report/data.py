@@ -13,8 +13,8 @@ import numpy as np
 from ssedb.compare import results
 from ssedb.compare.results import MEASURES, Run
 from ssedb.config import TrainConfig
-from ssedb.envs.layout import SIZES, draw_layout
 from ssedb.envs.names import rooms_world
+from ssedb.envs.rooms.layout import SIZES, draw_layout
 from ssedb.errors import ConfigError
 from ssedb.report.collapse import RULE, bottleneck
 from ssedb.report.command import train_command

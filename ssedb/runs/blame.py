@@ -1,4 +1,4 @@
-"""Errors inside code from outside, an environment or a bonus: one line that names it, and its traceback in a file."""
+"""Errors in code from outside (environment, bonus, noise): one line, and a traceback in a file."""
 
 from __future__ import annotations
 
@@ -11,20 +11,24 @@ import torch
 from ssedb.bonuses.base import Bonus
 from ssedb.envs.workers import environment_blamed
 from ssedb.errors import Blamed, ConfigError, TrainingError, methods_of
+from ssedb.noises.base import Noise
 from ssedb.runs.folder import ERROR_LOG
 
 
 def _blamed(error: BaseException) -> Blamed | None:
-    """Find the bonus or environment whose code raised the error; None if it was none of theirs."""
+    """Find the bonus, noise or environment whose code raised the error; None if it was none of theirs."""
     for owner, method in methods_of(error):
-        if isinstance(owner, Bonus):  # the method that was called, not one deep inside
+        if isinstance(owner, (Bonus, Noise)):  # the method that was called, not one deep inside
             return Blamed.of(f"{type(owner).__name__}.{method}", error)
     return environment_blamed(error)
 
 
 @contextmanager
 def blaming(folder: Path, when: Callable[[], str]) -> Iterator[None]:
-    """Turn an error inside an environment or a bonus into a TrainingError of one line; its traceback goes to the folder."""
+    """Turn an error in code from outside into a TrainingError of one line.
+
+    Its traceback goes to the folder.
+    """
     try:
         yield
     except (ConfigError, TrainingError, torch.OutOfMemoryError):

@@ -129,13 +129,19 @@ def print_probe(result: Probe, bonus: str, picture: Path) -> None:
     console.print(f"picture  {picture}\nnumbers  {picture.with_suffix('.json')}", soft_wrap=True)
 
 
-def print_checks(bonus: str, device: str) -> bool:
-    """Every check as it is done, then what each noise does to the bonus; returns whether nothing failed."""
-    from ssedb.testing.conformance import CHECKS, Subject, run_check, sensitivity
+def print_checks(name: str, device: str) -> bool:
+    """Print every check of a bonus or a noise as it is done; return whether nothing failed.
 
-    console = terminal.console()
-    subject, failed = Subject(bonus, device), 0
-    for check in CHECKS:
+    For a bonus, also print what each noise does to it.
+    """
+    from ssedb.noises import is_noise
+    from ssedb.testing import conformance, noises
+    from ssedb.testing.conformance import Subject, run_check, sensitivity
+
+    console, failed = terminal.console(), 0
+    subject = noises.NoiseSubject(name, device) if is_noise(name) else Subject(name, device)
+    checks = (conformance if isinstance(subject, Subject) else noises).CHECKS
+    for check in checks:
         result = run_check(check, subject)
         failed += result.outcome == "fail"
         colour = {"pass": "green", "fail": "bold red", "skip": "dim"}[result.outcome]
@@ -144,7 +150,7 @@ def print_checks(bonus: str, device: str) -> bool:
         )
         line.stylize(colour, 0, len(result.outcome))
         console.print(line, soft_wrap=True)
-    if not failed:
+    if not failed and isinstance(subject, Subject):
         console.print(
             "\nshare of noise in the bonus, hardly trained (0 is blind to it, 1 sees nothing else):"
         )
@@ -154,8 +160,8 @@ def print_checks(bonus: str, device: str) -> bool:
             )
         console.print("`ssedb analyze probe` measures a trained run\n")
     console.print(
-        f"{bonus}: "
-        + (f"{failed} of {len(CHECKS)} checks failed" if failed else "keeps its contract")
+        f"{name}: "
+        + (f"{failed} of {len(checks)} checks failed" if failed else "keeps its contract")
     )
     return not failed
 

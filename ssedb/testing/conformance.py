@@ -23,8 +23,8 @@ from ssedb.bonuses.base import Bonus
 from ssedb.collect.rollout import STACK
 from ssedb.config import TrainConfig
 from ssedb.engine.host import pick_device, tune_allocator
-from ssedb.envs.names import NOISES
-from ssedb.envs.rooms import World
+from ssedb.envs.rooms.world import World
+from ssedb.noises import list_noises, make_noise, noise_class
 from ssedb.trainer import Trainer
 
 WORLD = "rooms-small"
@@ -34,7 +34,7 @@ NOISE_DRAWS = 4
 
 
 class Failure(AssertionError):
-    """The bonus breaks its contract; the text says how."""
+    """A bonus or a noise breaks its contract; the text says how."""
 
 
 class Skip(Exception):
@@ -83,7 +83,7 @@ class Subject:
 def real_transitions(device: torch.device, noise: str = "none") -> Transitions:
     """Transitions from all over the world, clean and under some draws of a noise."""
     return draw_transitions(
-        World("small", device=device), None, SAMPLES, NOISE_DRAWS, {"noise": noise}, seed=0
+        World("small", device=device), None, SAMPLES, NOISE_DRAWS, make_noise(noise), seed=0
     )
 
 
@@ -480,8 +480,8 @@ def seeded(device: torch.device, seed: int = 0) -> Iterator[None]:
         yield
 
 
-def run_check(check: Callable[[Subject], None], subject: Subject) -> Result:
-    """One check, by itself; an error of the bonus is a failure as well."""
+def run_check(check: Callable[[Any], None], subject: Any) -> Result:
+    """One check, by itself; an error of the subject is a failure as well."""
     try:
         with seeded(subject.device):
             check(subject)
@@ -492,7 +492,8 @@ def run_check(check: Callable[[Subject], None], subject: Subject) -> Result:
     except Exception as error:  # anything the bonus may raise
         reason = (str(error).strip().splitlines() or [""])[0]
         return Result(check.__name__, "fail", f"raised {type(error).__name__}: {reason}")
-    return Result(check.__name__, "pass", (check.__doc__ or "").strip())
+    demand = (check.__doc__ or "").strip().removeprefix("Check that ").removesuffix(".")
+    return Result(check.__name__, "pass", demand)
 
 
 def check_bonus(name: str, device: str = "cpu", **options: Any) -> list[Result]:
@@ -511,13 +512,9 @@ def sensitivity(subject: Subject) -> dict[str, float | None]:
         bonus = subject.practised()
         return {
             noise: _share(bonus, real_transitions(subject.device, noise))
-            for noise in NOISES
-            if noise not in UNSEEN
+            for noise in list_noises()
+            if noise_class(noise).changes_frames()
         }
-
-
-UNSEEN = ("none", "sticky")
-"""These leave the pictures alone."""
 
 
 def _share(bonus: Bonus, data: Transitions) -> float | None:

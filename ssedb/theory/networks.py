@@ -21,7 +21,8 @@ from ssedb.bonuses.db import DynamicBottleneck
 from ssedb.collect.environments import look_around
 from ssedb.collect.rollout import STACK
 from ssedb.config import TrainConfig
-from ssedb.envs.rooms import World
+from ssedb.envs.rooms.world import World
+from ssedb.noises import make_noise
 from ssedb.theory.gain import information_gain
 from ssedb.theory.mdps import river_swim
 from ssedb.trainer import Trainer
@@ -177,13 +178,11 @@ def train_on_rooms(updates: int, seed: int, options: dict[str, Any]) -> Iterator
     config = TrainConfig(env="rooms-small", preset="rooms", seed=seed, device="cpu", **options)
     trainer = Trainer(config)
     trainer.fit_observations(look_around(config))
-    bonus, rollout, truth = trainer.bonus, trainer.rollout, trainer.env.env.truth  # type: ignore[attr-defined]
+    bonus, rollout, counts = trainer.bonus, trainer.rollout, trainer.env.env.visit_counts  # type: ignore[attr-defined]
     assert isinstance(bonus, DynamicBottleneck)
-    data = draw_transitions(
-        World("small"), None, 512, 1, {"noise": "none", "strength": 0.0}, seed=1
-    )
+    data = draw_transitions(World("small"), None, 512, 1, make_noise("none"), seed=1)
     obs, actions, _ = data.pair(None)
-    states, latent = int(truth.reachable.sum()), bonus.options.latent_dim
+    states, latent = int(counts.reachable.sum()), bonus.options.latent_dim
     precision = torch.zeros(latent, latent, dtype=torch.float64)
     t, n = rollout.indices(torch.arange(rollout.num_envs))
     t, n = t[t >= STACK], n[t >= STACK]  # the first stacks make way for the next rollout
@@ -198,7 +197,7 @@ def train_on_rooms(updates: int, seed: int, options: dict[str, Any]) -> Iterator
             bonus,
             obs,
             actions,
-            truth.choices[data.states, data.actions],
+            counts.pair_visits[data.states, data.actions],
             states,
             trainer.steps,
             seen,

@@ -10,7 +10,7 @@ import ssedb
 from ssedb.analysis import maps
 from ssedb.analysis.maps import mean_by_cell, read_maps
 from ssedb.analysis.probe import Transitions
-from ssedb.envs.rooms import World
+from ssedb.envs.rooms.world import World
 from ssedb.runs.loop import resume
 from ssedb.trainer import Trainer
 from tests.toy import tiny_config

@@ -10,16 +10,17 @@ from ssedb.analysis.probe import draw_transitions, play_transitions, probe_bonus
 from ssedb.bonuses.base import Bonus
 from ssedb.collect.environments import env_of
 from ssedb.envs.frames import to_agent_frames
-from ssedb.envs.rooms import World
+from ssedb.envs.rooms.world import World
+from ssedb.noises import make_noise
 from tests.toy import tiny_config
 
 
 class Made(Bonus):
     """Pays 1/sqrt(N + 1) of the newest frame's state plus a dial of the frame's brightness, which the noise changes."""
 
-    def __init__(self, world, choices, dial):
+    def __init__(self, world, pair_visits, dial):
         super().__init__((4, 84, 84), world.num_actions)
-        self.world, self.choices, self.dial = world, choices, dial
+        self.world, self.pair_visits, self.dial = world, pair_visits, dial
         self.clean = torch.zeros(
             0, dtype=torch.int64
         )  # the true states, which only a made bonus may know
@@ -27,7 +28,7 @@ class Made(Bonus):
 
     def reward(self, obs, actions, next_obs):
         ids = self.clean[: len(obs)]
-        pay = (self.choices[ids, actions] + 1.0).rsqrt()
+        pay = (self.pair_visits[ids, actions] + 1.0).rsqrt()
         return (self.scale * pay + self.dial * obs[:, -1].float().mean((1, 2))).detach()
 
     def loss(self, obs, actions, next_obs, mask=None):
@@ -43,19 +44,19 @@ class Made(Bonus):
 @pytest.fixture(scope="module")
 def small():
     world = World("small")
-    choices = torch.randint(
+    pair_visits = torch.randint(
         0, 400, (world.num_states, 5), generator=torch.Generator().manual_seed(0)
     )
-    data = draw_transitions(world, None, 1000, 6, {"noise": "random-box"}, seed=1)
-    return world, choices, data
+    data = draw_transitions(world, None, 1000, 6, make_noise("random-box"), seed=1)
+    return world, pair_visits, data
 
 
 @pytest.mark.parametrize("dial", [0.0, 1.0])
 def test_a_count_bonus_with_and_without_noise(small, dial):
-    world, choices, data = small
-    bonus = Made(world, choices, dial)
+    world, pair_visits, data = small
+    bonus = Made(world, pair_visits, dial)
     bonus.clean = data.states
-    result = probe_bonus(bonus, world, data, choices, "random-box", learning_rate=0.01)
+    result = probe_bonus(bonus, world, data, pair_visits, "random-box", learning_rate=0.01)
     if dial == 0:
         assert result.bonus_noise_share < 1e-6
         assert result.count_correlation == pytest.approx(1)
@@ -69,7 +70,7 @@ def test_a_count_bonus_with_and_without_noise(small, dial):
     assert result.noise_explained < 0.1
 
 
-def test_twins_share_the_truth_and_differ_in_the_noise(small):
+def test_twins_share_the_true_state_and_differ_in_the_noise(small):
     _, _, data = small
     first, second = data.pair(0), data.pair(1)
     clean = data.pair(None)
@@ -155,7 +156,7 @@ def test_both_halves_of_the_walks_come_from_the_same_states(small):
     first[world.state_ids(world.start(1))] = (
         True  # only the start was visited, so half of all walks begin there
     )
-    data = draw_transitions(world, first, 400, 2, {"noise": "none"}, seed=0)
+    data = draw_transitions(world, first, 400, 2, make_noise("none"), seed=0)
     cells = (data.states // world.scenes_per_cell).view(2, 200)
     near = [(half[:, None] == cells.flatten().mode().values).double().mean() for half in cells]
     assert abs(near[0] - near[1]) < 0.15

@@ -127,7 +127,7 @@ def test_a_real_run(run, capsys):
 
 def test_the_episode_is_whole_and_its_pictures_fit(run):
     from ssedb.analysis.episode import play_episode, read_episode
-    from ssedb.envs.rooms import World
+    from ssedb.envs.rooms.world import World
 
     episode = play_episode(run, seed=5)
     world = World("small")

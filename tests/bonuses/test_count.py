@@ -72,27 +72,27 @@ def test_many_pictures_hardly_collide():
     assert bonus.visits.sum() == 300
 
 
-def test_on_rooms_the_counts_are_the_truth(tmp_path):
+def test_counts_on_rooms_are_the_visit_counts(tmp_path):
     trainer = Trainer(
         tiny_config(
             tmp_path, env="rooms-small", bonus="count", bonus_options={}, max_episode_steps=25
         )
     )
     assert trainer.bonus.options.counted == "states"
-    truth = trainer.env.env.truth
+    exact = trainer.env.env.visit_counts
     reward, paid = trainer.bonus.reward, []
     trainer.bonus.reward = lambda *x: paid.append((x, reward(*x))) or paid[-1][1]
     for _ in range(3):
-        before = truth.choices.clone()
+        before = exact.pair_visits.clone()
         paid.clear()
         trainer.iterate()
         for (_, actions, _, context), rewards in paid:
             expected = 1 / np.sqrt(before[context.states, actions].numpy() + 1)
             np.testing.assert_allclose(rewards, expected, rtol=1e-6)
-        counted = trainer.bonus.visits[: truth.choices.numel()].view_as(truth.choices)
-        assert torch.equal(counted.long(), truth.choices)
-        assert trainer.bonus.visits.sum() == truth.choices.sum()
-    assert truth.choices.sum() == 3 * 256
+        counted = trainer.bonus.visits[: exact.pair_visits.numel()].view_as(exact.pair_visits)
+        assert torch.equal(counted.long(), exact.pair_visits)
+        assert trainer.bonus.visits.sum() == exact.pair_visits.sum()
+    assert exact.pair_visits.sum() == 3 * 256
 
 
 def test_elsewhere_it_counts_frames_and_says_so_if_states_are_asked_for(tmp_path):

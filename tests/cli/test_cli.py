@@ -91,7 +91,7 @@ def test_resume_and_eval(trained):
     ("args", "message"),
     [
         (["train", "--env", "alein"], "unknown environment 'alein'; did you mean alien"),
-        (["train", "--noise", "fog"], "noise='fog': use one of none, random-box"),
+        (["train", "--noise", "fog"], "noise='fog': use one of none, clouds"),
         (["train", "--bonus", "luck"], "bonus='luck': use one of cb, count, db"),
         (
             ["train", "--num-envs", "100"],
@@ -113,7 +113,7 @@ def test_resume_and_eval(trained):
         ),
         (["train", "--learning-rate", "inf"], "learning_rate=inf: must be a finite number"),
         (["train", "--device", "tpu"], "device='tpu': use auto, cpu, cuda or cuda:N"),
-        (["demo", "--env", "alien"], "env=alien: the demo needs a world whose truth is known"),
+        (["demo", "--env", "alien"], "env=alien: the demo needs a world whose true state is known"),
         (["demo", "--seeds", "0"], "seeds=0: must lie between 1 and 1000"),
         (["analyze", "fly"], "unknown analysis 'fly'; use probe or spikes or tsne"),
         (

@@ -19,6 +19,7 @@ from ssedb.envs import timeout
 from ssedb.envs.base import HostEnv, HostStep
 from ssedb.envs.noisy import NoisyEnv
 from ssedb.networks import ActorCritic
+from ssedb.noises import list_noises, make_noise
 from tests.toy import Grid
 
 CPU = torch.device("cpu")
@@ -52,7 +53,7 @@ class Board(HostEnv):
 
 
 def pools_of(*boards):
-    return [NoisyEnv(board) for board in boards]
+    return [NoisyEnv(board, make_noise("none")) for board in boards]
 
 
 def policy():
@@ -100,14 +101,14 @@ def act_by_cell(obs, draws=None):
     return cell % 4, cell.float(), -cell.float()
 
 
-@pytest.mark.parametrize("noise", ["none", "sticky", "pixel"])
+@pytest.mark.parametrize("noise", list_noises())
 def test_pools_collect_what_each_of_them_collects_alone(noise):
-    pools = [NoisyEnv(Board(4, seed), noise, seed=seed) for seed in (1, 2)]
+    pools = [NoisyEnv(Board(4, seed), make_noise(noise), seed=seed) for seed in (1, 2)]
     collector = PipelinedCollector(pools, 7, Engine(CPU))
     for _ in range(2):
         rollout = collector.collect(act_by_cell)
     for p, seed in enumerate((1, 2)):  # environment 2 i + p is the i-th of pool p
-        alone = Collector(NoisyEnv(Board(4, seed), noise, seed=seed), 7)
+        alone = Collector(NoisyEnv(Board(4, seed), make_noise(noise), seed=seed), 7)
         for _ in range(2):
             expected = alone.collect(act_by_cell)
         for name in set(NAMES) - {"episodes"}:

@@ -13,6 +13,7 @@ from ssedb.envs import timeout
 from ssedb.envs.atari import AtariEnv
 from ssedb.envs.frames import to_agent_frames
 from ssedb.envs.noisy import NoisyEnv
+from ssedb.noises import make_noise
 from ssedb.runs.loop import resume
 
 NOOP, RIGHT, LEFT = 0, 2, 3  # of Breakout
@@ -133,7 +134,7 @@ def test_sticky_by_frame_decides_at_every_emulated_frame():
 
 
 def test_sticky_by_step_decides_once_for_all_four_frames():
-    env = NoisyEnv(AtariEnv("breakout", 16, raw=True, noop_max=0), "sticky", seed=1)
+    env = NoisyEnv(AtariEnv("breakout", 16, raw=True, noop_max=0), make_noise("sticky"), seed=1)
     env.observer.observe = lambda frames: frames  # the picture as it is
     moves = paddle_moves(env)
     assert len(moves) > 400
@@ -149,11 +150,11 @@ def test_make_env_picks_the_reading_of_sticky(monkeypatch):
     )
     for fidelity in ("paper", "released"):
         env = ssedb.make_env("breakout", 1, noise="sticky", fidelity=fidelity)
-        made[-1]["wrapper"] = env.observer.noise
+        made[-1]["variant"] = env.observer.noise.variant
         env.close()
-    assert [(k["frame_sticky"], k["noop_max"], k["wrapper"]) for k in made] == [
-        (0.0, 30, "sticky"),
-        (0.25, 0, "none"),
+    assert [(k["frame_sticky"], k["noop_max"], k["variant"]) for k in made] == [
+        (0.0, 30, "step"),
+        (0.25, 0, "frame"),
     ]
 
 
@@ -175,7 +176,7 @@ def test_other_games_work(game):
         (dict(sticky="foo"), "sticky='foo': use one of step, frame"),
         (dict(seed=-1), "seed=-1: must be 0 or more"),
         (dict(strength=float("nan")), "strength=nan"),
-        (dict(noise="sticky", strength=9), "at most 4 for sticky"),
+        (dict(noise="sticky", strength=9), "at most 4 for Sticky"),
     ],
 )
 def test_bad_settings(settings, message):

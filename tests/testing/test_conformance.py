@@ -68,10 +68,10 @@ def test_checks_leave_the_callers_randomness_alone():
 
 def test_the_sensitivity_report_tells_blind_from_fooled():
     assert sensitivity(Subject("none")) == dict.fromkeys(
-        ["random-box", "pixel", "noisy-tv", "clouds", "flicker"]
+        ["clouds", "flicker", "noisy-tv", "pixel", "random-box"]
     )
     shares = sensitivity(Subject("rnd"))
-    assert list(shares) == ["random-box", "pixel", "noisy-tv", "clouds", "flicker"]
+    assert list(shares) == ["clouds", "flicker", "noisy-tv", "pixel", "random-box"]
     assert min(shares.values()) > 0.5  # it pays for noise
     seeing, blind = (
         sensitivity(Subject(f"tests.testing.test_conformance:{name}"))

@@ -9,7 +9,16 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Size:
-    """How large a world is. Its side in cells is rooms * (interior + 1) + 1."""
+    """Measures of a world. Its side in cells is rooms * (interior + 1) + 1.
+
+    Attributes:
+        rooms: rooms along each side.
+        interior: cells along each side of a room.
+        cell_pixels: pixels along each side of a cell.
+        keys: keys, and locks that they open.
+        movers: movers that walk to and fro.
+        episode: steps of an episode.
+    """
 
     rooms: int
     interior: int
@@ -35,9 +44,7 @@ class Layout:
 
     size: Size
     floor: np.ndarray  # bool [side, side], where one can stand once all doors are open
-    room_of: (
-        np.ndarray
-    )  # int [side, side], number of the room, -1 in walls; a doorway belongs to one of its rooms
+    room_of: np.ndarray  # int [side, side], number of the room (of a doorway too), -1 in walls
     start: Cell
     locks: tuple[Cell, ...]
     keys: tuple[Cell, ...]
@@ -46,15 +53,20 @@ class Layout:
 
     @property
     def side(self) -> int:
+        """Cells along each side."""
         return len(self.floor)
 
     @property
     def phases(self) -> int:
+        """Steps after which all movers are where they were."""
         return len(self.movers)
 
 
 def draw_layout(size: Size, seed: int) -> Layout:
-    """A maze of rooms whose deepest one lies behind all locks; each key lies in front of its lock, away from it."""
+    """Draw a maze of rooms whose deepest one lies behind all locks.
+
+    Each key lies in front of its own lock, in the room farthest from it.
+    """
     rng = np.random.default_rng(seed)
     parent = _maze(size.rooms, rng)
     start, far = (0, 0), max(parent, key=lambda room: (len(_path(parent, room)), room))
@@ -113,7 +125,7 @@ def draw_layout(size: Size, seed: int) -> Layout:
 
 
 def _maze(rooms: int, rng: np.random.Generator) -> dict[Room, Room]:
-    """A depth-first maze: each room's parent on the way to the start, which is its own."""
+    """Return a depth-first maze: the parent of each room on the way to the start."""
     parent: dict[Room, Room] = {(0, 0): (0, 0)}
     stack = [(0, 0)]
     while stack:
@@ -130,7 +142,7 @@ def _maze(rooms: int, rng: np.random.Generator) -> dict[Room, Room]:
 
 
 def _path(parent: dict[Room, Room], room: Room) -> list[Room]:
-    """From the start to the room."""
+    """Return the rooms from the start to this one."""
     path = [room]
     while parent[path[-1]] != path[-1]:
         path.append(parent[path[-1]])
@@ -148,7 +160,7 @@ def _corner(size: Size, room: Room) -> Cell:
 
 
 def _doorway(size: Size, room: Room, neighbour: Room, rng: np.random.Generator) -> Cell:
-    """A cell of the wall between two rooms."""
+    """Draw a cell of the wall between two rooms."""
     top, left = np.maximum(_corner(size, room), _corner(size, neighbour))
     along = int(rng.integers(size.interior))
     return (
@@ -159,7 +171,7 @@ def _doorway(size: Size, room: Room, neighbour: Room, rng: np.random.Generator) 
 
 
 def _inside(size: Size, room: Room, rng: np.random.Generator, taken: set[Cell]) -> Cell:
-    """A cell of the room that nothing lies on."""
+    """Draw a cell of the room that nothing lies on."""
     top, left = _corner(size, room)
     while True:
         cell = (top + int(rng.integers(size.interior)), left + int(rng.integers(size.interior)))
@@ -169,7 +181,7 @@ def _inside(size: Size, room: Room, rng: np.random.Generator, taken: set[Cell]) 
 
 
 def _movers(size: Size, rooms: list[Room], rng: np.random.Generator) -> np.ndarray:
-    """Patrols to and fro across a room, all with the same period: [phases, movers, 2]."""
+    """Draw walks to and fro across rooms, all with the same period: [phases, movers, 2]."""
     there = list(range(size.interior))
     walk = there + there[-2:0:-1]
     movers = np.zeros((len(walk), size.movers, 2), int)

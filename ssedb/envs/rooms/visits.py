@@ -1,0 +1,110 @@
+"""Exact visit counts of a Rooms world: states, state-action pairs, cells and rooms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property, partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ssedb.envs.rooms.world import World
+
+
+class VisitCounts:
+    """Visits of each state and of each state-action pair over the life of an environment.
+
+    Attributes:
+        visits: int64 [states], N(s); the first states of episodes count.
+        pair_visits: int64 [states, actions], N(s, a).
+        first_seen: int64 [states], steps of all worlds before the first visit; -1 without one.
+        now: int64 [N], the state that each world is in.
+        steps: steps of all worlds so far, those of other processes included.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._processes = 1  # that have as many worlds each
+        zeros = partial(torch.zeros, dtype=torch.int64, device=world.device)
+        self.pair_visits = zeros(world.num_states, world.num_actions)
+        self.visits = zeros(world.num_states)
+        self.first_seen = zeros(world.num_states) - 1
+        self.now = zeros(0)
+        self.steps = 0
+        self._remember_merged()
+
+    def begin(self, ids: Tensor, where: Tensor | None = None) -> None:
+        """Count that episodes begin in these states [N], everywhere or at these indices."""
+        self.now = ids
+        self._see(ids if where is None else ids[where])
+
+    def act(self, actions: Tensor) -> None:
+        """Count that these actions [N] are taken where the worlds are."""
+        pairs = self.now * self.pair_visits.shape[1] + actions
+        self.pair_visits.view(-1).scatter_add_(0, pairs, torch.ones_like(actions))
+
+    def arrive(self, ids: Tensor) -> None:
+        """Count the states [N] that the actions led to."""
+        self.steps += len(ids) * self._processes
+        self.now = ids
+        self._see(ids)
+
+    def _see(self, ids: Tensor) -> None:
+        self.visits.scatter_add_(0, ids, torch.ones_like(ids))
+        first = self.first_seen[ids]
+        self.first_seen[ids] = torch.where(first < 0, self.steps, first)
+
+    def merge(self, gather: Callable[[Tensor], Tensor]) -> None:
+        """Add what the worlds of other processes have seen since the last time.
+
+        Args:
+            gather: stacks a tensor of each process, [processes, ...].
+        """
+        never = torch.iinfo(torch.int64).max
+        first = gather(torch.where(self.first_seen < 0, never, self.first_seen))
+        self._processes = len(first)
+        if self._processes == 1:
+            return
+        for name, before in self._merged.items():
+            counts = getattr(self, name)
+            counts.copy_(before + gather(counts - before).sum(0))
+        self._remember_merged()
+        first = first.amin(0)
+        self.first_seen.copy_(torch.where(first == never, -1, first))
+
+    def _remember_merged(self) -> None:
+        """Keep what all processes know."""
+        self._merged = {name: getattr(self, name).clone() for name in ("pair_visits", "visits")}
+
+    @cached_property
+    def reachable(self) -> Tensor:
+        """Which states can be reached from the start at all, bool [states]."""
+        return self._world.reachable()
+
+    def metrics(self) -> dict[str, float]:
+        """Return the coverage so far; shares are of what can be reached."""
+        world, seen = self._world, self.visits > 0
+        cells, rooms = len(world.cells), int(world.room_of_cell.max()) + 1
+        by_cell = self.visits.view(cells, -1).sum(1)
+        by_room = by_cell.new_zeros(rooms).index_add_(0, world.room_of_cell, by_cell)
+        share = self.visits[seen].double() / self.visits.sum().clamp_min(1)
+        return {
+            "states_seen": float(seen.sum()),
+            "states_share": float(seen.sum() / self.reachable.sum()),
+            "cells_share": float((by_cell > 0).sum() / self.reachable.view(cells, -1).any(1).sum()),
+            "rooms_share": float((by_room > 0).double().mean()),
+            "visit_entropy": float(torch.special.entr(share).sum()),
+            "last_first_visit": float(self.first_seen.max()),
+        }
+
+    KEPT = ("pair_visits", "visits", "first_seen", "now")
+
+    def state_dict(self) -> dict[str, Any]:
+        return {**{name: getattr(self, name).clone() for name in self.KEPT}, "steps": self.steps}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.steps = state["steps"]
+        for name in self.KEPT:
+            setattr(self, name, state[name].to(self._world.device).clone())
+        self._remember_merged()

@@ -1,0 +1,82 @@
+"""Noises that disturb an agent. Each is one file of this folder, found by its name.
+
+This module imports no torch, so that settings can be checked at once.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from ssedb.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ssedb.config import TrainConfig
+    from ssedb.noises.base import Noise
+
+
+def list_noises() -> list[str]:
+    """Return the names of the noises: one file each here, or in a folder added to `__path__`."""
+    modules = (module.name for module in pkgutil.iter_modules(__path__))
+    names = [name.replace("_", "-") for name in modules if name != "base"]
+    return sorted(names, key=lambda name: (name != "none", name))
+
+
+def check_noise(name: str, strength: float = 1.0) -> None:
+    """Raise ConfigError for an unknown noise, or for a strength that it does not have.
+
+    Torch takes seconds to load, so the file of a noise is opened for an unusual strength only.
+    """
+    if ":" in name or name not in list_noises() or strength > 1:
+        noise_class(name).check_strength(strength, "noise_strength")
+
+
+def about_noises() -> dict[str, str]:
+    """Return each noise by its name, with the first sentence about it."""
+    documented = {name: noise_class(name).__doc__ or "" for name in list_noises()}
+    return {name: doc.strip().splitlines()[0].removesuffix(".") for name, doc in documented.items()}
+
+
+def is_noise(name: str) -> bool:
+    """Tell whether a name is that of a noise; `none`, which is a bonus as well, is not."""
+    if ":" not in name:
+        return name != "none" and name in list_noises()
+    try:
+        noise_class(name)
+    except ConfigError:
+        return False
+    return True
+
+
+def noise_class(name: str) -> type[Noise]:
+    """Return the class in the file of that name, or the class that `package.module:Class` names."""
+    if ":" not in name:
+        if name not in list_noises():
+            raise ConfigError(
+                f"noise={name!r}: use one of {', '.join(list_noises())}, or package.module:Class"
+            )
+        return import_module(f"ssedb.noises.{name.replace('-', '_')}").NOISE
+    module, _, attribute = name.partition(":")
+    try:
+        found = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(
+            f"noise {name!r}: {error}; write package.module:Class, with the package on PYTHONPATH"
+        ) from None
+    from ssedb.noises.base import Noise
+
+    if not (isinstance(found, type) and issubclass(found, Noise)):
+        raise ConfigError(f"noise {name!r} is not a subclass of ssedb.noises.base.Noise")
+    return found
+
+
+def make_noise(name: str, strength: float = 1.0, variant: str = "") -> Noise:
+    """Build a noise by its name; the variant is the paper's unless given."""
+    return noise_class(name)(strength, variant)
+
+
+def noise_of(config: TrainConfig) -> Noise:
+    """Build the noise that the settings of a run name."""
+    cls = noise_class(config.noise)
+    return cls(config.noise_strength, getattr(config, cls.setting) if cls.setting else "")

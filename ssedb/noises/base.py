@@ -1,0 +1,133 @@
+"""The contract of a noise: pure functions of a batch and a generator, with a dial."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from ssedb.errors import ConfigError
+
+Memory = dict[str, Tensor]
+"""What a noise remembers from step to step: tensors with a row for each environment."""
+
+
+@dataclass(frozen=True)
+class Noise:
+    """A disturbance of frames, of actions, or of both. This one disturbs nothing.
+
+    A subclass lives in a file of its own in this folder, is named in that file's `NOISE`, and is
+    built as `cls(strength, variant)`. It overrides what it needs of `begin`, `disturb_actions`,
+    `advance` and `disturb_frames`. Those change none of their arguments, draw from the generator
+    they are given and from nothing else, and never mix rows: row i of a result depends on row i
+    of the arguments and on the draws. The device is that of the arguments and of the generator.
+
+    Attributes:
+        strength: the dial. 0 changes nothing, 1 is the usual.
+        variant: one of `variants`; the first of them unless given.
+    """
+
+    strength: float = 1.0
+    variant: str = ""
+
+    variants: ClassVar[tuple[str, ...]] = ()
+    """The variants there are: the paper's first, then that of the released code."""
+    setting: ClassVar[str] = ""
+    """The setting of `TrainConfig` that names the variant, if one does."""
+    max_strength: ClassVar[float] = math.inf
+
+    def __post_init__(self) -> None:
+        self.check_strength(self.strength)
+        variant = self.variant or next(iter(self.variants), "")
+        if variant and variant not in self.variants:
+            words = f"use one of {', '.join(self.variants)}" if self.variants else "leave it out"
+            raise ConfigError(f"{self.setting or 'variant'}={variant!r}: {words}")
+        object.__setattr__(self, "variant", variant)
+
+    @classmethod
+    def check_strength(cls, strength: float, name: str = "strength") -> None:
+        """Raise ConfigError for a strength outside of 0 to `max_strength`."""
+        if not 0 <= strength <= cls.max_strength:
+            most = "" if cls.max_strength == math.inf else f" and at most {cls.max_strength:g}"
+            raise ConfigError(f"{name}={strength}: must be 0 or more{most} for {cls.__name__}")
+
+    @classmethod
+    def changes_actions(cls) -> bool:
+        """Tell whether the noise disturbs actions."""
+        return cls.disturb_actions is not Noise.disturb_actions
+
+    @classmethod
+    def changes_frames(cls) -> bool:
+        """Tell whether the noise disturbs frames."""
+        return cls.disturb_frames is not Noise.disturb_frames
+
+    @property
+    def raw(self) -> bool:
+        """Whether frames are disturbed as the source makes them, before they are gray 84x84."""
+        return False
+
+    @property
+    def frame_repeat(self) -> float | None:
+        """Probability with which the emulator itself repeats actions; None leaves it as it is."""
+        return None
+
+    def begin(self, num_envs: int, num_actions: int, generator: torch.Generator) -> Memory:
+        """Return what is remembered when episodes begin everywhere."""
+        return {}
+
+    def disturb_actions(
+        self, actions: Tensor, memory: Memory, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return the actions to execute, and where they were replaced.
+
+        Args:
+            actions: int64 [N], those that the agent has chosen.
+            memory: what `begin` or `advance` has returned last.
+            generator: the only source of randomness.
+
+        Returns:
+            The actions, int64 [N], and a mask, bool [N], or None if no action ever is replaced.
+        """
+        return actions, None
+
+    def advance(
+        self, memory: Memory, actions: Tensor, dones: Tensor, generator: torch.Generator
+    ) -> Memory:
+        """Return what is remembered after a step.
+
+        Args:
+            memory: what was remembered before.
+            actions: int64 [N], those that were executed.
+            dones: bool [N], where an episode has ended (and the next has begun).
+            generator: the only source of randomness.
+        """
+        return memory
+
+    def disturb_frames(
+        self,
+        frames: Tensor,
+        memory: Memory,
+        generator: torch.Generator,
+        want_mask: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return the noisy frames, and where they were touched.
+
+        Args:
+            frames: uint8 [N, H, W] or [N, H, W, 3].
+            memory: what `begin` or `advance` has returned last.
+            generator: the only source of randomness.
+            want_mask: whether the mask is wanted, which training never asks for.
+
+        Returns:
+            The noisy frames, and where it is wanted a mask, bool: all outside of it is as it was.
+            Both are shaped like the frames.
+        """
+        return frames, torch.zeros_like(frames, dtype=torch.bool) if want_mask else None
+
+
+def with_channels(light: Tensor, frames: Tensor) -> Tensor:
+    """Return light [N, H, W] as it can be added to frames, gray or in colour."""
+    return light if frames.ndim == 3 else light[..., None]

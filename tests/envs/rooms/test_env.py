@@ -1,0 +1,92 @@
+"""Rooms as an environment: episodes, restoring, and runs on it."""
+
+import numpy as np
+import pytest
+import torch
+
+import ssedb
+from ssedb.envs.rooms.env import STAGGER, RoomsEnv
+
+
+def test_episodes_when_staggered_end_by_group_and_keep_the_last_frame():
+    env = RoomsEnv(32, "small", max_steps=48)
+    first = env.reset()
+    env.stagger()
+    ends = [[] for _ in range(32)]
+    for t in range(1, 150):
+        step = env.step(torch.full((32,), 3))
+        for i in torch.nonzero(step.dones).flatten().tolist():
+            ends[i].append(t)
+            assert torch.equal(step.frames[i], first[i])
+            assert not torch.equal(step.final_frames()[i], step.frames[i])
+        assert (step.final_frames is None) == (not step.dones.any())
+    for i, times in enumerate(ends):
+        assert times[0] == 48 - i % STAGGER * 3
+        assert set(np.diff(times)) == {48}
+
+
+def test_reset_outside_of_training_begins_whole_episodes(tmp_path):
+    from ssedb.runs.evaluation import evaluate
+    from ssedb.trainer import Trainer
+    from tests.toy import tiny_config
+
+    config = tiny_config(tmp_path / "run", env="rooms-small", steps=256, obs_norm_steps=64)
+    ssedb.train(config)
+    assert evaluate(tmp_path / "run", 5, device="cpu").lengths == [100] * 5
+    assert len(set(Trainer(config).env.state_dict()["env"]["age"].tolist())) == 8
+
+
+def test_rooms_when_restored_goes_on_exactly():
+    env, twin = RoomsEnv(7), RoomsEnv(7)
+    generator = torch.Generator().manual_seed(0)
+    env.reset()
+    for _ in range(40):
+        env.step(torch.randint(5, (7,), generator=generator))
+    twin.load_state_dict(env.state_dict())
+    for _ in range(600):
+        actions = torch.randint(5, (7,), generator=generator)
+        first, second = env.step(actions), twin.step(actions)
+        assert torch.equal(first.frames, second.frames)
+        assert torch.equal(first.dones, second.dones)
+    assert torch.equal(env.visit_counts.pair_visits, twin.visit_counts.pair_visits)
+    assert env.metrics() == twin.metrics()
+
+
+def test_random_agent_in_a_million_steps_sees_under_a_quarter_of_the_states():
+    env = RoomsEnv(256)
+    env.reset()
+    generator = torch.Generator().manual_seed(0)
+    while env.visit_counts.steps < 1_000_000:  # eight whole episodes in each world
+        env.step(torch.randint(5, (256,), generator=generator))
+    assert env.metrics()["states_share"] < 0.25
+
+
+@pytest.mark.parametrize(
+    ("name", "canonical"),
+    [("rooms", "rooms"), ("Rooms-Small", "rooms-small"), ("rooms-medium@0", "rooms")],
+)
+def test_rooms_by_any_spelling_has_one_name(name, canonical):
+    assert ssedb.TrainConfig(env=name).env == canonical
+    assert ssedb.TrainConfig(env="rooms-large@12").env == "rooms-large@12"
+    with pytest.raises(ssedb.ConfigError, match="unknown environment 'rooms-huge'"):
+        ssedb.TrainConfig(env="rooms-huge")
+
+
+def test_training_when_resumed_logs_the_same_coverage(tmp_path):
+    from ssedb.runs.folder import read_metrics
+    from ssedb.runs.loop import resume, train
+    from tests.toy import tiny_config
+
+    settings = dict(env="rooms-small", noise="clouds", obs_norm_steps=64)
+    whole = train(tiny_config(tmp_path / "whole", steps=1024, **settings))
+    train(tiny_config(tmp_path / "halves", steps=512, **settings))
+    halves = resume(tmp_path / "halves", steps=1024)
+    rows = [
+        [
+            {k: v for k, v in row.items() if k not in ("time", "sps")}
+            for row in read_metrics(run.out)
+        ]
+        for run in (whole, halves)
+    ]
+    assert rows[0] == rows[1]
+    assert rows[0][-1]["states_seen"] > rows[0][0]["states_seen"] > 1

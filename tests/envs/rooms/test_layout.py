@@ -1,0 +1,28 @@
+"""Layouts: every one can be solved, through its locks alone."""
+
+import numpy as np
+import pytest
+import torch
+
+from ssedb.envs.rooms.layout import SIZES, draw_layout
+from ssedb.envs.rooms.world import World
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("layout_seed", range(4))
+def test_layout_of_any_size_is_solved_only_through_its_locks(size, layout_seed):
+    world = World(size, layout_seed)
+    ids = torch.arange(world.num_states)[world.reachable()]
+    state = world.state_of(ids)
+    assert state.taken.any()  # the treasure can be had
+    assert (state.keys[state.taken == 1] == 2).all()  # and only with every door open
+    order = [(state.keys[:, i] > 0).sum() for i in range(world.num_keys)]
+    assert order == sorted(order, reverse=True)  # each key lies in front of its own lock
+    assert world.room_of_cell.unique().tolist() == list(range(SIZES[size].rooms ** 2))
+
+
+def test_layout_with_the_same_seed_is_the_same():
+    first, again, other = (draw_layout(SIZES["medium"], seed) for seed in (1, 1, 2))
+    assert np.array_equal(first.floor, again.floor)
+    assert (first.keys, first.locks) == (again.keys, again.locks)
+    assert not np.array_equal(first.floor, other.floor)

@@ -1,0 +1,51 @@
+"""Visit counts against brute force."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+
+from ssedb.envs.rooms.env import RoomsEnv
+
+
+def test_visit_counts_over_staggered_episodes_are_those_of_brute_force():
+    env = RoomsEnv(5, "small", max_steps=30)
+    generator = torch.Generator().manual_seed(0)
+    env.reset()
+    env.stagger()  # so that some episodes end while others go on
+    now = env.world.state_ids(env.state).tolist()
+    visits, pairs, first = Counter(now), Counter(), dict.fromkeys(now, 0)
+    for t in range(1, 120):
+        actions = torch.randint(5, (5,), generator=generator)
+        pairs.update(zip(now, actions.tolist(), strict=True))
+        before = env.state
+        step = env.step(actions)
+        arrived = env.world.state_ids(env.world.move(before, actions)[0]).tolist()
+        now = env.world.state_ids(env.state).tolist()
+        begun = [s for s, done in zip(now, step.dones.tolist(), strict=True) if done]
+        visits.update(arrived + begun)
+        for s in arrived + begun:
+            first.setdefault(s, 5 * t)
+    counts = env.visit_counts
+    assert {i: n for i, n in enumerate(counts.visits.tolist()) if n} == visits
+    assert {
+        (i, a): n
+        for i, row in enumerate(counts.pair_visits.tolist())
+        for a, n in enumerate(row)
+        if n
+    } == pairs
+    assert {i: n for i, n in enumerate(counts.first_seen.tolist()) if n >= 0} == first
+    metrics = env.metrics()
+    reachable = env.world.reachable()
+    assert metrics["states_seen"] == len(visits)
+    assert metrics["states_share"] == pytest.approx(len(visits) / int(reachable.sum()))
+    cells = {env.world.cells[s // env.world.scenes_per_cell] for s in visits}
+    all_cells = {
+        int(s) // env.world.scenes_per_cell for s in torch.arange(env.world.num_states)[reachable]
+    }
+    assert metrics["cells_share"] == pytest.approx(len(cells) / len(all_cells))
+    assert metrics["rooms_share"] == len({env.world.layout.room_of[c] for c in cells}) / 4
+    share = np.array(list(visits.values())) / sum(visits.values())
+    assert metrics["last_first_visit"] == max(first.values())
+    assert metrics["visit_entropy"] == pytest.approx(-(share * np.log(share)).sum())

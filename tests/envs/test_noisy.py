@@ -1,0 +1,55 @@
+"""An environment seen through any noise: whose randomness it is, and restoring."""
+
+import numpy as np
+import pytest
+import torch
+
+import ssedb
+from ssedb.envs.noisy import NoisyEnv, Observer
+from ssedb.noises import list_noises, make_noise, noise_class
+from tests.toy import Grid
+
+NOISES = [name for name in list_noises() if name != "none"]
+ON_FRAMES = [name for name in NOISES if noise_class(name).changes_frames()]
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_noisy_env_when_restored_goes_on_exactly(noise):
+    env, twin = (NoisyEnv(Grid(num_envs=4), make_noise(noise), seed=5) for _ in range(2))
+    for e in (env, twin):
+        e.reset()
+    env.step(torch.tensor([0, 1, 2, 3]))
+    twin.load_state_dict(env.state_dict())
+    for _ in range(30):
+        first, second = env.step(torch.tensor([3, 2, 1, 0])), twin.step(torch.tensor([3, 2, 1, 0]))
+        assert torch.equal(first.frames, second.frames)
+
+
+@pytest.mark.parametrize("noise", ON_FRAMES)
+def test_observer_of_colour_frames_draws_by_its_seed(noise):
+    frames = torch.zeros(3, 84, 84, 3, dtype=torch.uint8)
+
+    def seen(seed: int, strength: float = 1.0) -> torch.Tensor:
+        return Observer(make_noise(noise, strength), 3, 4, seed=seed).observe(frames)
+
+    assert seen(1).shape == (3, 84, 84)
+    assert torch.equal(seen(1), seen(1))
+    assert not torch.equal(seen(1), seen(2))
+    assert not torch.equal(seen(1)[0], seen(1)[1])  # each environment has noise of its own
+    assert torch.equal(seen(1, strength=0.0), torch.zeros_like(seen(1)))
+
+
+def test_actions_as_an_array_or_a_list_are_taken():
+    for make in (np.asarray, list):
+        env = ssedb.make_env("rooms-small", 3, noise="sticky", seed=1)
+        env.reset()
+        assert env.step(make([0, 1, 2])).frames.shape == (3, 84, 84)
+
+
+def test_noisy_env_refuses_the_state_of_another_version():
+    env = NoisyEnv(Grid(num_envs=2), make_noise("clouds"))
+    env.reset()
+    state = env.state_dict()
+    del state["observer"]["memory"]
+    with pytest.raises(ValueError, match="another version of ssedb wrote it"):
+        env.load_state_dict(state)

@@ -1,0 +1,126 @@
+"""What holds for every noise, and how noises are found."""
+
+import dataclasses
+import sys
+
+import pytest
+
+import ssedb
+import ssedb.noises
+from ssedb import cli
+from ssedb.noises import list_noises, make_noise, noise_class, noise_of
+from ssedb.testing.noises import check_noise
+
+OUTSIDE = '''
+from ssedb.noises.base import Noise
+
+
+class Fog(Noise):
+    """Makes everything lighter."""
+
+    def disturb_frames(self, frames, memory, generator, want_mask=False):
+        noisy = frames + ((255 - frames) * (0.5 * min(self.strength, 1.0))).to(frames.dtype)
+        return noisy, noisy != frames if want_mask else None
+
+
+class Falls(Noise):
+    """Fails at the first frame."""
+
+    def disturb_frames(self, frames, memory, generator, want_mask=False):
+        raise ZeroDivisionError("no\\nfog")
+
+
+NOISE = Fog
+no_noise = 3
+'''
+TINY = ["--preset", "rooms", "--env", "rooms-small", "--num-envs", "4", "--rollout-steps", "16"]
+TINY += ["--minibatch-envs", "2", "--obs-norm-steps", "16", "--device", "cpu", "--steps", "64"]
+
+
+@pytest.fixture
+def fog(tmp_path, monkeypatch):
+    """A module of a stranger's, on the path."""
+    (tmp_path / "strangenoise.py").write_text(OUTSIDE)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield "strangenoise:Fog"
+    sys.modules.pop("strangenoise", None)
+
+
+@pytest.mark.parametrize("name", list_noises())
+def test_noise_of_this_package_keeps_its_contract(name):
+    failed = [(result.name, result.why) for result in check_noise(name) if result.outcome == "fail"]
+    assert failed == []
+
+
+def test_noise_in_a_new_file_is_found_by_its_name(tmp_path, monkeypatch, capsys):
+    (tmp_path / "light_fog.py").write_text(OUTSIDE)
+    monkeypatch.setattr(ssedb.noises, "__path__", [*ssedb.noises.__path__, str(tmp_path)])
+    assert list_noises()[:3] == ["none", "clouds", "flicker"]
+    assert ssedb.TrainConfig(noise="light-fog", noise_strength=2.0).noise == "light-fog"
+    frames = ssedb.make_env("rooms-small", 2, noise="light-fog").reset()
+    assert frames.min() == 127  # half of the way from black to white
+    assert cli.main(["list", "noises"]) == 0
+    assert "light-fog   Makes everything lighter\n" in capsys.readouterr().out
+
+
+def test_noise_from_outside_trains_and_evaluates_by_its_class(fog, tmp_path):
+    out = tmp_path / "run"
+    assert cli.main(["train", "--noise", fog, *TINY, "--out", str(out)]) == 0
+    assert f'noise = "{fog}"' in (out / "config.toml").read_text()
+    assert cli.main(["eval", str(out), "--episodes", "1", "--device", "cpu"]) == 0
+    assert ssedb.load(out, device="cpu").make_env(2).reset().min() == 127
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("fog", "noise='fog': use one of none, clouds"),
+        ("strangenoise:Rain", "noise 'strangenoise:Rain': module 'strangenoise' has no attribute"),
+        ("nowhere.atall:Fog", "noise 'nowhere.atall:Fog': No module named 'nowhere'"),
+        ("strangenoise:no_noise", "is not a subclass of ssedb.noises.base.Noise"),
+    ],
+)
+def test_noise_that_is_none_is_refused_in_one_line(fog, name, message, capsys):
+    assert cli.main(["train", "--noise", name, *TINY]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 1
+    assert message in said[0]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (("sticky", 4.5), "strength=4.5: must be 0 or more and at most 4 for Sticky"),
+        (("pixel", -1.0), "strength=-1.0: must be 0 or more for Pixel"),
+        (("pixel", 1.0, "wrap"), "pixel_noise='wrap': use one of add, zeros"),
+        (("flicker", 1.0, "wrap"), "variant='wrap': leave it out"),
+    ],
+)
+def test_noise_with_a_wrong_setting_is_refused(settings, message):
+    with pytest.raises(ssedb.ConfigError, match=message):
+        make_noise(*settings)
+
+
+def test_noise_that_raises_is_named_in_one_line(fog, tmp_path, capsys):
+    out = tmp_path / "run"
+    assert cli.main(["train", "--noise", "strangenoise:Falls", *TINY, "--out", str(out)]) == 1
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.startswith(
+        "ssedb: Falls.disturb_frames raised ZeroDivisionError: no fog, at step 0; the traceback"
+    )
+
+
+def test_variant_without_a_name_is_the_papers():
+    assert {
+        name: make_noise(name).variant for name in list_noises() if noise_class(name).setting
+    } == {
+        "pixel": "add",
+        "random-box": "fill",
+        "sticky": "step",
+    }
+
+
+def test_noise_of_a_config_has_its_strength_and_variant():
+    config = ssedb.TrainConfig(noise="pixel", noise_strength=0.5, fidelity="released")
+    assert noise_of(config) == make_noise("pixel", 0.5, "zeros")
+    assert noise_of(dataclasses.replace(config, noise="clouds")) == make_noise("clouds", 0.5)
