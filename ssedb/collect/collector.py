@@ -46,6 +46,8 @@ class Collector:
         self._on_step = on_step
         self._begin(self._reset(), steps)
         capture = self.engine.capture
+        # One graph for all that happens in a step, or one before and one after the environments.
+        self._whole_step = capture(self._act_and_step, generators=env.generators)
         self._act_step = capture(self._act)
         self._store_step = capture(self._store)
         self._value_step = capture(self._store_values)
@@ -87,11 +89,13 @@ class Collector:
         rollout = self._next_storage()
         for t in range(rollout.steps):
             times, envs = rollout.at(t)
-            if rollout.states is not None:
-                rollout.states[t] = self.env.true_states()  # type: ignore[assignment]
-            actions = self._act_step(times, envs, rollout=rollout, act=act)
-            step = self.env.step(actions)
-            self._store_step(times, envs, step.frames, step.rewards, step.dones, rollout=rollout)
+            if self.env.capturable:
+                self._whole_step(times, envs, rollout=rollout, act=act)
+            else:
+                actions = self._act_step(times, envs, rollout=rollout, act=act)
+                step = self.env.step(actions)
+                answer = step.frames, step.rewards, step.dones
+                self._store_step(times, envs, *answer, rollout=rollout)
             self._on_step(t)
             self.engine.idle()
         self._value_step(*rollout.at(rollout.steps), rollout=rollout, act=act)
@@ -106,7 +110,13 @@ class Collector:
         self._continues = True
         return self._own
 
+    def _act_and_step(self, t: Tensor, envs: Tensor, rollout: Rollout, act: Act) -> None:
+        step = self.env.step(self._act(t, envs, rollout, act))
+        rollout.store_step(t, envs, step.frames, step.rewards, step.dones)
+
     def _act(self, t: Tensor, envs: Tensor, rollout: Rollout, act: Act) -> Tensor:
+        if rollout.states is not None and (states := self.env.true_states()) is not None:
+            rollout.states[t, envs] = states
         actions, log_probs, values = self._policy(t, envs, rollout, act)
         rollout.store_actions(t, envs, actions, log_probs, values)
         return actions

@@ -24,7 +24,8 @@ class Step:
     rewards: Tensor  # float32 [N], as the game gives them
     dones: Tensor  # bool [N], the episode ended or was cut
     final_frames: Callable[[], Tensor] | None = None
-    """Makes what is like frames, but the last one where dones is set; None if nothing ended. Training does not ask."""
+    """Makes what is like frames, but the last one where dones is set. None if nothing ended, where
+    the host knows that. Training does not ask."""
 
 
 class Env(ABC):
@@ -35,6 +36,9 @@ class Env(ABC):
     device: torch.device
     on_host: bool = False
     """Whether the host does the stepping, so that a GPU has nothing to do meanwhile."""
+    capturable: bool = False
+    """Whether a CUDA graph may hold `step`: it waits for nothing on the host and keeps its state in
+    tensors that stay in their place."""
     generators: Sequence[torch.Generator] = ()
     """Randomness that steps draw from on the device."""
 

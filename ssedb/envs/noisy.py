@@ -95,6 +95,7 @@ class NoisyEnv(Env):
         self.num_envs, self.num_actions, self.device = env.num_envs, env.num_actions, env.device
         self.on_host = env.on_host
         self.observer = Observer(noise, env.num_envs, env.num_actions, seed=seed, device=env.device)
+        self.capturable = env.capturable and noise.replayable
         draws = noise.changes_frames() or noise.changes_actions()
         self.generators = [self.observer.generator] if draws else []
 
