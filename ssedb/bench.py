@@ -35,8 +35,8 @@ from ssedb.trainer import Trainer
 
 SECONDS = 2.0
 """How long each part is timed at least."""
-WARM_UP, WARM_UP_TURNS = 5, 4
-"""Calls before that, and whole turns: in them CUDA graphs are recorded, for both places of rollouts. A CPU needs but one."""
+WARM_UP, WARM_UP_ITERATIONS = 5, 4
+"""Calls and whole iterations before that, in which CUDA graphs are captured; a CPU needs one."""
 RIVALS = ("icm", "disagreement", "cb", "re3", "rnd")
 
 
@@ -53,9 +53,9 @@ def run_bench(config: TrainConfig, updates: int) -> dict[str, float]:
     trainer = Trainer(config)
     console.print(_title(config, trainer))
     library = library_vector(config)
-    turns = f"{updates} update{'s'[: updates > 1]}"
+    count = f"{updates} update{'s'[: updates > 1]}"
     console.print(
-        f"timing {turns} of training, in turn with the environments alone; on a CPU that is the longest part ..."
+        f"timing {count} of training, in turn with the environments alone; on a CPU that is the longest part ..."
     )
     whole = side_by_side(trainer, updates, library)
     rates |= {"emulator": whole.rate("alone"), "trained": whole.rate("trained")}
@@ -207,9 +207,9 @@ class SideBySide:
     nothing else to do (`alone`), and as many games in one vector of the emulator library (`library`)."""
 
     steps: int
-    """Agent steps of a turn."""
+    """Agent steps of an iteration."""
     seconds: dict[str, list[float]]
-    """Of each turn."""
+    """Of each iteration."""
 
     def rate(self, what: str) -> float:
         return self.steps * len(self.seconds[what]) / sum(self.seconds[what])
@@ -218,7 +218,7 @@ class SideBySide:
         return self.rate("trained") / self.rate(what)
 
     def against(self, what: str) -> str:
-        """Trained against that, with the standard error from turn to turn."""
+        """Trained against that, with the standard error from iteration to iteration."""
         ratios = np.divide(self.seconds[what], self.seconds["trained"])
         error = f" +- {ratios.std(ddof=1) / len(ratios) ** 0.5:.3f}" if len(ratios) > 1 else ""
         return f"{self.ratio(what):.3f}{error}"
@@ -250,7 +250,7 @@ def side_by_side(
         part()
         seconds.setdefault(what, []).append(time.perf_counter() - began)
 
-    for _ in range(WARM_UP_TURNS if trainer.device.type == "cuda" else 1):
+    for _ in range(WARM_UP_ITERATIONS if trainer.device.type == "cuda" else 1):
         trainer.iterate()
     for _ in range(updates):
         trainer.finish()

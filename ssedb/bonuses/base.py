@@ -90,7 +90,7 @@ class Bonus(nn.Module, ABC):
     def loss(
         self, obs: Tensor, actions: Tensor, next_obs: Tensor, mask: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """What to minimise, a scalar with gradient, and figures for the log.
+        """Return what to minimise, a scalar with gradient, and metrics.
 
         A mask, bool [B], names the transitions that count; the others are pairs across an episode's end. A bonus without
         trained parameters returns a constant.

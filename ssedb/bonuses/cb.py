@@ -1,4 +1,4 @@
-"""Curiosity Bottleneck: pays for frames that a compressed code of their value has to spend many nats on."""
+"""Curiosity Bottleneck: rewards frames on which a compressed code of their value spends many nats."""
 
 from __future__ import annotations
 

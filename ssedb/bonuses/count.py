@@ -1,4 +1,4 @@
-"""Counts: pays 1 / sqrt(N + 1) for a choice that was made N times before."""
+"""Counts: rewards a state-action pair by 1 / sqrt(N + 1), N how often it occurred before."""
 
 from __future__ import annotations
 

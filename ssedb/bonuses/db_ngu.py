@@ -1,4 +1,4 @@
-"""DB-NGU: pays for choices unlike those of the same episode, more so where all of life has taught little about them."""
+"""DB-NGU: rewards pairs unlike those of the same episode, more so where little is known of them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class NGUOptions(UCBOptions):
     """DB-UCB's choices, and those of the episodic memory."""
 
     neighbours: int = 10
-    """How many nearest choices of the episode are looked at."""
+    """How many nearest state-action pairs of the episode are looked at."""
     lifelong_cap: float = 5.0
     """The most that lifelong novelty multiplies the episodic one by."""
     memory: int = 65536
-    """Choices remembered, of all episodes under way; the oldest go first."""
+    """State-action pairs remembered, of all episodes under way; the oldest go first."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -62,7 +62,7 @@ class NeverGiveUp(UpperConfidence):
         self.register_buffer("gain_square", torch.tensor(1.0))
 
     def nearest(self, eta: Tensor, episodes: Tensor) -> Tensor:
-        """Squared distances to the nearest earlier choices of the episode, [B, neighbours]; inf where there are fewer."""
+        """Return squared distances to the episode's nearest earlier pairs, [B, neighbours], or inf."""
         own = torch.isin(self.owners, episodes)
         past = torch.cat([self.remembered[own], eta])
         owners = torch.cat([self.owners[own], episodes])
@@ -77,7 +77,7 @@ class NeverGiveUp(UpperConfidence):
         return torch.nn.functional.pad(nearest, (0, missing), value=torch.inf)
 
     def episodic(self, eta: Tensor, episodes: Tensor) -> Tensor:
-        """1 / sqrt(n + 1), n the summed similarity to the episode's nearest choices, [B]."""
+        """Return 1 / sqrt(n + 1), n the summed similarity to the episode's nearest pairs, [B]."""
         relative = (self.nearest(eta, episodes) / self.spread - CLUSTER_DISTANCE).clamp_min(0)
         return ((KERNEL_EPSILON / (relative + KERNEL_EPSILON)).sum(-1) + 1).rsqrt()
 

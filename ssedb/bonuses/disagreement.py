@@ -1,4 +1,4 @@
-"""Disagreement: pays where an ensemble of forward models does not agree, so that noise, which all average, pays less."""
+"""Disagreement: rewards transitions on which an ensemble of forward models does not agree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Intrinsic Curiosity Module: pays for errors of a forward model over features that tell which action was taken."""
+"""Intrinsic Curiosity Module: rewards errors of a forward model over inverse-dynamics features."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Curiosity over random features: pays for errors of a forward model in the features of a fixed random network."""
+"""Curiosity over random features: rewards errors of a forward model in a fixed random network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random Network Distillation: pays for what a network has not yet learned to imitate of a fixed random one."""
+"""Random Network Distillation: rewards what a network has not learned of a fixed random one."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class Env(ABC):
         return None
 
     def metrics(self) -> dict[str, float]:
-        """Figures for the log that only the environment knows, such as coverage."""
+        """Return metrics that only the environment knows, such as coverage."""
         return {}
 
     def merge(self, gather: Callable[[Tensor], Tensor]) -> None:  # noqa: B027 (few count)
