@@ -13,7 +13,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def compiled(function: F) -> F:
-    """Compile a function of tensors at its first call; without a compiler, warn and call it as is."""
+    """Compile a function of tensors at its first call; without a compiler, warn and call it."""
     fast: Any = None
 
     @functools.wraps(function)

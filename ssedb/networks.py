@@ -85,7 +85,7 @@ class ConvTrunk(nn.Module):
         return _add_and_leak(conv2d(x, filters, None, stride), bias)
 
     def _filters(self, x: Tensor) -> Tensor:
-        """The first convolution's; over blocks of 4x4 pixels it is one of 2x2, whose many channels suit the hardware."""
+        """Return the first convolution's filters: 8x8 over pixels, or 2x2 over blocks of 4x4 pixels."""
         weight = self.conv1.weight
         if x.shape[1] == weight.shape[1]:
             return weight
@@ -110,7 +110,7 @@ class Encoder(nn.Module):
 
 
 class Residual(nn.Module):
-    """x + W2 lrelu(W1 x), where `extra` joins the input of both layers (the action, if every layer is to see it)."""
+    """x + W2 lrelu(W1 x), where `extra` (the action, perhaps) joins the input of both layers."""
 
     def __init__(self, dim: int, extra_dim: int = 0) -> None:
         super().__init__()
@@ -154,7 +154,7 @@ class Posterior(nn.Module):
 
 
 class Trunk(nn.Module):
-    """The prediction head's body: z [B, Z] to the hidden layer [B, S] from which the mean (and a std) are made."""
+    """The prediction head's body: z [B, Z] to the hidden layer [B, S] below the mean and the std."""
 
     def __init__(self, latent_dim: int, hidden_dim: int, state_dim: int) -> None:
         super().__init__()
@@ -182,10 +182,10 @@ class Projection(nn.Sequential):
 
 
 class ForwardModels(nn.Module):
-    """K models of the dynamics evaluated as one: features [B, D] and actions [B] to K next features [K, B, D].
+    """K models of the dynamics evaluated as one: [B, D] and actions [B] to next features [K, B, D].
 
-    Each: a layer, four residual blocks, a layer, and every layer sees the action. A one-hot action times its weights is
-    a row of them, so the rows are looked up.
+    Each: a layer, four residual blocks, a layer, and every layer sees the action. A one-hot action
+    times its weights is a row of them, so the rows are looked up.
     """
 
     BLOCKS = 4
@@ -276,8 +276,15 @@ class ActorCritic(nn.Module):
 
     @torch.no_grad()
     def act(self, obs: Tensor, noise: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """Draws actions; returns them [B], their log-probabilities [B] and the values [B]. What they are drawn with, [B, A]
-        from the exponential distribution, may be given."""
+        """Draw actions.
+
+        Args:
+            obs: uint8 [B, C, H, W].
+            noise: what to draw with, [B, A] from the exponential distribution; drawn unless given.
+
+        Returns:
+            Actions, their log-probabilities and the values, each [B].
+        """
         logits, values = self(obs)
         log_probs = logits.log_softmax(-1)
         # Gumbel-max: the largest of logit + noise is a draw from the softmax.

@@ -15,10 +15,10 @@ BLOCK = 4
 
 
 def to_blocks(images: Tensor) -> Tensor:
-    """Pictures [B, C, H, W] as blocks of 4x4 pixels, [B, 16 C, H / 4, W / 4] laid out channels_last.
+    """Return pictures [B, C, H, W] as blocks of 4x4 pixels, [B, 16 C, H / 4, W / 4] channels_last.
 
-    Channel 16 c + 4 y + x is pixel (y, x) of the blocks of channel c. What is left at the edges is cut off: a convolution
-    of 8x8 that strides by 4 does not reach it.
+    Channel 16 c + 4 y + x is pixel (y, x) of the blocks of channel c. What is left at the edges is
+    cut off: a convolution of 8x8 that strides by 4 does not reach it.
     """
     b, c, h, w = (*images.shape[:2], images.shape[2] // BLOCK, images.shape[3] // BLOCK)
     images = images[..., : h * BLOCK, : w * BLOCK]
@@ -37,8 +37,9 @@ def to_blocks(images: Tensor) -> Tensor:
 
 
 def _pictures(images: Tensor, mean: Tensor, std: Tensor) -> Tensor:
-    """(images - mean) / std, float32 laid out channels_last; the mean and the std are [1, C, H, W], or the std a scalar."""
-    # Interleaving the channels as bytes and then widening them is several times faster than both at once.
+    """Return (images - mean) / std, float32 channels_last; mean and std [1, C, H, W] or a scalar."""
+    # To interleave the channels as bytes and then to widen them is several times faster than both
+    # at once.
     return torch.stack(images.unbind(1), -1).float().permute(0, 3, 1, 2).sub_(mean).div_(std)
 
 
@@ -81,7 +82,7 @@ def _in_words(images: Tensor) -> bool:
 
 
 class ObsNorm(ForConvolutions):
-    """(x - mean) / std with a mean per pixel and ONE std, both fixed before training; x / 255 until they are set.
+    """(x - mean) / std with a mean per pixel and ONE std, fixed before training; x / 255 till then.
 
     Takes uint8 (or float of the same scale) [B, C, H, W] and returns float32 of that shape.
     """
@@ -121,7 +122,7 @@ class ObsNorm(ForConvolutions):
 
 
 class RunningMoments(nn.Module):
-    """Mean and squared deviations [*shape] of all that was observed, kept with a module's weights."""
+    """Mean and squared deviations [*shape] of all that was observed, part of a module's state."""
 
     count: Tensor
     mean: Tensor
@@ -139,7 +140,7 @@ class RunningMoments(nn.Module):
 
     @torch.no_grad()
     def add(self, batch: Tensor) -> None:
-        """Move the mean and the sum of squared deviations by a batch [B, *shape], by Chan's rule."""
+        """Move mean and squared deviations by a batch [B, *shape], by Chan's rule."""
         n = len(batch)
         mean, total = batch.mean(0), self.count + n
         delta = mean - self.mean
@@ -175,7 +176,7 @@ class FrameNorm(RunningMoments, ForConvolutions):
 
 
 class FeatureNorm(nn.Module):
-    """(x - mean) / std of each dimension [B, D], by moving moments: features that are learned drift."""
+    """(x - mean) / std of each dimension [B, D], by moving moments: learned features drift."""
 
     WEIGHT = 0.01
     mean: Tensor
@@ -232,7 +233,7 @@ class Moments:
 def discounted_sums(rewards: Tensor, start: Tensor, gamma: float) -> Tensor:
     """R_t = gamma R_{t-1} + r_t forward in time: rewards [T, N] and R before them [N] to [T, N].
 
-    One product with a triangle of powers instead of T small steps; float64 keeps the long sums exact.
+    One product with a triangle of powers instead of T small steps; float64 keeps long sums exact.
     """
     steps = torch.arange(len(rewards), dtype=torch.float64, device=rewards.device)
     age = steps[:, None] - steps[None, :]
@@ -241,9 +242,9 @@ def discounted_sums(rewards: Tensor, start: Tensor, gamma: float) -> Tensor:
 
 
 class RecentVariance:
-    """Variance within the newest batches: v <- v + w (Var(batch) - v), w = max(1 / number of batches, WEIGHT).
+    """Variance within the newest batches: v <- v + w (Var(batch) - v), w = max(1 / batches, WEIGHT).
 
-    A level that drifts over training does not count, as it does in the variance of all that was ever added.
+    A level that drifts over training does not count, as it does in the variance of all batches.
     """
 
     WEIGHT = 0.02
@@ -267,7 +268,7 @@ class RecentVariance:
 
 
 class RewardNorm:
-    """Division of rewards by the std of their discounted sums: of the whole run, or of recent rollouts.
+    """Division of rewards by the std of their discounted sums: of the run, or of recent rollouts.
 
     The sums run forward in time, go on from rollout to rollout and ignore episode ends; a rollout
     counts in the statistics before it is divided. No mean is subtracted.

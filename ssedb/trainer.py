@@ -105,7 +105,7 @@ class Trainer:
         return self.collector.rollout
 
     def fit_observations(self, seen: tuple[Tensor, Tensor]) -> None:
-        """Fix the scale of observations by the mean [4, H, W] and the std that `look_around` saw."""
+        """Fix the scale of observations by the mean [4, H, W] and the std of `look_around`."""
         for module in (self.policy, self.bonus):
             module.normalize.set(*seen)
 

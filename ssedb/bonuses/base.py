@@ -51,20 +51,21 @@ class FeatureOptions(NoOptions):
 class Context:
     """What a trainer knows of transitions beyond themselves."""
 
-    episodes: Tensor  # int64 [B], a number for each episode; the transitions of one come in the order of time
+    episodes: Tensor  # int64 [B], a number for each episode, whose transitions come in order
     states: Tensor | None = None  # int64 [B], the true state acted in, where the world tells it
 
 
 class Bonus(nn.Module, ABC):
     """An intrinsic reward and the model behind it.
 
-    Observations are stacks, uint8 [B, C, H, W]; actions are int64 [B]. A subclass lives in a file of its own in this
-    folder, is named in that file's `BONUS`, and is built as `cls(obs_shape, num_actions, options)`.
+    Observations are stacks, uint8 [B, C, H, W]; actions are int64 [B]. A subclass lives in a file of
+    its own in this folder, is named in that file's `BONUS`, and is built as
+    `cls(obs_shape, num_actions, options)`.
     """
 
     Options: type[Any] = NoOptions
     pays: ClassVar[bool] = True
-    """Whether there is anything to learn from; without it (and without extrinsic reward) the policy stays uniform."""
+    """Whether there is a reward; without it (and without extrinsic reward) the policy stays uniform."""
     deterministic: ClassVar[bool] = True
     """Whether the same call of `reward` gives the same answer."""
     uses_context: ClassVar[bool] = False
@@ -92,8 +93,8 @@ class Bonus(nn.Module, ABC):
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """Return what to minimise, a scalar with gradient, and metrics.
 
-        A mask, bool [B], names the transitions that count; the others are pairs across an episode's end. A bonus without
-        trained parameters returns a constant.
+        A mask, bool [B], names the transitions that count; the others are pairs across an episode's
+        end. A bonus without trained parameters returns a constant.
         """
 
     def observe(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> None:

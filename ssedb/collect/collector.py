@@ -14,8 +14,8 @@ from ssedb.envs.base import Env
 from ssedb.errors import ConfigError
 
 Act = Callable[..., tuple[Tensor, Tensor, Tensor]]
-"""Observations [N, 4, H, W] to actions, log-probabilities and values, each [N]. It may be given what
-to draw the actions with, too: [N, A] from the exponential distribution."""
+"""Observations [N, 4, H, W] to actions, log-probabilities and values, each [N]. It may be given
+what to draw the actions with, too: [N, A] from the exponential distribution."""
 
 
 class Collector:

@@ -193,7 +193,7 @@ class Engine:
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Load random states; a run that comes from another kind of device has none for this one."""
+        """Load random states; a run from another kind of device has none for this one."""
         on_gpu = self.device.type == "cuda"
         if self._generator is None or on_gpu != ("cuda" in state) or "background" not in state:
             return

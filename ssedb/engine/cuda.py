@@ -178,7 +178,7 @@ class Transfer:
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.uploaded: list[Tensor] = []
-        """On the device, always the same tensors on a GPU: what was staged before the last upload."""
+        """What was staged before the last upload, on the device; on a GPU always these tensors."""
         self._pinned: Tensor | None = None
         self._arrived: Tensor | None = None
 
@@ -210,7 +210,7 @@ class Transfer:
         self.uploaded = views(self._on_device)
 
     def upload(self) -> list[Tensor]:
-        """Begin to copy what was staged to the device; the tensors are good until the next upload."""
+        """Begin to copy what was staged to the device; it is good until the next upload."""
         if self._pinned is not None:
             self._on_device.copy_(self._pinned, non_blocking=True)
         return self.uploaded

@@ -1,4 +1,4 @@
-"""The contract of a vector environment: it hands over the newest frame only, on the learner's device."""
+"""The contract of a vector environment: the newest frame only, on the learner's device."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ssedb.envs import timeout
 
 @dataclass
 class Step:
-    """What N environments answer to N actions. An ended episode has begun again already (SAME_STEP autoreset)."""
+    """What N environments answer to N actions. An ended episode has begun again already."""
 
     frames: (
         Tensor  # uint8 [N, H, W] or [N, H, W, 3]; after an end, the first frame of the next episode
@@ -51,7 +51,7 @@ class Env(ABC):
         """Act; actions are int64 [N]."""
 
     def stagger(self) -> None:  # noqa: B027 (games end at different times by themselves)
-        """After a reset: cut the first episodes short by group, where all would otherwise end at the same time."""
+        """Cut the first episodes after a reset short by group, where all would end at once."""
 
     def true_states(self) -> Tensor | None:
         """The number of the true state each environment is in, int64 [N], where that is known."""
@@ -70,7 +70,7 @@ class Env(ABC):
 
     @property
     def restorable(self) -> bool:
-        """Whether `state_dict` is enough to continue exactly; Atari's emulator cannot be read, so there it is not."""
+        """Whether `state_dict` is enough to continue exactly; Atari's emulator cannot be read."""
         return False
 
     def state_dict(self) -> dict[str, Any]:
@@ -95,7 +95,7 @@ class HostStep:
 
 
 class HostEnv(Env):
-    """Environments stepped asynchronously on the host: `send` begins a step, `recv` waits for it."""
+    """Environments stepped asynchronously on the host: `send` begins a step, `recv` waits."""
 
     on_host = True
 

@@ -1,4 +1,4 @@
-"""What a run on several processes must look like. Imports no torch, so that mistakes show at once."""
+"""Checks of a run on several processes. Imports no torch, so that mistakes show at once."""
 
 from __future__ import annotations
 

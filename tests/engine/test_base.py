@@ -1,4 +1,4 @@
-"""The plain engine on a CPU: steps as they are, updates at once, draws of their own if asked for."""
+"""The plain engine on a CPU: steps as they are, updates at once, own draws if asked for."""
 
 import pytest
 import torch
