@@ -3,7 +3,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
 
-.PHONY: setup demo sample-report test mutants lint bench clean
+# Maths, settings and statistics, in under a minute.
+FAST := $(addprefix tests/, test_objectives.py test_ppo.py test_normalize.py test_networks.py \
+	test_config.py compare theory analysis/test_measures.py runs/test_files.py)
+
+.PHONY: setup demo sample-report test test-fast mutants lint bench clean
 
 setup: $(VENV)/.dev
 
@@ -31,6 +35,9 @@ sample-report: setup
 
 test: setup
 	$(BIN)/python -m pytest -n auto --dist loadfile
+
+test-fast: setup
+	$(BIN)/python -m pytest -n auto --dist loadfile $(FAST)
 
 # Break the package on purpose, line by line, and see whether a test notices (tests/mutants.toml).
 mutants: setup

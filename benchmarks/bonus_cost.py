@@ -1,4 +1,4 @@
-"""What each bonus costs: time and memory of rewards and updates of one rollout of 128 environments x 128 steps.
+"""What each bonus costs: time and memory of paying and learning from one rollout of 128 environments x 128 steps.
 
     python benchmarks/bonus_cost.py --device cpu --minibatches 1
     python benchmarks/bonus_cost.py --device cuda
@@ -15,6 +15,7 @@ import multiprocessing
 import resource
 import time
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -46,9 +47,11 @@ class Still(Env):
         return self.step_made
 
 
-def measure(bonus: str, device: str, minibatches: int) -> tuple[float, float, float, float]:
+def measure(
+    bonus: str, device: str, minibatches: int, sizes: dict[str, Any]
+) -> tuple[float, float, float, float]:
     """Return the seconds to reward, observe and update, and GiB at the highest."""
-    config = ssedb.TrainConfig(env="alien", bonus=bonus, device=device)
+    config = ssedb.TrainConfig(env="alien", bonus=bonus, device=device, **sizes)
     trainer = Trainer(config, Still(config.num_envs, device))
     rollout = trainer.rollout
     rollout.frames.random_(256)
@@ -102,7 +105,13 @@ def main() -> None:
         help="how many of the rollout's 8 minibatches are timed",
     )
     parser.add_argument("--bonuses", nargs="+", default=ssedb.list_bonuses())
+    parser.add_argument("--preset", default="paper")
+    parser.add_argument("--num-envs", type=int)
+    parser.add_argument("--rollout-steps", type=int)
     args = parser.parse_args()
+    sizes = {name: getattr(args, name) for name in ("preset", "num_envs", "rollout_steps")}
+    sizes = {name: value for name, value in sizes.items() if value is not None}
+    steps = ssedb.TrainConfig(env="alien", **sizes).rollout_size
     print(
         f"torch {torch.__version__}, {args.device}, {torch.get_num_threads()} threads, {args.minibatches} of 8 minibatches\n"
     )
@@ -112,12 +121,12 @@ def main() -> None:
     for bonus in args.bonuses:
         with multiprocessing.get_context("spawn").Pool(1) as pool:
             reward, observe, update, peak = pool.apply(
-                measure, (bonus, args.device, args.minibatches)
+                measure, (bonus, args.device, args.minibatches, sizes)
             )
         total = reward + observe + update
         cells = [f"{1000 * x:,.1f}" for x in (reward, observe, update, total)]
         print(
-            f"| `{bonus}` | {' | '.join(cells)} | {128 * 128 / total:,.0f} | {peak:.2f} |",
+            f"| `{bonus}` | {' | '.join(cells)} | {steps / total:,.0f} | {peak:.2f} |",
             flush=True,
         )
 

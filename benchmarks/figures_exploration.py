@@ -16,7 +16,7 @@ import matplotlib
 matplotlib.use("Agg")
 from matplotlib import pyplot
 
-from ssedb.compare.figures import COLOURS, GRAY, STYLE
+from ssedb.compare.style import COLOURS, GRAY, STYLE
 
 ROOT = Path(__file__).parent.parent
 EVERY = 0.25

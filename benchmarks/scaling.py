@@ -38,7 +38,7 @@ def main() -> None:
 
 def measure(options: argparse.Namespace) -> None:
     rows = []
-    print("  envs   pools alone   trained   trained / alone")
+    print("| envs | pools alone | trained | trained / alone |\n|---|---|---|---|")
     for envs in options.envs:
         sizes = {
             "num_envs": envs,
@@ -54,7 +54,7 @@ def measure(options: argparse.Namespace) -> None:
         trainer.close()
         rates = {what: got.rate(what) for what in got.seconds}
         print(
-            f"{envs:6} {rates['alone']:13,.0f} {rates['trained']:9,.0f}   {got.against('alone')}",
+            f"| {envs} | {rates['alone']:,.0f} | {rates['trained']:,.0f} | {got.against('alone')} |",
             flush=True,
         )
         rows.append({"envs": envs, **rates})

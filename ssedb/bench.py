@@ -1,9 +1,7 @@
-"""How fast training and its parts run, and how near it comes to the environments alone. Figures of one run, one machine."""
+"""Speed of training and its parts, against the environments alone, on one machine."""
 
 from __future__ import annotations
 
-import dataclasses
-import gc
 import json
 import subprocess
 import sys
@@ -16,53 +14,65 @@ from typing import Any
 import numpy as np
 import torch
 from ale_py.vector_env import AtariVectorEnv
-from rich.table import Table
 from torch import Tensor
 
-from ssedb import terminal
 from ssedb.collect import environments
-from ssedb.collect.environments import env_of, training_envs
+from ssedb.collect.environments import env_of
 from ssedb.collect.pipelined import PipelinedCollector
 from ssedb.config import TrainConfig
 from ssedb.engine import host
 from ssedb.envs.atari import AtariEnv
 from ssedb.envs.names import atari_games
-from ssedb.envs.noisy import NoisyEnv
 from ssedb.errors import TrainingError
-from ssedb.noises import noise_of
 from ssedb.normalize import ObsNorm
+from ssedb.terminal import plural
 from ssedb.trainer import Trainer
 
 SECONDS = 2.0
 """How long each part is timed at least."""
 WARM_UP, WARM_UP_ITERATIONS = 5, 4
-"""Calls and whole iterations before that, in which CUDA graphs are captured; a CPU needs one."""
-RIVALS = ("icm", "disagreement", "cb", "re3", "rnd")
+"""Calls, and whole iterations, before that: both rollouts' CUDA graphs. A CPU needs one."""
 
 
-def run_bench(config: TrainConfig, updates: int) -> dict[str, float]:
-    """Times everything and prints a table; returns agent steps per second by part."""
-    console = terminal.console()
+@dataclass(frozen=True)
+class Rates:
+    """Speed of each part of training and of the whole."""
+
+    by_part: dict[str, float]
+    """Agent steps per second."""
+    whole: SideBySide
+    gpu_memory: str = ""
+
+
+def measure_rates(config: TrainConfig, updates: int, tell: Callable[[str], None]) -> Rates:
+    """Time every part of training, and whole updates in turn with the environments alone.
+
+    Args:
+        config: what to train.
+        updates: whole updates to time.
+        tell: takes a line for what is being timed.
+    """
     rates: dict[str, float] = {}
     on_cpu = host.pick_device(config.device).type == "cpu"
     if on_cpu:
-        console.print(
-            "timing the plain update in a process of its own (contiguous layout, default allocator) ..."
+        tell(
+            "timing the plain update in a process of its own "
+            "(contiguous layout, default allocator) ..."
         )
         rates["update, plain"] = _plain_update_in_fresh_process(config)
     trainer = Trainer(config)
-    console.print(_title(config, trainer))
+    tell(title(config, trainer))
     library = library_vector(config)
-    count = f"{updates} update{'s'[: updates > 1]}"
-    console.print(
-        f"timing {count} of training, in turn with the environments alone; on a CPU that is the longest part ..."
+    tell(
+        f"timing {plural(updates, 'update')} of training, in turn with the environments alone; "
+        "on a CPU that is the longest part ..."
     )
     whole = side_by_side(trainer, updates, library)
     rates |= {"emulator": whole.rate("alone"), "trained": whole.rate("trained")}
     if library is not None:
         rates["library"] = whole.rate("library")
         library.close()
-    console.print("timing the parts ...")
+    tell("timing the parts ...")
     act, obs = trainer.engine.capture(trainer.policy.act), trainer.rollout.obs(1)
     rates["inference"] = _rate(config.num_envs, lambda: act(obs))
     rates["bonus"] = _rate(config.rollout_size, lambda: trainer.intrinsic_rewards(trainer.rollout))
@@ -70,127 +80,14 @@ def run_bench(config: TrainConfig, updates: int) -> dict[str, float]:
     if on_cpu:
         lay_out_plainly(trainer)
         rates["update, plain with our allocator"] = update_rate(trainer)
-    ideal = 1 / sum(1 / rates[part] for part in ("emulator", "inference", "bonus", "update"))
-    table = Table("part", "agent steps/s", "")
-    for part, meaning in {
-        "library": "all games in one vector of the emulator library, random actions",
-        "emulator": f"{'the environments' if library is None else 'the games in the pools of training'}, random actions",
-        "inference": "choosing actions",
-        "bonus": "intrinsic rewards",
-        "update": f"PPO x{config.ppo_epochs} and {config.bonus} x{config.bonus_epochs}",
-        "trained": "all of it, as `ssedb train` runs it",
-    }.items():
-        if part in rates:
-            table.add_row(part, f"{rates[part]:,.0f}", meaning)
-    if library is not None:
-        table.add_row("trained / library", whole.against("library"), "")
-    table.add_row("trained / emulator", whole.against("alone"), "")
-    table.add_row(
-        "ideal",
-        f"{ideal:,.0f}",
-        "one part after the other: 1 / (1/emulator + 1/inference + 1/bonus + 1/update)",
-    )
-    table.add_row("trained / ideal", f"{rates['trained'] / ideal:.3f}", "")
-    if on_cpu:
-        for plain in ("update, plain", "update, plain with our allocator"):
-            table.add_row(
-                plain,
-                f"{rates[plain]:,.0f}",
-                f"ours is {rates['update'] / rates[plain]:.2f}x as fast",
-            )
-    else:
-        table.add_row("GPU memory", _memory(), "allocated, and held by torch, at its highest")
-    terminal.print_table(console, table)
+    parts = ("emulator", "inference", "bonus", "update")
+    rates["ideal"] = 1 / sum(1 / rates[part] for part in parts)
     trainer.close()
-    return {**rates, "ideal": ideal}
-
-
-def run_all(config: TrainConfig, updates: int) -> dict[str, dict[str, float]]:
-    """On a GPU: training against the emulators alone with each noise and each rival, updates alone, and Rooms."""
-    console = terminal.console()
-    results: dict[str, dict[str, float]] = {}
-    lines: list[tuple[str, SideBySide]] = []
-
-    def measure(
-        name: str,
-        config: TrainConfig,
-        envs: list[NoisyEnv] | None,
-        library: AtariVectorEnv | None,
-    ) -> Trainer:
-        began = time.perf_counter()
-        trainer = Trainer(config, envs)
-        got = side_by_side(trainer, updates, library)
-        lines.append((name, got))
-        results[name] = {what: got.rate(what) for what in got.seconds}
-        console.print(f"{got.line(name)} ({time.perf_counter() - began:.0f} s)")
-        return trainer
-
-    device = host.pick_device(config.device)
-    envs, library = training_envs(config, 0, device), library_vector(config)
-    three = dataclasses.replace(config, bonus_epochs=3)
-    began = time.perf_counter()
-    trainer = Trainer(three, envs)
-    console.print(_title(three, trainer))
-    updates_alone = update_rate(trainer)
-    results["update"] = {
-        "trained": updates_alone,
-        "compile and capture": time.perf_counter() - began,
-    }
-    console.print(
-        f"updates alone, PPO x3 and DB x3: {updates_alone:,.0f} ({results['update']['compile and capture']:.0f} s)"
-    )
-    del trainer
-    gc.collect()  # graphs hold on to it
-    torch.cuda.empty_cache()
-    torch.cuda.reset_peak_memory_stats()
-    trainer = measure(f"{config.env}, db, 3 epochs of each", three, envs, library)
-    memory = _memory()
-    results["memory"] = {
-        "allocated": torch.cuda.max_memory_allocated(),
-        "held": torch.cuda.max_memory_reserved(),
-    }
-    console.print(f"GPU memory: {memory} (allocated, and held by torch, at its highest)")
-    del trainer
-    for bonus in RIVALS:
-        measure(
-            f"{config.env}, {bonus}",
-            dataclasses.replace(config, bonus=bonus, bonus_options={}),
-            envs,
-            library,
-        )
-    for env in envs:
-        env.close()
-    raw = dataclasses.replace(
-        config, noise="random-box", fidelity="released", box_noise="wrap", pixel_noise="zeros"
-    )
-    envs = training_envs(raw, 0, device)
-    if library is not None:
-        library.close()
-        library = library_vector(raw)
-    for noise in ("random-box", "pixel"):
-        noisy = dataclasses.replace(raw, noise=noise, bonus_options={}, bonus_epochs=3)
-        pools = [NoisyEnv(pool.env, noise_of(noisy)) for pool in envs]
-        measure(f"{config.env}, db, {noise} on raw frames", noisy, pools, library)
-    for env in envs:
-        env.close()
-    measure(
-        "rooms, db, 4096 worlds",
-        dataclasses.replace(config, env="rooms", num_envs=4096, bonus_options={}),
-        None,
-        None,
-    )
-    table = Table(
-        "what", "one vector of the library", "the pools alone", "trained", "/ library", "/ pools"
-    )
-    for name, got in lines:
-        table.add_row(name, *got.columns())
-    table.add_row("updates alone, PPO x3 and DB x3", "-", "-", f"{updates_alone:,.0f}", "-", "-")
-    terminal.print_table(console, table)
-    return results
+    return Rates(rates, whole, "" if on_cpu else gpu_memory())
 
 
 def update_rate(trainer: Trainer) -> float:
-    """Agent steps per second of the updates alone, from single minibatches of PPO and of the bonus."""
+    """Return agent steps per second of the updates alone, timed on single minibatches."""
     config, rollout = trainer.config, trainer.rollout
     advantages, returns = torch.randn_like(rollout.rewards), torch.zeros_like(rollout.rewards)
     t, envs = rollout.indices(torch.arange(config.minibatch_envs, device=trainer.device))
@@ -203,27 +100,33 @@ def update_rate(trainer: Trainer) -> float:
 
 @dataclass(frozen=True)
 class SideBySide:
-    """What was timed in turn, as everything drifts with the machine: whole updates (`trained`), their environments with
-    nothing else to do (`alone`), and as many games in one vector of the emulator library (`library`)."""
+    """Times of three things in turn, as everything drifts with the machine.
+
+    Whole updates (`trained`), their environments with nothing else to do (`alone`), and as many
+    games in one vector of the emulator library (`library`).
+    """
 
     steps: int
-    """Agent steps of an iteration."""
+    """Agent steps of one measurement."""
     seconds: dict[str, list[float]]
-    """Of each iteration."""
+    """Of each measurement."""
 
     def rate(self, what: str) -> float:
+        """Return agent steps per second."""
         return self.steps * len(self.seconds[what]) / sum(self.seconds[what])
 
     def ratio(self, what: str) -> float:
+        """Return the speed of training over that of `what`."""
         return self.rate("trained") / self.rate(what)
 
     def against(self, what: str) -> str:
-        """Trained against that, with the standard error from iteration to iteration."""
+        """Return the ratio as text, with its standard error over the measurements."""
         ratios = np.divide(self.seconds[what], self.seconds["trained"])
         error = f" +- {ratios.std(ddof=1) / len(ratios) ** 0.5:.3f}" if len(ratios) > 1 else ""
         return f"{self.ratio(what):.3f}{error}"
 
     def columns(self) -> list[str]:
+        """Return the three rates and the two ratios as text; "-" where nothing was timed."""
         rates = [
             f"{self.rate(what):,.0f}" if what in self.seconds else "-"
             for what in ("library", "alone", "trained")
@@ -232,17 +135,11 @@ class SideBySide:
             self.against(what) if what in self.seconds else "-" for what in ("library", "alone")
         ]
 
-    def line(self, name: str) -> str:
-        names = ("library", "alone", "trained", "/ library", "/ alone")
-        return f"{name}: " + ", ".join(
-            f"{what} {column}" for what, column in zip(names, self.columns(), strict=True)
-        )
-
 
 def side_by_side(
     trainer: Trainer, updates: int, library: AtariVectorEnv | None = None
 ) -> SideBySide:
-    """Times both, and the library's vector if there is one, in turn."""
+    """Time training, its environments alone and, if given, the library's vector, in turn."""
     seconds: dict[str, list[float]] = {}
 
     def time_it(what: str, part: Callable[[], object]) -> None:
@@ -265,7 +162,7 @@ def side_by_side(
 
 
 def library_vector(config: TrainConfig) -> AtariVectorEnv | None:
-    """All games of a configuration in one vector, as the emulator library makes it; None for another world."""
+    """Make all games of a configuration as one vector of the library; None without games."""
     if config.env not in atari_games():
         return None
     source = env_of(config, config.num_envs, 0, torch.device("cpu")).env
@@ -290,7 +187,7 @@ def _step_alone(trainer: Trainer) -> None:
 
 
 def step_vectors(groups: list[list[AtariVectorEnv]], steps: int) -> None:
-    """Random actions for all vectors of a group, then all their answers; each group in a thread of its own."""
+    """Step vectors with random actions; each group in a thread, its vectors together."""
 
     def step(vectors: list[AtariVectorEnv]) -> None:
         rng, choices = np.random.default_rng(0), len(vectors[0].ale.get_action_set())
@@ -305,7 +202,7 @@ def step_vectors(groups: list[list[AtariVectorEnv]], steps: int) -> None:
 
 
 def lay_out_plainly(trainer: Trainer) -> None:
-    """Turns a trainer's networks into what one would write first: contiguous tensors, no care for layout."""
+    """Turn a trainer's networks into what one would write first: contiguous, no care for layout."""
 
     class PlainNorm(ObsNorm):
         def for_convs(self, obs: Tensor) -> Tensor:
@@ -338,24 +235,27 @@ def _plain_update(settings: dict[str, Any]) -> float:
     return update_rate(trainer)
 
 
-def _title(config: TrainConfig, trainer: Trainer) -> str:
+def title(config: TrainConfig, trainer: Trainer) -> str:
+    """Return a line that says what is timed, where."""
     where = host.machine(trainer.device)["device"]
     precision = (
         f", {config.precision}, engine {config.engine}" if trainer.device.type == "cuda" else ""
     )
     return (
-        f"{config.env}, noise {config.noise}, preset {config.preset}: {config.num_envs} envs x {config.rollout_steps} steps"
-        f", {where}{precision}, {torch.get_num_threads()} threads, torch {torch.__version__}"
+        f"{config.env}, noise {config.noise}, preset {config.preset}: "
+        f"{config.num_envs} envs x {config.rollout_steps} steps, "
+        f"{where}{precision}, {torch.get_num_threads()} threads, torch {torch.__version__}"
     )
 
 
-def _memory() -> str:
+def gpu_memory() -> str:
+    """Return the GPU memory that torch has allocated, and held, at its highest."""
     figures = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
     return ", ".join(f"{bytes / 2**30:.2f} GiB" for bytes in figures)
 
 
 def _rate(steps: int, part: Callable[[], object]) -> float:
-    """Agent steps per second of `part`, which does `steps` of them; a few calls to warm up, then some seconds."""
+    """Return agent steps per second of `part`, which does `steps` of them."""
     for _ in range(WARM_UP if torch.cuda.is_initialized() else 1):
         part()
     _wait()

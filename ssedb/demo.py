@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import multiprocessing
-import os
 import signal
-import sys
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
@@ -18,7 +14,6 @@ from typing import Any
 
 import torch
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from ssedb import terminal
@@ -35,9 +30,12 @@ from ssedb.config import TrainConfig
 from ssedb.envs.names import rooms_world
 from ssedb.envs.rooms.env import RoomsEnv
 from ssedb.envs.rooms.world import World
-from ssedb.errors import ConfigError
 from ssedb.noises import noise_of
-from ssedb.runs.progress import PLAIN_LINE_EVERY
+from ssedb.runs.files import make_folder, write_json
+from ssedb.runs.signals import handled
+from ssedb.sweep.worker import cores
+from ssedb.terminal import plural
+from ssedb.terminal.bar import Bar
 from ssedb.trainer import Trainer
 
 METHODS = ("db", "rnd", "random")
@@ -114,25 +112,19 @@ def run_demo(config: TrainConfig, seeds: int) -> list[Result]:
     """Runs everything, shows it, and writes `demo.png` and `demo.json` into `config.out`."""
     from ssedb.analysis.plots import plot_demo
 
-    try:
-        config.out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(
-            f"cannot write to {config.out}: {error.strerror}; choose a folder you may write to"
-        ) from None
+    make_folder(config.out)
     console = terminal.console()
     console.print(
         f"Three agents explore {config.env} with no reward, under {config.noise} noise: DB, RND (curiosity by "
-        f"prediction error) and one that acts at random; {config.steps:,} steps each, {seeds} seeds."
+        f"prediction error) and one that acts at random; {config.steps:,} steps each, {plural(seeds, 'seed')}."
     )
     began = time.monotonic()
     results = _run_all(config, [(method, seed) for method in METHODS for seed in range(seeds)])
     print_table(console, results)
     plot_demo(results, World(*_world(config)), config, config.out / "demo.png")
-    text = json.dumps(
-        {"env": config.env, "noise": config.noise, "runs": [dataclasses.asdict(r) for r in results]}
-    )
-    (config.out / "demo.json").write_text(text + "\n", encoding="utf-8")
+    runs = [dataclasses.asdict(result) for result in results]
+    about = {"env": config.env, "noise": config.noise, "runs": runs}
+    write_json(config.out / "demo.json", about, indent=None)
     console.print(f"\nlook at      {config.out / 'demo.png'}", soft_wrap=True)
     console.print(f"numbers      {config.out / 'demo.json'}", soft_wrap=True)
     console.print(
@@ -142,68 +134,35 @@ def run_demo(config: TrainConfig, seeds: int) -> list[Result]:
 
 
 def _run_all(config: TrainConfig, runs: list[tuple[str, int]]) -> list[Result]:
-    """As many runs at a time as there are cores, with a bar for each."""
-    cores = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
-    workers = max(1, min(cores, len(runs)))
+    """Run as many at a time as there are cores, and show how far each is."""
+    workers = max(1, min(cores(), len(runs)))
     context = multiprocessing.get_context("spawn")
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f}%"),
-        TimeRemainingColumn(),
-    )
-    live = sys.stderr.isatty()
     with ExitStack() as later:
-        with (
-            _no_ctrl_c()
-        ):  # the processes inherit it: a terminal sends Ctrl-C to all, and this one ends them
+        # The processes inherit it: a terminal sends Ctrl-C to all, and this one ends them.
+        with handled(signal.SIG_IGN, signal.SIGINT):
             messages = later.enter_context(context.Manager()).Queue()
             pool = later.enter_context(ProcessPoolExecutor(workers, context))
             order = [
-                pool.submit(run_method, config, *run, messages, max(1, cores // workers))
+                pool.submit(run_method, config, *run, messages, max(1, cores() // workers))
                 for run in runs
             ]
         later.enter_context(_ended_if_stopped(pool))
-        bars = later.enter_context(
-            Progress(*columns, console=terminal.console(stderr=True), disable=not live)
-        )
-        tasks = {
-            run: bars.add_task(f"{run[0]:<7} seed {run[1]}", total=config.steps, start=False)
-            for run in runs
-        }
-        waiting, done, said = set(order), dict.fromkeys(runs, 0), time.monotonic()
+        bar = later.enter_context(Bar())
+        waiting, done = set(order), dict.fromkeys(runs, 0)
         while waiting:
             ended, waiting = wait(waiting, timeout=0.5, return_when=FIRST_COMPLETED)
             while not messages.empty():
                 method, seed, steps = messages.get()
-                done[method, seed] = steps
-                bars.start_task(tasks[method, seed])
-                bars.update(tasks[method, seed], completed=steps)
+                done[method, seed] = min(steps, config.steps)
             for future in ended:
                 future.result()  # a run that failed ends the demo with its error
-            if not live and (time.monotonic() - said > PLAIN_LINE_EVERY or not waiting):
-                said = time.monotonic()
-                shares = (
-                    f"{method} seed {seed} {steps / config.steps:.0%}"
-                    for (method, seed), steps in done.items()
-                )
-                print(", ".join(shares), file=sys.stderr, flush=True)
+            shares = [
+                f"{method} seed {seed} {steps / config.steps:.0%}"
+                for (method, seed), steps in done.items()
+            ]
+            total = len(runs) * config.steps
+            bar.show(shares, sum(done.values()), total, last=not waiting)
         return [future.result() for future in order]
-
-
-@contextmanager
-def _no_ctrl_c() -> Iterator[None]:
-    """Ignore Ctrl-C, here and in the processes started meanwhile."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import traceback as tracebacks
 from collections.abc import Iterator
+from importlib.util import find_spec
 
 
 class ConfigError(ValueError):
-    """Bad input. The message is one line that holds the value and the remedy; the command line exits with 2."""
+    """Bad input. The message is one line with the value and the remedy; the exit code is 2."""
 
 
 class FolderInUse(ConfigError):
@@ -27,7 +28,7 @@ class TrainingError(RuntimeError):
 
 
 class Blamed(Exception):
-    """Error inside an environment or a bonus, perhaps of another process, with its traceback as text."""
+    """Error of an environment or a bonus, perhaps in another process; its traceback is text."""
 
     def __init__(self, message: str, traceback: str, may_pass: bool = False) -> None:
         super().__init__(message, traceback, may_pass)
@@ -40,7 +41,7 @@ class Blamed(Exception):
 
     @classmethod
     def of(cls, owner: str, error: BaseException) -> Blamed:
-        """Blame `owner`, such as Walker.step, for an error that it raised; another try may succeed."""
+        """Blame `owner`, such as Walker.step, for an error that it raised; a retry may succeed."""
         return cls(
             f"{owner} raised {one_line(error)}",
             "".join(tracebacks.format_exception(error)),
@@ -49,7 +50,7 @@ class Blamed(Exception):
 
 
 def methods_of(error: BaseException) -> Iterator[tuple[object, str]]:
-    """Yield the object and the method's name for every call that the error went through, the outermost first."""
+    """Yield object and method's name for each call that the error came through, outermost first."""
     for frame, _ in tracebacks.walk_tb(error.__traceback__):
         yield frame.f_locals.get("self"), frame.f_code.co_name
 
@@ -62,3 +63,22 @@ def one_line(error: BaseException) -> str:
 
 class Note(UserWarning):
     """Something the user should know that stops nothing; the command line prints it as one line."""
+
+
+def require_installed(*modules: str, extra: str, instead: str = "") -> None:
+    """Raise ConfigError if one of the modules, which an extra of ssedb brings, is not installed.
+
+    Args:
+        modules: names to import.
+        extra: the extra that brings them.
+        instead: what the user may do rather than install it.
+    """
+    for module in modules:
+        if find_spec(module) is None:
+            name = PACKAGE_NAMES.get(module, module)
+            remedy = f"run `pip install ssedb[{extra}]`" + (f", or {instead}" if instead else "")
+            raise ConfigError(f"{name} is not installed; {remedy}")
+
+
+PACKAGE_NAMES = {"av": "PyAV", "ray": "Ray", "sklearn": "scikit-learn", "wandb": "W&B"}
+"""Names by which people know modules."""

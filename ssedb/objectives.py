@@ -172,28 +172,6 @@ def information_gain(eta: Tensor, covariance: Tensor, outputs: int) -> Tensor:
 
 
 @exact
-def pairwise_kl(mean: Tensor, std: Tensor, other_mean: Tensor, other_std: Tensor) -> Tensor:
-    """Return KL[N(m, s^2) || N(m', s'^2)] of every diagonal Gaussian from every other.
-
-    Args:
-        mean: m, [B, D].
-        std: s, [B, D].
-        other_mean: m', [C, D].
-        other_std: s', [C, D].
-
-    Returns:
-        Nats, [B, C], computed by products of matrices.
-    """
-    weight = other_std.square().reciprocal()
-    centre = other_mean.mean(0)  # products of far-off means would lose digits
-    mean, other_mean = mean - centre, other_mean - centre
-    quadratic = (std.square() + mean.square()) @ weight.T - 2 * mean @ (other_mean * weight).T
-    quadratic = quadratic + (other_mean.square() * weight).sum(-1)
-    logs = other_std.log().sum(-1) - std.log().sum(-1, keepdim=True)
-    return (0.5 * (quadratic - mean.shape[-1]) + logs).clamp_min(0)
-
-
-@exact
 def squared_distances(rows: Tensor, others: Tensor) -> Tensor:
     """Return ||x - y||^2 of every row x [B, D] and every other y [C, D].
 

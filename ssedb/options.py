@@ -1,4 +1,4 @@
-"""Settings of the bonuses, and what the names of a fidelity and a preset imply for them. Imports no torch."""
+"""Settings of the bonuses, and what a fidelity and a preset imply for them. Imports no torch."""
 
 from __future__ import annotations
 
@@ -11,14 +11,20 @@ from typing import Any, ClassVar, Literal, get_args
 from ssedb.envs.names import canonical_env
 from ssedb.errors import ConfigError
 from ssedb.noises import check_noise
-from ssedb.validate import check_types, require
+from ssedb.validate import (
+    Channels,
+    Fraction,
+    NonNegativeFloat,
+    PositiveInt,
+    checked,
+    require,
+)
 
 Fidelity = Literal["paper", "released", "ours"]
 Preset = Literal["paper", "small", "rooms"]
 
-# A field with this default takes its value from the preset or from the fidelity, unless it is given.
 BY_NAME: Any = None
-
+"""Default of a field whose value comes from the preset or the fidelity unless it is given."""
 
 PAPER: dict[str, Any] = dict(
     bonus_root="sqrt",
@@ -35,14 +41,14 @@ class DBOptions:
     """The Dynamic Bottleneck's own choices."""
 
     ablation: Literal["none", "no-upper", "no-pred", "no-nce", "no-nce-no-momentum"] = "none"
-    """Leaves a term of the loss (or the momentum encoder as well) out, whatever the weights below say."""
-    alpha1: float = BY_NAME
+    """Leave out a term of the loss (or the momentum encoder, too), whatever the weights say."""
+    alpha1: NonNegativeFloat = BY_NAME
     """Weight of I_upper, the compression; by game and noise unless given."""
-    alpha2: float = 0.1
+    alpha2: NonNegativeFloat = 0.1
     """Weight of I_pred, the prediction."""
-    alpha3: float = BY_NAME
+    alpha3: NonNegativeFloat = BY_NAME
     """Weight of I_nce, the contrast; by game and noise unless given."""
-    tau: float = 0.999
+    tau: Fraction = 0.999
     """Momentum of the target encoder and projection."""
     bonus_root: Literal["sqrt", "none"] = BY_NAME
     """The bonus is the square root of the KL divergence, or the divergence itself."""
@@ -51,20 +57,20 @@ class DBOptions:
     action_input: Literal["first", "every"] = BY_NAME
     """Which layers of the posterior see the action."""
     prediction_std: Literal["head", "scalar", "calibrated"] = BY_NAME
-    """The prediction's spread: one per sample from the head, one free scalar, or the batch's closed-form optimum."""
+    """The prediction's std: by the head, one free scalar, or the batch's closed-form optimum."""
     target_frames: Literal["stack", "newest"] = BY_NAME
     """What is predicted: the whole next stack, or only its newest frame."""
     momentum_every: Literal["step", "epoch"] = BY_NAME
     """When the momentum copies move."""
     momentum_target: bool = True
-    """Targets come from the momentum encoder; without it the online encoder makes them, gradient and all."""
-    channels: tuple[int, int, int] = BY_NAME
+    """Targets come from the momentum encoder; without it from the online one, with gradient."""
+    channels: Channels = BY_NAME
     """Filters of the encoder's three convolutions."""
-    state_dim: int = BY_NAME
+    state_dim: PositiveInt = BY_NAME
     """Size of an encoded observation."""
-    hidden_dim: int = BY_NAME
+    hidden_dim: PositiveInt = BY_NAME
     """Width of the posterior, of the prediction's first half and of the projection."""
-    latent_dim: int = BY_NAME
+    latent_dim: PositiveInt = BY_NAME
     """Size of the representation z and of a projected state."""
 
     FIDELITIES: ClassVar[dict[str, dict[str, Any]]] = {
@@ -100,14 +106,8 @@ class DBOptions:
     }
 
     def __post_init__(self) -> None:
-        check_types(self)  # the comparisons below need numbers
         for name, value in self.ABLATIONS[self.ablation].items():
             object.__setattr__(self, name, value)
-        for name in ("alpha1", "alpha2", "alpha3"):
-            require(getattr(self, name) >= 0, name, getattr(self, name), "must be 0 or more")
-        require(0 <= self.tau <= 1, "tau", self.tau, "must lie between 0 and 1")
-        for name in ("state_dim", "hidden_dim", "latent_dim"):
-            require(getattr(self, name) > 0, name, getattr(self, name), "must be 1 or more")
 
     @classmethod
     def defaults(cls, fidelity: str, preset: str, env: str | None, noise: str) -> dict[str, Any]:
@@ -121,7 +121,10 @@ class DBOptions:
 
 
 def released_alphas(game: str | None, noise: str) -> tuple[float, float]:
-    """(alpha1, alpha3) of the released code for a game and a noise; a game that is not in its table gets the common row."""
+    """Return (alpha1, alpha3) of the released code for a game and a noise.
+
+    A game that is not in its table gets the common row.
+    """
     low_alpha1 = {"alien", "bank_heist", "beam_rider", "gopher"}
     high_alpha3 = {
         "alien",
@@ -158,12 +161,15 @@ def released_alphas(game: str | None, noise: str) -> tuple[float, float]:
     return (0.001 if game in low_alpha1 else 0.1), (0.1 if game in high_alpha3 else 0.01)
 
 
-# Options that the command line shows without importing torch; those of any other bonus are found in its own file.
 OPTIONS: dict[str, type[Any]] = {"db": DBOptions}
+"""Options that the command line shows without importing torch; others are in the bonus's file."""
 
 
 def bonus_names() -> list[str]:
-    """The bonuses there are: one file each in ssedb/bonuses, or in a folder added to `ssedb.bonuses.__path__`."""
+    """Return the names of all bonuses: the files of ssedb/bonuses.
+
+    A folder that is added to `ssedb.bonuses.__path__` counts as well.
+    """
     import ssedb.bonuses
 
     modules = (module.name for module in pkgutil.iter_modules(ssedb.bonuses.__path__))
@@ -171,12 +177,12 @@ def bonus_names() -> list[str]:
 
 
 def canonical_bonus(name: str) -> str:
-    """The name of a bonus with dashes; `package.module:Class` names a class outside this package and stays as it is."""
+    """Return the name of a bonus with dashes; `package.module:Class` stays as it is."""
     return name if ":" in name else name.replace("_", "-")
 
 
 def options_class(bonus: str) -> type[Any]:
-    """The frozen dataclass of a bonus's settings."""
+    """Return the frozen dataclass of a bonus's settings."""
     known = ":" in bonus or bonus in bonus_names()
     require(
         known,
@@ -200,7 +206,7 @@ def resolve_options(
     env: str | None = None,
     noise: str = "none",
 ) -> dict[str, Any]:
-    """A bonus's settings in full: what was given over what the names imply."""
+    """Return all settings of a bonus: what was given over what the names imply."""
     words = {"fidelity": get_args(Fidelity), "preset": get_args(Preset)}
     for name, value in (("fidelity", fidelity), ("preset", preset)):
         require(value in words[name], name, repr(value), f"use one of {', '.join(words[name])}")
@@ -211,8 +217,7 @@ def resolve_options(
         raise ConfigError(
             f"bonus {bonus!r} has no setting {unknown[0]!r}; it has {', '.join(known)}"
         )
-    settings = {k: tuple(v) if isinstance(v, list) else v for k, v in given.items()}
     game = None if env is None else canonical_env(env)
-    options = cls(**{**cls.defaults(fidelity, preset, game, noise), **settings})
-    check_types(options)
-    return dataclasses.asdict(options)
+    options = cls(**checked(cls, {**cls.defaults(fidelity, preset, game, noise), **given}))
+    # Once more: the class's own defaults have not been checked yet.
+    return checked(cls, {name: getattr(options, name) for name in known})

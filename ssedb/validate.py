@@ -1,102 +1,151 @@
-"""Checks that turn a wrong value into one line with the value and the remedy."""
+"""Settings by their annotations: types and limits by pydantic, one line for a wrong value."""
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import math
-from collections.abc import Mapping
-from types import UnionType
-from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
+from collections.abc import Iterator, Mapping
+from functools import cache, partial
+from typing import Annotated, Any, get_type_hints
+
+from annotated_types import Ge, Gt, Le
+from pydantic import TypeAdapter, ValidationError
+from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
+from pydantic_core import ErrorDetails, to_jsonable_python
 
 from ssedb.errors import ConfigError
 
 MOST = 10**11
-"""No whole number may exceed it: more steps than any run makes, and what torch and the emulators can still count."""
+"""Limit of whole numbers: more steps than any run makes, and few enough for torch and emulators."""
+
+PositiveInt = Annotated[int, Gt(0), Le(MOST)]
+NonNegativeInt = Annotated[int, Ge(0), Le(MOST)]
+PositiveFloat = Annotated[float, Gt(0)]
+NonNegativeFloat = Annotated[float, Ge(0)]
+Fraction = Annotated[float, Ge(0), Le(1)]
+Channels = tuple[PositiveInt, PositiveInt, PositiveInt]
+"""Filters of three convolutions."""
+
+STORABLE = "may hold text, finite numbers, true, false, lists and tables, but no None"
+REMEDIES = {
+    "int_type": "must be a whole number",
+    "float_type": "must be a finite number",
+    "bool_type": "must be true or false",
+    "string_type": "must be text",
+    "tuple_type": "must be a list",
+    "list_type": "must be a list",
+    "too_short": "must be a list of {min_length} or more",
+    "too_long": "must be a list of {max_length}",
+    "dict_type": "must be a table",
+    "greater_than": "must be above {gt:,.12g}",
+    "greater_than_equal": "must be {ge:,.12g} or more",
+    "less_than": "must be below {lt:.12g}",
+    "less_than_equal": "must be at most {le:,.12g}",
+    "json_invalid": STORABLE,
+}
+"""The remedy for each type of error that pydantic reports, with fields of the error's context."""
 
 
-def check_types(config: Any) -> None:
-    """Every field must hold what its annotation says: a listed word, a whole number, a finite number, a tuple of such.
-    1e6 is a whole number too, and is made one."""
-    for name, hint in get_type_hints(type(config)).items():
-        if get_origin(hint) is not ClassVar:
-            value = getattr(config, name)
-            if hint is int and isinstance(value, float) and value.is_integer():
-                object.__setattr__(config, name, int(value))
-            _check_type(name, getattr(config, name), hint)
+def checked(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings of the dataclass `cls`, converted to what its annotations say.
+
+    Lists become tuples, text becomes paths, 1e6 becomes a whole number and 1 becomes 1.0 where the
+    annotation asks for it. Text does not become a number, nor does true.
+
+    Raises:
+        ConfigError: if a value does not fit its annotation, or config.toml cannot hold it.
+    """
+    adapters = _adapters(cls)
+    return {name: _convert(adapters[name], name, value) for name, value in values.items()}
 
 
-def _check_type(name: str, value: Any, hint: Any) -> None:
-    origin, inner = get_origin(hint), get_args(hint)
-    if origin is Literal:
-        require(value in inner, name, repr(value), f"use one of {', '.join(map(str, inner))}")
-    elif origin in (Union, UnionType):  # a number, or a word that stands for one
-        number, words = inner
-        if isinstance(value, str):
-            require(
-                value in get_args(words),
-                name,
-                repr(value),
-                f"use {' or '.join(get_args(words))} or a number",
-            )
-        else:
-            _check_type(name, value, number)
-    elif hint is bool:
-        require(isinstance(value, bool), name, repr(value), "must be true or false")
-    elif hint is int:
-        require(
-            isinstance(value, int) and not isinstance(value, bool),
-            name,
-            repr(value),
-            "must be a whole number",
-        )
-        require(value <= MOST, name, value, f"must be at most {MOST:,}")
-    elif hint is float:
-        number = (
-            isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-        )
-        require(number, name, repr(value), "must be a finite number")
-    elif hint is str:
-        require(isinstance(value, str), name, repr(value), "must be text")
-    elif origin is tuple:
-        endless = inner[-1] is Ellipsis
-        right = (
-            isinstance(value, tuple) and len(value) > 0 and (endless or len(value) == len(inner))
-        )
-        require(
-            right, name, repr(value), "must be a list" + ("" if endless else f" of {len(inner)}")
-        )
-        for element in value:
-            _check_type(name, element, inner[0])
-            require(
-                not isinstance(element, int) or element > 0, name, repr(value), "must be above 0"
-            )
-
-
-def plain_table(name: str, value: Any) -> dict[str, Any]:
-    """Return a copy of a table that TOML can hold, tuples as lists; raise ConfigError for anything else."""
-
-    def plain(key: str, value: Any) -> Any:
-        if isinstance(value, Mapping):
-            return plain_table(key, value)
-        if isinstance(value, (list, tuple)):
-            return [plain(key, element) for element in value]
-        allowed = isinstance(value, (bool, int, str)) or (
-            isinstance(value, float) and math.isfinite(value)
-        )
-        require(
-            allowed,
-            key,
-            repr(value),
-            "must be text, a finite number, true or false, a list or a table",
-        )
-        return value
-
-    require(isinstance(value, Mapping), name, repr(value), "must be a table")
-    for key in value:
-        right = isinstance(key, str) and key.isidentifier() and key.isascii()
-        require(right, name, repr(key), "a name in it must be made of letters, digits and _")
-    return {key: plain(f"{name}.{key}", element) for key, element in value.items()}
+def plain(value: Any) -> Any:
+    """Return a value as JSON and TOML have it: a tuple or a set as a list, a path as text."""
+    return json.loads(_json(value))
 
 
 def require(condition: bool, name: str, value: object, remedy: str) -> None:
+    """Raise ConfigError with the value and the remedy unless the condition holds."""
     if not condition:
         raise ConfigError(f"{name}={value}: {remedy}")
+
+
+@cache
+def _adapters(cls: type) -> dict[str, TypeAdapter[Any]]:
+    hints = get_type_hints(cls, include_extras=True)
+    adapters: dict[str, TypeAdapter[Any]] = {}
+    for field in dataclasses.fields(cls):
+        try:
+            adapters[field.name] = TypeAdapter(hints[field.name])
+        except (PydanticSchemaGenerationError, PydanticUserError):
+            raise ConfigError(
+                f"{cls.__name__}.{field.name}: no setting can be of type {hints[field.name]}; "
+                f"it {STORABLE}"
+            ) from None
+    return adapters
+
+
+def _convert(adapter: TypeAdapter[Any], name: str, value: Any) -> Any:
+    shown = " ".join(repr(value).split())
+    finite = not isinstance(value, float) or math.isfinite(value)
+    require(finite, name, shown, "must be a finite number")
+    try:
+        text = _json(value)
+    except (TypeError, ValueError):
+        raise ConfigError(f"{name}={shown}: {STORABLE}") from None
+    try:
+        converted = _validate(adapter, text)
+    except ValidationError as error:
+        raise ConfigError(f"{name}={shown}: {_remedy(error.errors())}") from None
+    require(converted is None or _storable(plain(converted)), name, shown, STORABLE)
+    return converted
+
+
+def _validate(adapter: TypeAdapter[Any], text: str) -> Any:
+    # As JSON: in strict mode pydantic takes a list for a tuple from JSON, but not from Python.
+    validate = partial(adapter.validate_json, strict=True)
+    try:
+        return validate(text)
+    except ValidationError:  # perhaps a whole number is written as 1e6
+        return validate(json.dumps(json.loads(text, parse_float=_number)))
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    return int(number) if number.is_integer() else number
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, default=_jsonable)
+
+
+def _jsonable(value: Any) -> Any:
+    # Sorted: the order of a set of texts changes from process to process, a run's id must not.
+    return sorted(value) if isinstance(value, (set, frozenset)) else to_jsonable_python(value)
+
+
+def _storable(value: Any) -> bool:
+    if isinstance(value, (list, dict)):
+        return all(map(_storable, value.values() if isinstance(value, dict) else value))
+    return value is not None and (not isinstance(value, float) or math.isfinite(value))
+
+
+def _remedy(errors: list[ErrorDetails]) -> str:
+    """Return what a value must be; a union reports an error for each of its members."""
+    depth = len(errors[0]["loc"])  # without those of a list whose elements are wrong
+    remedies = dict.fromkeys(_remedies([e for e in errors if len(e["loc"]) >= depth]))
+    return " or ".join(remedies).replace(" or must be ", " or ")
+
+
+def _remedies(errors: list[ErrorDetails]) -> Iterator[str]:
+    for error in errors:
+        kind, context = error["type"], error.get("ctx", {})
+        if kind in ("literal_error", "enum"):
+            words = context["expected"].replace("'", "").replace(" or ", ", ")
+            yield f"use one of {words}" if "," in words else f"use {words}"
+        elif kind == "missing" and isinstance(error["loc"][-1], int):  # of a tuple, each element
+            last = max(i for e in errors for i in e["loc"][-1:] if isinstance(i, int))
+            yield f"must be a list of {last + 1}"
+        else:
+            yield REMEDIES[kind].format(**context) if kind in REMEDIES else error["msg"]

@@ -58,7 +58,7 @@ class PaysDoubles(Sound):
 
 
 class LosesOneByOne(Sound):
-    breaks = "loss_is_a_scalar_with_figures"
+    breaks = "loss_is_a_scalar_with_metrics"
     also = ("bonus_reaches_the_policy",)  # the trainer refuses it
 
     def loss(self, obs, actions, next_obs, mask=None):
@@ -67,7 +67,7 @@ class LosesOneByOne(Sound):
 
 
 class LogsItsGraph(Sound):
-    breaks = "loss_is_a_scalar_with_figures"
+    breaks = "loss_is_a_scalar_with_metrics"
 
     def loss(self, obs, actions, next_obs, mask=None):
         loss, _ = super().loss(obs, actions, next_obs, mask)

@@ -2,6 +2,8 @@
 
 import json
 import math
+import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -13,26 +15,42 @@ from ssedb.compare.references import MEASURED
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 
 
-def rows(script: str, **sizes: object) -> dict[str, list[str]]:
-    """The table a script prints, by the first cell."""
-    flags = [
-        word
-        for name, value in sizes.items()
-        for word in (f"--{name.replace('_', '-')}", str(value))
-    ]
-    done = subprocess.run(
-        [sys.executable, BENCHMARKS / script, *flags], capture_output=True, text=True, check=True
-    )
-    table = [
-        line.strip("| ").split(" | ") for line in done.stdout.splitlines() if line.startswith("| ")
-    ]
-    return {first: rest for first, *rest in table[1:]}
+def words(sizes: dict[str, object]) -> list[str]:
+    pairs = ((f"--{name.replace('_', '-')}", str(value)) for name, value in sizes.items())
+    return [word for pair in pairs for word in pair]
 
 
-def test_pools():
-    table = rows("pools.py", env="breakout", envs=4, steps=3, repeats=2)
-    assert list(table) == ["one vector", "4 pools, one after the other", "4 pools, as they come"]
-    assert table["one vector"][1] == "1.00"
+def table(printed: str) -> dict[str, list[str]]:
+    """The rows of a table, below its rule, by their first cells."""
+    lines = [line for line in printed.splitlines() if line.startswith("|")]
+    below = next(i for i, line in enumerate(lines) if "---" in line) + 1
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[below:]]
+    return {first: rest for first, *rest in cells}
+
+
+def in_process(script: str, **sizes: object) -> dict[str, list[str]]:
+    """The table that a script prints in a process of its own: it starts others."""
+    command = [sys.executable, BENCHMARKS / script, *words(sizes)]
+    return table(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+@pytest.fixture
+def rows(monkeypatch, capsys):
+    """Runs a script here, and returns the table that it prints."""
+
+    def run(script: str, **sizes: object) -> dict[str, list[str]]:
+        monkeypatch.setattr("ssedb.bench.SECONDS", 0.01)
+        monkeypatch.setattr(sys, "argv", [script, *words(sizes)])
+        runpy.run_path(str(BENCHMARKS / script), run_name="__main__")
+        return table(capsys.readouterr().out)
+
+    return run
+
+
+def test_pools(rows):
+    found = rows("pools.py", env="breakout", envs=4, steps=3, repeats=2)
+    assert list(found) == ["one vector", "4 pools, one after the other", "4 pools, as they come"]
+    assert found["one vector"][1] == "1.00"
 
 
 def test_figures_exploration_are_drawn_from_the_log_and_small_enough_for_the_docs(tmp_path):
@@ -47,9 +65,11 @@ def test_figures_exploration_are_drawn_from_the_log_and_small_enough_for_the_doc
 
 def test_random_references_play_whole_episodes(tmp_path):
     out = tmp_path / "references.json"
-    table = rows("random_references.py", games="breakout", episodes=20, processes=1, out=out)
+    printed = in_process(
+        "random_references.py", games="breakout", episodes=20, processes=1, out=out
+    )
     found = json.loads(out.read_text())["games"]
-    assert list(table) == list(found) == ["breakout"]
+    assert list(printed) == list(found) == ["breakout"]
     assert found["breakout"]["episodes"] == 20
     assert 100 < found["breakout"]["mean_length"] < 400
     known = MEASURED["breakout"]
@@ -58,28 +78,59 @@ def test_random_references_play_whole_episodes(tmp_path):
     assert abs(found["breakout"]["mean"] - known.mean) < 4 * doubt
 
 
-def test_rllte_bonuses():
+TINY = {"device": "cpu", "preset": "rooms", "num_envs": 4, "rollout_steps": 8}
+
+
+def test_all_bonuses_times_every_row(rows):
+    found = rows("all_bonuses.py", **TINY, minibatch_envs=2, rivals="rnd", worlds=4, updates=1)
+    what = ["db, 3 epochs of each", "rnd"]
+    what += ["db, random-box on raw frames", "db, pixel on raw frames"]
+    names = [*(f"breakout, {name}" for name in what), "rooms, db, 4 worlds"]
+    assert list(found) == [*names, "updates alone, PPO x3 and DB x3"]
+    assert all(re.fullmatch(r"[\d,]+", row[2]) for row in found.values())
+
+
+def test_bonus_cost_times_each_bonus():
+    found = in_process("bonus_cost.py", **TINY, minibatches=1, bonuses="rnd")
+    assert list(found) == ["`rnd`"]
+    assert len(found["`rnd`"]) == 6
+
+
+def test_lsvi_times_both_horizons(rows):
+    assert list(rows("lsvi.py", episodes=2)) == ["12", "20"]
+
+
+def test_scaling_times_each_number_of_environments(rows, tmp_path):
+    out = tmp_path / "scaling.json"
+    sizes = {name: value for name, value in TINY.items() if name != "num_envs"}
+    rows("scaling.py", **sizes, env="breakout", envs=2, updates=1, out=out)
+    (row,) = json.loads(out.read_text())
+    assert row["envs"] == 2
+    assert row["trained"] > 0
+
+
+def test_rllte_bonuses(rows):
     pytest.importorskip("rllte", reason="rllte-core is not installed (requirements/rivals.txt)")
-    table = rows("rllte_bonuses.py", steps=3, envs=2, batch_size=4, models=2, burn_in=1, repeats=1)
-    assert list(table) == [
+    found = rows("rllte_bonuses.py", steps=3, envs=2, batch_size=4, models=2, burn_in=1, repeats=1)
+    assert list(found) == [
         f"{bonus}, {part}" for bonus in ("icm", "rnd", "disagreement") for part in ("pay", "learn")
     ]
     encoder = (
         2 * (400 * 4 * 64 * 32 + 81 * 32 * 16 * 64 + 49 * 64 * 9 * 64 + 3136 * 512) / 1e9
     )  # GFLOP of a stack
-    rllte_flops = float(table["rnd, pay"][3])
+    rllte_flops = float(found["rnd, pay"][3])
     assert rllte_flops == pytest.approx(
         3 * 2 * 2 * encoder, abs=0.05
     )  # predictor and target on 3 x 2 stacks
 
 
-def test_sb3_ppo():
+def test_sb3_ppo(rows):
     pytest.importorskip(
         "stable_baselines3", reason="Stable-Baselines3 is not installed (requirements/rivals.txt)"
     )
-    table = rows(
+    found = rows(
         "sb3_ppo.py", num_envs=2, rollout_steps=4, minibatch_envs=1, ppo_epochs=1, repeats=1
     )
-    assert list(table) == ["emulators alone", "Stable-Baselines3", "ours"]
-    speeds = [float(row[0].replace(",", "")) for row in table.values()]
-    assert float(table["ours"][2]) == pytest.approx(speeds[2] / speeds[1], rel=0.05)
+    assert list(found) == ["emulators alone", "Stable-Baselines3", "ours"]
+    speeds = [float(row[0].replace(",", "")) for row in found.values()]
+    assert float(found["ours"][2]) == pytest.approx(speeds[2] / speeds[1], rel=0.05)

@@ -10,7 +10,7 @@ import torch
 import ssedb
 import ssedb.bonuses
 import ssedb.noises
-from ssedb import cli
+from ssedb.cli.train import parse_train
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -102,10 +102,10 @@ def test_the_documented_bonus_is_a_bonus(tmp_path, monkeypatch):
     )
     assert bonus.reward(obs, actions, obs).tolist() == pytest.approx([2.0] * 3)
     bonus.loss(obs, actions, obs)[0].backward()
-    config, _ = cli.parse_train(["--bonus", "brightness-of-the-docs", "--scale", "3"])
+    config, _ = parse_train(["--bonus", "brightness-of-the-docs", "--scale", "3"])
     assert config.bonus_options == {"scale": 3.0}
     monkeypatch.syspath_prepend(tmp_path)
-    config, _ = cli.parse_train(["--bonus", "brightness_of_the_docs:Brightness", "--scale", "3"])
+    config, _ = parse_train(["--bonus", "brightness_of_the_docs:Brightness", "--scale", "3"])
     assert config.bonus_options == {"scale": 3.0}
     from ssedb.testing.conformance import check_bonus
 
@@ -151,7 +151,7 @@ def test_fidelity_page_lists_every_decision():
 
 
 def test_metrics_page_lists_what_is_logged(tmp_path):
-    from ssedb.runs.folder import read_metrics
+    from ssedb.runs.metrics import read_metrics
     from tests.toy import tiny_config
 
     ssedb.train(tiny_config(tmp_path / "run", steps=256, obs_norm_steps=50))

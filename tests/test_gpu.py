@@ -16,8 +16,8 @@ from ssedb.networks import ConvTrunk
 from ssedb.noises import list_noises
 from ssedb.normalize import FrameNorm, ObsNorm
 from ssedb.ppo import ppo_loss
-from ssedb.runs.folder import read_metrics
 from ssedb.runs.loop import resume
+from ssedb.runs.metrics import read_metrics
 from ssedb.trainer import Trainer
 from tests.toy import TINY_OPTIONS, Grid, tiny_config, transitions
 

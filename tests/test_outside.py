@@ -13,19 +13,12 @@ import torch
 import ssedb
 from ssedb import cli
 from ssedb.compare.results import Run, conditions
-from ssedb.runs.folder import read_metrics
+from ssedb.runs.metrics import read_metrics
 from ssedb.sweep.grid import read_grid
 from tests.outside import forget_package, write_package
 from tests.sweep.grids import wait_for
+from tests.toy import TINY
 
-SIZES = {"num-envs": 4, "minibatch-envs": 2, "rollout-steps": 16, "obs-norm-steps": 32}
-TINY = [
-    "--preset",
-    "small",
-    "--device",
-    "cpu",
-    *(word for k, v in SIZES.items() for word in (f"--{k}", str(v))),
-]
 WALKER = ["--env", "strangeworlds:Walker-v0", *TINY]
 GRID = """
 [settings]
@@ -157,7 +150,7 @@ def test_an_environment_that_raises_is_named_in_one_line(
     out, kwargs = tmp_path / "run", ["--env-kwargs", "fails_at=6", "--env-workers", workers]
     assert cli.main(["train", *WALKER, *kwargs, "--steps", "64", "--out", str(out)]) == 1
     said = capsys.readouterr().err.splitlines()[-1]
-    wanted = "Walker.step raised ZeroDivisionError: the stripe fell over, at step 0"
+    wanted = "Walker.step raised ZeroDivisionError: the stripe fell over, before training"
     wanted += f"; the traceback is in {out / 'error.log'}"
     assert said == f"ssedb: {wanted}; nothing was saved; the same command begins anew"
     log = (out / "error.log").read_text()

@@ -16,8 +16,8 @@ from ssedb import ppo
 from ssedb.collect import environments
 from ssedb.engine.overlap import OverlappingEngine
 from ssedb.errors import TrainingError
-from ssedb.runs.folder import read_metrics
 from ssedb.runs.loop import resume, train
+from ssedb.runs.metrics import read_metrics
 from ssedb.runs.progress import Progress
 from ssedb.trainer import Trainer
 from tests.toy import Grid, Sides, tiny_config

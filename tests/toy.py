@@ -12,6 +12,20 @@ from ssedb.envs.base import Env, Step
 
 SIDE = 36
 TINY_OPTIONS = dict(channels=(16, 16, 16), state_dim=64, hidden_dim=64, latent_dim=32)
+TINY = [
+    "--preset",
+    "small",
+    "--device",
+    "cpu",
+    "--num-envs",
+    "4",
+    "--minibatch-envs",
+    "2",
+    "--rollout-steps",
+    "16",
+]
+TINY += ["--obs-norm-steps", "32"]
+"""Flags of a run of seconds."""
 
 
 def tiny_config(out: Any, **changes: Any) -> TrainConfig:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -286,6 +285,7 @@ def probe_run(
 ) -> tuple[Probe, Path]:  # fmt: skip
     """Probes the bonus of a run (or a fresh one of its kind) and writes `probe.json` and `probe.png` there."""
     from ssedb.analysis.plots import plot_probe
+    from ssedb.runs.files import write_json
     from ssedb.runs.folder import saved_config
 
     config = saved_config(run)
@@ -313,9 +313,7 @@ def probe_run(
             bonus, world, data, pair_visits, config.noise, config.bonus_learning_rate
         )
     about = {"run": str(run), "steps": agent.steps, "bonus": config.bonus, "fresh": fresh}
-    (run / "probe.json").write_text(
-        json.dumps({**about, **asdict(result)}, indent=2) + "\n", encoding="utf-8"
-    )
+    write_json(run / "probe.json", {**about, **asdict(result)})
     picture = run / "probe.png"
     plot_probe(result, rewards_of(bonus, data, 0), pair_visits, world, data, picture)
     return result, picture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,7 +14,9 @@ from scipy.stats import norm
 
 from ssedb.analysis.episode import Episode, Reading, play_episode, read_episode
 from ssedb.runs.evaluation import write_video
+from ssedb.runs.files import write_json
 from ssedb.runs.progress import Progress, silent
+from ssedb.terminal import plural
 
 MOST = 16
 GAP = 15
@@ -87,7 +88,9 @@ def spikes_of_run(
     episode = play_episode(run, seed=seed, max_steps=max_steps, device=device)
     reading = read_episode(episode, run, device)
     spikes = find_spikes(reading.bonus)
-    progress.note(f"{len(episode)} steps, {len(spikes)} spikes; writing pictures and videos")
+    progress.note(
+        f"{plural(len(episode), 'step')}, {plural(len(spikes), 'spike')}; writing pictures and videos"
+    )
     folder = run / "spikes"
     folder.mkdir(exist_ok=True)
     for old in folder.glob("clip-*.mp4"):
@@ -108,7 +111,7 @@ def spikes_of_run(
         "spikes": [asdict(spike) for spike in spikes],
         "curve": [float(b) for b in reading.bonus],
     }
-    (folder / "spikes.json").write_text(json.dumps(about) + "\n", encoding="utf-8")
+    write_json(folder / "spikes.json", about, indent=None)
     return about
 
 

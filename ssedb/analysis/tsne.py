@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,9 @@ from torch import Tensor
 
 from ssedb.analysis.episode import Episode, Reading, check, play_episode, read_episode
 from ssedb.errors import ConfigError
+from ssedb.runs.files import write_json
 from ssedb.runs.progress import Progress, silent
+from ssedb.terminal import plural
 
 PERPLEXITY = 30.0
 COMPONENTS = 50
@@ -125,13 +126,13 @@ def tsne_of_run(
     names = [r.bonus_name for r in readings]
     if len(set(names)) < len(names):  # two runs of one bonus
         names = [f"{r.bonus_name} ({r.run.name})" for r in readings]
-    progress.note(f"{len(episode)} steps; placing them in two dimensions")
+    progress.note(f"{plural(len(episode), 'step')}; placing them in two dimensions")
     maps = maps_of(episode, readings, names)
     folder = run / "tsne"
     folder.mkdir(exist_ok=True)
     plot_maps(episode, maps, folder / "tsne.png")
     write_episode_page(episode, readings, maps, names, folder / "tsne.html")
-    (folder / "tsne.json").write_text(json.dumps(_as_json(episode, maps)) + "\n", encoding="utf-8")
+    write_json(folder / "tsne.json", _as_json(episode, maps), indent=None)
     return maps, folder
 
 

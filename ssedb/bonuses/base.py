@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ssedb.errors import Blamed
 from ssedb.normalize import ObsNorm
-from ssedb.validate import require
+from ssedb.validate import Channels, PositiveInt
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class NoOptions:
 class FeatureOptions(NoOptions):
     """Sizes of a bonus that compares features of frames."""
 
-    channels: tuple[int, int, int] = (32, 64, 64)
+    channels: Channels = (32, 64, 64)
     """Filters of the three convolutions."""
-    feature_dim: int = 512
+    feature_dim: PositiveInt = 512
     """Size of the features."""
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
@@ -38,9 +38,6 @@ class FeatureOptions(NoOptions):
         "small": dict(channels=(16, 32, 32), feature_dim=256),
         "rooms": dict(channels=(8, 16, 16), feature_dim=64),
     }
-
-    def __post_init__(self) -> None:
-        require(self.feature_dim > 0, "feature_dim", self.feature_dim, "must be 1 or more")
 
     @classmethod
     def defaults(cls, fidelity: str, preset: str, env: str | None, noise: str) -> dict[str, Any]:
@@ -75,7 +72,7 @@ class Bonus(nn.Module, ABC):
     on data, no waiting for the device, no Python state that changes from call to call."""
     needs_states = False
     """Whether the context must hold true states, which few environments tell."""
-    fixed: ClassVar[tuple[str, ...]] = ()
+    fixed: tuple[str, ...] = ()
     """Submodules that no gradient may reach: targets, momentum copies, random features."""
 
     def __init__(self, obs_shape: tuple[int, ...], num_actions: int) -> None:

@@ -1,4 +1,4 @@
-"""Curiosity Bottleneck: rewards frames on which a compressed code of their value spends many nats."""
+"""Curiosity Bottleneck: pays for frames that a compressed code of their value has to spend many nats on."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from ssedb.bonuses.base import Bonus, NoOptions
 from ssedb.networks import ConvTrunk, glorot
 from ssedb.normalize import FrameNorm
 from ssedb.objectives import kl_to_standard_normal, masked_mean
-from ssedb.validate import require
+from ssedb.validate import Channels, NonNegativeFloat, PositiveInt
 
 
 @dataclass(frozen=True)
 class CBOptions(NoOptions):
     """CB's own choices."""
 
-    channels: tuple[int, int, int] = (32, 64, 64)
+    channels: Channels = (32, 64, 64)
     """Filters of the three convolutions."""
-    code_dim: int = 64
+    code_dim: PositiveInt = 64
     """Size of the code."""
-    beta: float = 1e-3
+    beta: NonNegativeFloat = 1e-3
     """Weight of the compression."""
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
@@ -32,10 +32,6 @@ class CBOptions(NoOptions):
         "small": dict(channels=(16, 32, 32)),
         "rooms": dict(channels=(8, 16, 16), code_dim=32),
     }
-
-    def __post_init__(self) -> None:
-        require(self.code_dim > 0, "code_dim", self.code_dim, "must be 1 or more")
-        require(self.beta >= 0, "beta", self.beta, "must be 0 or more")
 
     @classmethod
     def defaults(cls, fidelity: str, preset: str, env: str | None, noise: str) -> dict[str, Any]:

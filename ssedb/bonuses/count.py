@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
+from annotated_types import Ge, Le
 from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
 
 from ssedb.bonuses.base import Bonus, Context, NoOptions
 from ssedb.envs.names import rooms_world
 from ssedb.errors import ConfigError
-from ssedb.validate import require
+from ssedb.validate import PositiveInt
 
 
 @dataclass(frozen=True)
@@ -21,19 +22,12 @@ class CountOptions(NoOptions):
 
     counted: Literal["frames", "states"] = "frames"
     """Coarse newest frames, or the true states, which only Rooms tells (there it is the default)."""
-    grid: int = 12
+    grid: PositiveInt = 12
     """Rows and columns of a coarse frame."""
-    levels: int = 8
+    levels: Annotated[int, Ge(2)] = 8
     """Gray levels of a coarse frame."""
-    table_bits: int = 22
+    table_bits: Annotated[int, Ge(1), Le(30)] = 22
     """The table has 2 to this power entries; frames are hashed into it, states fit exactly below it."""
-
-    def __post_init__(self) -> None:
-        for name, least in (("grid", 1), ("levels", 2), ("table_bits", 1)):
-            require(
-                getattr(self, name) >= least, name, getattr(self, name), f"must be {least} or more"
-            )
-        require(self.table_bits <= 30, "table_bits", self.table_bits, "must be 30 or less")
 
     @classmethod
     def defaults(cls, fidelity: str, preset: str, env: str | None, noise: str) -> dict[str, Any]:

@@ -9,19 +9,15 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from ssedb.bonuses.db_ucb import UCBOptions, UpperConfidence
-from ssedb.validate import require
+from ssedb.validate import NonNegativeFloat
 
 
 @dataclass(frozen=True)
 class BeBoldOptions(UCBOptions):
     """DB-UCB's choices, and how much of the state left behind is subtracted."""
 
-    regulation: float = 0.5
+    regulation: NonNegativeFloat = 0.5
     """The reward is novelty of the next state minus this times the novelty of the current one, 0 if that is negative."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self.regulation >= 0, "regulation", self.regulation, "must be 0 or more")
 
 
 class BeBold(UpperConfidence):

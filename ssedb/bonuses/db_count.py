@@ -1,4 +1,4 @@
-"""DB-count: counts past state-action pairs near this one in DB's representation."""
+"""DB-count: counts the past choices that are near this one in DB's representation, and pays like a count."""
 
 from __future__ import annotations
 
@@ -10,24 +10,23 @@ from torch import Tensor
 from ssedb.bonuses.db import DynamicBottleneck
 from ssedb.objectives import squared_distances
 from ssedb.options import DBOptions
-from ssedb.validate import require
+from ssedb.validate import PositiveInt, require
 
 WIDTH_ROWS = 1024
-"""State-action pairs of the memory from which the kernel's width is taken."""
+"""Choices of the memory from which the kernel's width is taken."""
 
 
 @dataclass(frozen=True)
 class DBCountOptions(DBOptions):
     """DB's choices, and those of the memory."""
 
-    memory: int = 4096
-    """Past state-action pairs kept, drawn evenly from all; encoded anew after each rollout."""
-    neighbours: int = 10
-    """The kernel is as wide as the distance to this many nearest pairs in memory."""
+    memory: PositiveInt = 4096
+    """Past choices kept, an even draw from all of life; they are encoded anew after each rollout, as z moves on."""
+    neighbours: PositiveInt = 10
+    """The kernel is as wide as the distance to this many nearest choices in memory."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.neighbours > 0, "neighbours", self.neighbours, "must be 1 or more")
         require(
             self.memory > self.neighbours,
             "memory",
@@ -60,7 +59,7 @@ class DBCount(DynamicBottleneck):
         self.register_buffer("seen", torch.zeros((), dtype=torch.int64))
 
     def counts(self, z: Tensor) -> Tensor:
-        """Estimate from the memory how many past pairs are near z [B, Z], [B]."""
+        """How many of all past choices are near z [B, Z], estimated from those in memory, [B]."""
         near = (-squared_distances(z, self.past) / self.width).exp() * self.held()
         return near.sum(-1) * (self.seen / self.seen.clamp(1, self.memory))
 
@@ -74,17 +73,17 @@ class DBCount(DynamicBottleneck):
 
     @torch.no_grad()
     def observe(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> None:
-        """Sample a reservoir: pair n gets a place at random with probability memory / n."""
+        """Reservoir sampling: the n-th choice takes a place at random with probability memory / n."""
         order = self.seen + torch.arange(len(obs), device=obs.device)
         draw = (torch.rand(len(obs), dtype=torch.float64, device=obs.device) * (order + 1)).long()
         place = torch.where(order < self.memory, order, draw)
         taken = place < self.memory
         place, obs, actions = place[taken], obs[taken], actions[taken]
         # Of those that drew the same place the last stays, as if they had come one by one.
-        number = torch.arange(len(place), device=obs.device)
+        turn = torch.arange(len(place), device=obs.device)
         last = (
-            torch.zeros_like(self.past_actions).scatter_reduce(0, place, number, "amax")[place]
-            == number
+            torch.zeros_like(self.past_actions).scatter_reduce(0, place, turn, "amax")[place]
+            == turn
         )
         place, obs, actions = place[last], obs[last], actions[last]
         self.past_obs[place], self.past_actions[place] = obs, actions

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
+from annotated_types import Ge
 from torch import Tensor
 
 from ssedb.bonuses.db import DynamicBottleneck
@@ -12,22 +14,17 @@ from ssedb.networks import Ensemble
 from ssedb.normalize import FeatureNorm
 from ssedb.objectives import masked_mean
 from ssedb.options import DBOptions
-from ssedb.validate import require
+from ssedb.validate import PositiveInt
 
 
 @dataclass(frozen=True)
 class EnsembleOptions(DBOptions):
     """DB's choices, and those of the ensemble."""
 
-    models: int = 5
+    models: Annotated[int, Ge(2)] = 5
     """Models that predict the next state from z."""
-    model_dim: int = 256
+    model_dim: PositiveInt = 256
     """Width of a model's two hidden layers."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self.models > 1, "models", self.models, "must be 2 or more")
-        require(self.model_dim > 0, "model_dim", self.model_dim, "must be 1 or more")
 
 
 class DBEnsemble(DynamicBottleneck):

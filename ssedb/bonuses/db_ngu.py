@@ -1,16 +1,18 @@
-"""DB-NGU: rewards pairs unlike those of the same episode, more so where little is known of them."""
+"""DB-NGU: pays for choices unlike those of the same episode, more so where all of life has taught little about them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
+from annotated_types import Ge
 from torch import Tensor
 
 from ssedb.bonuses.base import Context
 from ssedb.bonuses.db_ucb import UCBOptions, UpperConfidence
 from ssedb.objectives import squared_distances
-from ssedb.validate import require
+from ssedb.validate import PositiveInt
 
 KERNEL_EPSILON, CLUSTER_DISTANCE = 1e-3, 8e-3
 
@@ -19,18 +21,12 @@ KERNEL_EPSILON, CLUSTER_DISTANCE = 1e-3, 8e-3
 class NGUOptions(UCBOptions):
     """DB-UCB's choices, and those of the episodic memory."""
 
-    neighbours: int = 10
-    """How many nearest state-action pairs of the episode are looked at."""
-    lifelong_cap: float = 5.0
+    neighbours: PositiveInt = 10
+    """How many nearest choices of the episode are looked at."""
+    lifelong_cap: Annotated[float, Ge(1)] = 5.0
     """The most that lifelong novelty multiplies the episodic one by."""
-    memory: int = 65536
-    """State-action pairs remembered, of all episodes under way; the oldest go first."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("neighbours", "memory"):
-            require(getattr(self, name) > 0, name, getattr(self, name), "must be 1 or more")
-        require(self.lifelong_cap >= 1, "lifelong_cap", self.lifelong_cap, "must be 1 or more")
+    memory: PositiveInt = 65536
+    """Choices remembered, of all episodes under way; the oldest go first."""
 
 
 class NeverGiveUp(UpperConfidence):
@@ -62,7 +58,7 @@ class NeverGiveUp(UpperConfidence):
         self.register_buffer("gain_square", torch.tensor(1.0))
 
     def nearest(self, eta: Tensor, episodes: Tensor) -> Tensor:
-        """Return squared distances to the episode's nearest earlier pairs, [B, neighbours], or inf."""
+        """Squared distances to the nearest earlier choices of the episode, [B, neighbours]; inf where there are fewer."""
         own = torch.isin(self.owners, episodes)
         past = torch.cat([self.remembered[own], eta])
         owners = torch.cat([self.owners[own], episodes])
@@ -77,7 +73,7 @@ class NeverGiveUp(UpperConfidence):
         return torch.nn.functional.pad(nearest, (0, missing), value=torch.inf)
 
     def episodic(self, eta: Tensor, episodes: Tensor) -> Tensor:
-        """Return 1 / sqrt(n + 1), n the summed similarity to the episode's nearest pairs, [B]."""
+        """1 / sqrt(n + 1), n the summed similarity to the episode's nearest choices, [B]."""
         relative = (self.nearest(eta, episodes) / self.spread - CLUSTER_DISTANCE).clamp_min(0)
         return ((KERNEL_EPSILON / (relative + KERNEL_EPSILON)).sum(-1) + 1).rsqrt()
 

@@ -10,19 +10,15 @@ from torch import Tensor
 from ssedb.bonuses.db import DynamicBottleneck
 from ssedb.objectives import information_gain
 from ssedb.options import DBOptions
-from ssedb.validate import require
+from ssedb.validate import PositiveFloat
 
 
 @dataclass(frozen=True)
 class UCBOptions(DBOptions):
     """DB's choices, and those of the regression."""
 
-    ridge: float = 1.0
+    ridge: PositiveFloat = 1.0
     """Lambda begins as this times the identity."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self.ridge > 0, "ridge", self.ridge, "must be above 0")
 
 
 class UpperConfidence(DynamicBottleneck):

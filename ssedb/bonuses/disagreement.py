@@ -1,37 +1,28 @@
-"""Disagreement: rewards transitions on which an ensemble of forward models does not agree."""
+"""Disagreement: pays where an ensemble of forward models does not agree, so that noise, which all average, pays less."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
+from annotated_types import Ge, Lt
 from torch import Tensor
 from torch.nn.functional import dropout
 
 from ssedb.bonuses.base import Bonus, FeatureOptions
 from ssedb.networks import Encoder, ForwardModels
 from ssedb.objectives import masked_mean
-from ssedb.validate import require
 
 
 @dataclass(frozen=True)
 class DisagreementOptions(FeatureOptions):
     """Disagreement's own choices."""
 
-    models: int = 10
+    models: Annotated[int, Ge(2)] = 10
     """Forward models in the ensemble."""
-    loss_dropout: float = 0.2
+    loss_dropout: Annotated[float, Ge(0), Lt(1)] = 0.2
     """Share of each model's samples that are left out of its loss, so that the models see different data."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self.models > 1, "models", self.models, "must be 2 or more")
-        require(
-            0 <= self.loss_dropout < 1,
-            "loss_dropout",
-            self.loss_dropout,
-            "must be 0 or more and below 1",
-        )
 
 
 class Disagreement(Bonus):

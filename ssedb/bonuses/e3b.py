@@ -9,19 +9,19 @@ import torch
 from torch import Tensor
 
 from ssedb.bonuses.base import Context, FeatureOptions
-from ssedb.bonuses.icm import InverseFeatures
-from ssedb.validate import require
+from ssedb.bonuses.icm import Encoded, InverseModel
+from ssedb.validate import PositiveFloat, PositiveInt
 
 
 @dataclass(frozen=True)
 class E3BOptions(FeatureOptions):
     """E3B's own choices."""
 
-    feature_dim: int = 64
+    feature_dim: PositiveInt = 64
     """Size of the features; each episode under way is remembered as a matrix of this side."""
-    ridge: float = 0.1
+    ridge: PositiveFloat = 0.1
     """The ellipse begins as this times the identity."""
-    slots: int = 1024
+    slots: PositiveInt = 1024
     """Episodes remembered at once; a multiple of the number of environments forgets none that is under way."""
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
@@ -30,17 +30,12 @@ class E3BOptions(FeatureOptions):
         "rooms": dict(channels=(8, 16, 16)),
     }
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self.ridge > 0, "ridge", self.ridge, "must be above 0")
-        require(self.slots > 0, "slots", self.slots, "must be 1 or more")
-
 
 NOBODY = torch.iinfo(torch.int64).min
 """Owner of a slot that no episode has; below the number of any."""
 
 
-class EllipticalEpisodicBonus(InverseFeatures):
+class EllipticalEpisodicBonus(Encoded):
     """Reward for next states unlike those of the same episode, in inverse-dynamics features (E3B).
 
     b_t = x_t' C_{t-1}^-1 x_t, x_t the features of the next state and C_{t-1} = ridge I + the sum of x x' over the
@@ -55,6 +50,7 @@ class EllipticalEpisodicBonus(InverseFeatures):
 
     def __init__(self, obs_shape: tuple[int, ...], num_actions: int, options: E3BOptions) -> None:
         super().__init__(obs_shape, num_actions, options)
+        self.inverse = InverseModel(options.feature_dim, num_actions)
         self.ridge = options.ridge
         self.register_buffer(
             "owners", torch.full((options.slots,), NOBODY)
@@ -114,7 +110,7 @@ class EllipticalEpisodicBonus(InverseFeatures):
     def loss(
         self, obs: Tensor, actions: Tensor, next_obs: Tensor, mask: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        return self.inverse_loss(self.encode(obs), actions, self.encode(next_obs), mask), {}
+        return self.inverse.loss(self.encode(obs), actions, self.encode(next_obs), mask), {}
 
 
 BONUS = EllipticalEpisodicBonus

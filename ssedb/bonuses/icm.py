@@ -1,6 +1,9 @@
-"""Intrinsic Curiosity Module: rewards errors of a forward model over inverse-dynamics features."""
+"""The Intrinsic Curiosity Module: reward for the errors of a forward model over features."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -11,8 +14,16 @@ from ssedb.networks import Encoder, ForwardModels, glorot
 from ssedb.objectives import masked_mean
 
 
-class InverseFeatures(Bonus):
-    """Encoder whose features tell which action led from one observation to the next."""
+@dataclass(frozen=True)
+class ICMOptions(FeatureOptions):
+    """ICM's own choices."""
+
+    features: Literal["inverse", "random"] = "inverse"
+    """What the forward model predicts: features that tell the action, or of a random network."""
+
+
+class Encoded(Bonus):
+    """Bonus over the features that an encoder makes of observations."""
 
     Options = FeatureOptions
 
@@ -20,39 +31,49 @@ class InverseFeatures(Bonus):
         self, obs_shape: tuple[int, ...], num_actions: int, options: FeatureOptions
     ) -> None:
         super().__init__(obs_shape, num_actions)
-        dim = options.feature_dim
-        self.encoder = Encoder(obs_shape, options.channels, dim)
-        self.inverse = nn.Sequential(
-            glorot(nn.Linear(2 * dim, dim)), nn.ReLU(), glorot(nn.Linear(dim, num_actions))
-        )
+        self.encoder = Encoder(obs_shape, options.channels, options.feature_dim)
 
     def encode(self, obs: Tensor) -> Tensor:
-        """Features of observations, [B, D]."""
+        """Return the features of observations, [B, D]."""
         return self.encoder(self.normalize.for_convs(obs))
 
     @torch.no_grad()
     def features(self, obs: Tensor, actions: Tensor) -> Tensor:
         return self.encode(obs)
 
-    def inverse_loss(
-        self, now: Tensor, actions: Tensor, later: Tensor, mask: Tensor | None
-    ) -> Tensor:
-        """Mean cross-entropy of the actions [B], told from the features [B, D] before and after them."""
-        guess = self.inverse(torch.cat([now, later], -1))
+
+class InverseModel(nn.Sequential):
+    """Model that guesses the action from the features before and after it: [B, 2 D] to [B, A]."""
+
+    def __init__(self, dim: int, num_actions: int) -> None:
+        super().__init__(
+            glorot(nn.Linear(2 * dim, dim)), nn.ReLU(), glorot(nn.Linear(dim, num_actions))
+        )
+
+    def loss(self, now: Tensor, actions: Tensor, later: Tensor, mask: Tensor | None) -> Tensor:
+        """Return the mean cross-entropy of actions [B], given features [B, D] around them."""
+        guess = self(torch.cat([now, later], -1))
         return masked_mean(cross_entropy(guess, actions, reduction="none"), mask)
 
 
-class IntrinsicCuriosity(InverseFeatures):
-    """Reward for what a forward model gets wrong in inverse-dynamics features."""
+class IntrinsicCuriosity(Encoded):
+    """Reward for what a forward model gets wrong in the features of the next observation."""
 
-    def __init__(
-        self, obs_shape: tuple[int, ...], num_actions: int, options: FeatureOptions
-    ) -> None:
+    Options = ICMOptions
+
+    def __init__(self, obs_shape: tuple[int, ...], num_actions: int, options: ICMOptions) -> None:
         super().__init__(obs_shape, num_actions, options)
-        self.forward_model = ForwardModels(1, options.feature_dim, num_actions)
+        dim = options.feature_dim
+        if options.features == "inverse":
+            self.inverse: InverseModel | None = InverseModel(dim, num_actions)
+        else:
+            self.inverse = None
+            self.encoder.requires_grad_(False)
+            self.fixed = ("encoder",)
+        self.forward_model = ForwardModels(1, dim, num_actions)
 
     def errors(self, now: Tensor, actions: Tensor, later: Tensor) -> Tensor:
-        """Mean squared error of the forward model, [B]; the features are given, no gradient reaches them."""
+        """Return the forward model's mean squared error, [B]; no gradient reaches the features."""
         return (self.forward_model(now.detach(), actions)[0] - later.detach()).square().mean(-1)
 
     @torch.no_grad()
@@ -63,8 +84,10 @@ class IntrinsicCuriosity(InverseFeatures):
         self, obs: Tensor, actions: Tensor, next_obs: Tensor, mask: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
         now, later = self.encode(obs), self.encode(next_obs)
-        inverse = self.inverse_loss(now, actions, later, mask)
         forward = masked_mean(self.errors(now, actions, later), mask)
+        if self.inverse is None:
+            return forward, {}
+        inverse = self.inverse.loss(now, actions, later, mask)
         return inverse + forward, {
             "inverse_loss": inverse.detach(),
             "forward_loss": forward.detach(),

@@ -12,19 +12,15 @@ from ssedb.bonuses.base import Bonus, FeatureOptions
 from ssedb.networks import LEAK, Encoder, glorot
 from ssedb.normalize import RunningMoments
 from ssedb.objectives import kl_to_standard_normal, masked_mean, predictive_lower_bound
-from ssedb.validate import require
+from ssedb.validate import NonNegativeFloat
 
 
 @dataclass(frozen=True)
 class LBSOptions(FeatureOptions):
     """LBS's own choices."""
 
-    beta: float = 0.01
+    beta: NonNegativeFloat = 0.01
     """Weight of the divergence in the loss."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self.beta >= 0, "beta", self.beta, "must be 0 or more")
 
 
 class LatentBayesianSurprise(Bonus):

@@ -9,12 +9,12 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from ssedb.bonuses.base import FeatureOptions
-from ssedb.bonuses.random_features import RandomFeatures
-from ssedb.networks import LEAK, glorot
+from ssedb.bonuses.icm import Encoded
+from ssedb.networks import LEAK, ForwardModels, glorot
 from ssedb.objectives import masked_mean
 
 
-class LearningProgress(RandomFeatures):
+class LearningProgress(Encoded):
     """Reward for the progress of a forward model over fixed random features (Learning Progress Monitoring).
 
     g(s, a) - log e(s, a, s'), e the forward model's error and g the log error that the model of the iteration before was
@@ -28,7 +28,9 @@ class LearningProgress(RandomFeatures):
         self, obs_shape: tuple[int, ...], num_actions: int, options: FeatureOptions
     ) -> None:
         super().__init__(obs_shape, num_actions, options)
+        self.encoder.requires_grad_(False)
         dim = options.feature_dim
+        self.forward_model = ForwardModels(1, dim, num_actions)
         self.previous = copy.deepcopy(self.forward_model).requires_grad_(False)
         self.error_model = nn.Sequential(
             glorot(nn.Linear(dim + num_actions, dim)),

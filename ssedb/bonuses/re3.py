@@ -10,16 +10,16 @@ from torch import Tensor
 
 from ssedb.bonuses.base import Bonus, FeatureOptions
 from ssedb.networks import Encoder
-from ssedb.validate import require
+from ssedb.validate import PositiveInt
 
 
 @dataclass(frozen=True)
 class RE3Options(FeatureOptions):
     """RE3's own choices."""
 
-    feature_dim: int = 64
+    feature_dim: PositiveInt = 64
     """Size of the random features."""
-    neighbours: int = 3
+    neighbours: PositiveInt = 3
     """k: how many nearest neighbours are looked at."""
     distance: Literal["kth", "mean"] = "kth"
     """The distance to the k-th nearest neighbour (RE3's paper), or the mean of the k distances (its released code)."""
@@ -29,10 +29,6 @@ class RE3Options(FeatureOptions):
         "small": dict(channels=(16, 32, 32)),
         "rooms": dict(channels=(8, 16, 16)),
     }
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self.neighbours > 0, "neighbours", self.neighbours, "must be 1 or more")
 
     @classmethod
     def defaults(cls, fidelity: str, preset: str, env: str | None, noise: str) -> dict[str, Any]:

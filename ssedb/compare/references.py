@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 LITERATURE_SOURCE = (
-    "Wang et al., Dueling Network Architectures (2016), appendix, and of Badia et al., Agent57 (2020): "
-    "up to 30 no-ops, episodes of at most 108,000 frames"
+    "Wang et al., Dueling Network Architectures (2016), appendix, and of Badia et al., Agent57 "
+    "(2020): up to 30 no-ops, episodes of at most 108,000 frames"
 )
 
 # (random, human). Video Pinball is left out: the published tables disagree about its random score.
@@ -75,7 +75,7 @@ LITERATURE: dict[str, tuple[float, float]] = {
 
 @dataclass(frozen=True)
 class Measured:
-    """The mean score of a uniform random policy, played as agents are trained here."""
+    """Mean score of a uniform random policy, played as agents are trained here."""
 
     mean: float
     standard_error: float
@@ -83,7 +83,7 @@ class Measured:
 
 
 def _read(path: Path) -> tuple[str, dict[str, Measured]]:
-    """Read what benchmarks/random_references.py has written: how it was measured, and the score of each game."""
+    """Read the file of benchmarks/random_references.py: how it measured, and each game's score."""
     found = json.loads(path.read_text(encoding="utf-8"))
     games = {
         game: Measured(row["mean"], row["standard_error"], row["episodes"])
@@ -96,14 +96,14 @@ PREPROCESSING, MEASURED = _read(Path(__file__).with_name("random_references.json
 
 
 def random_score(game: str) -> float | None:
-    """Return the mean score of a uniform random agent: measured here, or else the literature's; None for other games."""
+    """Return a uniform random agent's mean score, measured here or in the literature; else None."""
     if game in MEASURED:
         return MEASURED[game].mean
     return LITERATURE[game][0] if game in LITERATURE else None
 
 
 def human_normalised(game: str, score: float, *, literature: bool = False) -> float | None:
-    """Scale a score: 0 is the random agent (`random_score`, or the literature's), 1 the human; None for other games."""
+    """Scale a score: 0 is the random agent (`random_score`, or the literature's), 1 the human."""
     if game not in LITERATURE:
         return None
     random, human = LITERATURE[game]
@@ -131,7 +131,7 @@ def random_source(games: Iterable[str]) -> str:
 
 
 def about(games: Iterable[str], *, literature: bool = False) -> str:
-    """Say what 0 and 1 of the normalised scores of these games are, and where the reference scores come from."""
+    """Say what 0 and 1 of these games' normalised scores are, and where they come from."""
     known = sorted({game for game in games if random_score(game) is not None})
     measured = [] if literature else [game for game in known if game in MEASURED]
     others = [game for game in known if game not in measured]
@@ -140,8 +140,8 @@ def about(games: Iterable[str], *, literature: bool = False) -> str:
         episodes = sorted({MEASURED[game].episodes for game in measured})
         count = f"{episodes[0]:,}" if len(episodes) == 1 else f"{episodes[0]:,} to {episodes[-1]:,}"
         said.append(
-            f"0 is a uniform random agent, measured over {count} episodes of each game without noise "
-            f"(benchmarks/random_references.py; {PREPROCESSING})"
+            f"0 is a uniform random agent, measured over {count} episodes of each game "
+            f"without noise (benchmarks/random_references.py; {PREPROCESSING})"
         )
     if others:
         said.append(f"0 is the literature's random agent for {', '.join(others)}")

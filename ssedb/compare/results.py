@@ -1,98 +1,37 @@
-"""Run folders as tables: which runs there are, how each ended, what it measured. Needs no torch.
+"""Run folders as results: which runs there are, how each ended, what it measured. Needs no torch.
 
 runs = load_runs(Path("runs/quick"))
-rows = run_table(runs)                        # one row a run, unfinished and failed ones included
-rows = condition_table(runs, "states_share")  # one row an (env, noise, method): mean, 95% interval, who was left out
+runs[0].value("states_share")
 """
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property, partial
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from ssedb.compare import references, statistics
-from ssedb.compare.references import human_normalised, random_normalised
+from ssedb.compare import statistics
+from ssedb.compare.measures import NORMALISED, PROBED
 from ssedb.config import migrated
 from ssedb.envs.names import env_label
 from ssedb.errors import ConfigError
 from ssedb.runs.alarms import LIMITS, Alarm, Watch
-from ssedb.runs.folder import MAY_CHANGE, read_metrics
+from ssedb.runs.files import read_json
+from ssedb.runs.folder import FAILURE, NOT_OF_THE_RUN, PLAN, PROVENANCE
+from ssedb.runs.metrics import read_metrics
+from ssedb.terminal import plural
 
 Status = Literal["finished", "unfinished", "failed", "missing", "damaged", "duplicate"]
-Row = dict[str, Any]
 
-PLAN, FAILURE, ORIGIN = "plan.json", "failure.json", "origin.json"
-"""What a sweep leaves: in its folder the runs it is to make, in a run's folder how it failed and which code made it."""
-
-NOT_OF_THE_RUN = ("out", *(name for name in MAY_CHANGE if name != "steps"))
-"""Settings that change no result (but for the last digits, on another device); all others make another run."""
 NOT_A_METHOD = {"env", "env_kwargs", "noise", "bonus", "seed", "steps", *NOT_OF_THE_RUN}
 """Settings that do not make another method."""
-
-
-@dataclass(frozen=True)
-class Measure:
-    """How a figure of a run is called and read."""
-
-    label: str
-    better: Literal["high", "low", ""] = ""
-    bounds: tuple[float, float] = (-math.inf, math.inf)
-    goal: float | None = None
-    """What counts as solved, for the optimality gap."""
-
-
-SHARE = (0.0, 1.0)
-
-NORMALISED: dict[str, Callable[[str, float], float | None]] = {
-    "human_score": human_normalised,
-    "human_score_literature": partial(human_normalised, literature=True),
-    "random_score": random_normalised,
-}
-"""Measures that scale a game's score by reference scores (ssedb.compare.references)."""
-
-
-MEASURES: dict[str, Measure] = {
-    "human_score": Measure("human-normalised score", "high", goal=1.0),
-    "human_score_literature": Measure(
-        "human-normalised score with the literature's random agent", "high", goal=1.0
-    ),
-    "random_score": Measure("score above a random agent's, in its own scores", "high"),
-    "score": Measure("score, last 100 episodes", "high"),
-    "score_best": Measure("best score of an episode", "high"),
-    "states_share": Measure("share of states seen", "high", SHARE, 1.0),
-    "rooms_share": Measure("share of rooms seen", "high", SHARE, 1.0),
-    "visit_entropy": Measure("entropy of visits (nats)", "high"),
-    "area:states_share": Measure("states seen, mean along training", "high", SHARE, 1.0),
-    "area:score": Measure("score, mean along training", "high"),
-    "bonus_noise_share": Measure("noise in the bonus", "low", SHARE),
-    "feature_noise_share": Measure("noise in the features", "low", SHARE),
-    "count_correlation": Measure("correlation with counts", "high", (-1.0, 1.0)),
-    "room_accuracy": Measure("room named from the features", "high", SHARE),
-    "place_explained": Measure("place explained by the features", "high", SHARE),
-    "noise_explained": Measure("noise explained by the features", "low", SHARE),
-    "bonus_raw": Measure("bonus, as paid before normalisation"),
-    "entropy": Measure("entropy of the policy (nats)"),
-    "sps": Measure("steps per second"),
-}
-"""What the tables know how to read; any other key of metrics.jsonl works too."""
-
-PROBED = (
-    "bonus_noise_share",
-    "feature_noise_share",
-    "count_correlation",
-    "room_accuracy",
-    "place_explained",
-    "noise_explained",
-)
 
 
 @dataclass(frozen=True)
@@ -113,23 +52,27 @@ class Run:
 
     @property
     def finished(self) -> bool:
+        """Whether it came to its end."""
         return self.status == "finished"
 
     @property
     def env(self) -> str:
+        """The environment, with its arguments if it has any."""
         return env_label(str(self.config.get("env", "?")), self.config.get("env_kwargs", {}))
 
     @property
     def noise(self) -> str:
+        """The noise's name."""
         return str(self.config.get("noise", "?"))
 
     @property
     def seed(self) -> int | None:
+        """The seed."""
         return self.config.get("seed")
 
     @cached_property
     def metrics(self) -> dict[str, np.ndarray]:
-        """Every figure along training, one array a key; NaN where a line has none. Empty without a metrics.jsonl."""
+        """Every metric along training, one array a key; NaN where a line has none."""
         try:
             rows = read_metrics(self.path)
         except (OSError, UnicodeDecodeError):
@@ -153,7 +96,7 @@ class Run:
         return Watch(dict(zip(names, row, strict=True)) for row in rows).alarms
 
     def curve(self, key: str) -> tuple[np.ndarray, np.ndarray]:
-        """(steps, values) of one figure; empty where the run has none. Knows the normalised scores too."""
+        """Return steps and values of a metric or normalised score; empty where there are none."""
         scale = NORMALISED.get(key)
         source = "score" if scale else key
         if source not in self.metrics:
@@ -166,9 +109,9 @@ class Run:
         return self.metrics["steps"], values
 
     def value(self, key: str) -> float | None:
-        """A figure at the end of the run, from its probe or last update; `area:KEY` is a curve's mean along training."""
+        """Return a measure at the end of the run; `area:KEY` is the mean of a curve."""
         if key.startswith("area:"):
-            return _number(statistics.area(*self.curve(key.removeprefix("area:"))))
+            return number_or_none(statistics.area(*self.curve(key.removeprefix("area:"))))
         if key in NORMALISED:
             score = self.value("score")
             return None if score is None else NORMALISED[key](self.env, score)
@@ -178,12 +121,12 @@ class Run:
             self.summary,
         ):
             if key in place:
-                return _number(place[key])
+                return number_or_none(place[key])
         return None
 
 
 def load_runs(*folders: Path) -> list[Run]:
-    """Every run in or below the folders, in a fixed order, and those that a sweep there planned and never began."""
+    """Load every run in or below the folders, and those that a sweep planned and never began."""
     found: dict[Path, Run] = {}
     for folder in folders:
         if not folder.is_dir():
@@ -199,7 +142,8 @@ def load_runs(*folders: Path) -> list[Run]:
             inside.sort()
     if not found:
         raise ConfigError(
-            f"{', '.join(map(str, folders))} holds no run; train one with `ssedb train` or `ssedb sweep`"
+            f"{', '.join(map(str, folders))} holds no run; "
+            "train one with `ssedb train` or `ssedb sweep`"
         )
     return _name_methods(_mark_duplicates([found[path] for path in sorted(found)]))
 
@@ -211,46 +155,41 @@ def _load(path: Path) -> Run:
         config = {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         return Run(path, {}, "damaged", f"config.toml cannot be read: {error}")
-    failure = _json(path / FAILURE)
+    failure = read_json(path / FAILURE)
     config = migrated(config or failure.get("config", {}))
-    summary, probe, origin = (_json(path / name) for name in ("summary.json", "probe.json", ORIGIN))
+    summary, probe, origin = (
+        read_json(path / name) for name in ("summary.json", "probe.json", PROVENANCE)
+    )
     if summary.get("finished") and summary.get("steps", 0) >= config.get("steps", 0):
-        status, reason = "finished", ""
+        status: Status = "finished"
+        reason = ""
     elif failure:
-        status, reason = (
-            "failed",
-            f"{failure.get('error', 'unknown error')} (tried {failure.get('attempts', 1)} times)",
-        )
+        tried = plural(failure.get("attempts", 1), "time")
+        status, reason = "failed", f"{failure.get('error', 'unknown error')} (tried {tried})"
     else:
         steps = summary.get("steps", 0)
         status, reason = (
             "unfinished",
             f"at step {steps:,} of {config.get('steps', 0):,}" if steps else "no step was saved",
         )
-    return Run(path, config, status, reason, summary, {} if probe.get("fresh") else probe, origin)  # type: ignore[arg-type]
+    probe = {} if probe.get("fresh") else probe
+    return Run(path, config, status, reason, summary, probe, origin)
 
 
 def _planned(folder: Path) -> list[Run]:
-    runs = _json(folder / PLAN).get("runs", [])
+    runs = read_json(folder / PLAN).get("runs", [])
     return [
         Run(folder / run["folder"], run["config"], "missing", "planned, not begun") for run in runs
     ]
 
 
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
-def _number(value: Any) -> float | None:
+def number_or_none(value: Any) -> float | None:
+    """Return a finite number as it is, and None for anything else."""
     return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
 
 
 def _mark_duplicates(runs: list[Run]) -> list[Run]:
-    """The same run twice (two sweeps may hold it), or stopped earlier: counted twice it would pass for another seed."""
+    """Mark runs that are there twice (in two sweeps, or stopped earlier): they are no other seeds."""
 
     def settings(run: Run) -> str:
         return repr(
@@ -274,9 +213,9 @@ def _mark_duplicates(runs: list[Run]) -> list[Run]:
 
 
 def _name_methods(runs: list[Run]) -> list[Run]:
-    """A method is a bonus plus whatever tells its runs on the same env and noise apart, seeds aside.
+    """Name each run's method: its bonus, and the settings that differ on the same env and noise.
 
-    Names that imply other settings come first, so that `db no-upper` is not also called `alpha1=0.0`.
+    Names that imply other settings come first: `db no-upper` is not also called `alpha1=0.0`.
     """
     groups: dict[str, dict[tuple[str, str], list[dict[str, Any]]]] = {}
     for run in runs:
@@ -297,7 +236,7 @@ def _name_methods(runs: list[Run]) -> list[Run]:
 
 
 def _telling_keys(groups: list[list[dict[str, Any]]]) -> list[str]:
-    """Settings, as few as it takes, that differ within a group where those before them do not."""
+    """Return settings, as few as it takes, that tell the runs of each group apart."""
     keys = dict.fromkeys(
         ["ablation", "fidelity", "preset", *(k for group in groups for run in group for k in run)]
     )
@@ -329,7 +268,7 @@ def _setting_name(key: str, value: Any) -> str:
 
 
 def method_order(runs: Iterable[Run]) -> list[str]:
-    """Methods as every table and figure orders them: DB, its kin, the rivals, the agent that acts at random."""
+    """Return the methods in the order of every table: DB, its kin, the rivals, the random agent."""
 
     def rank(method: str) -> tuple[int, str]:
         bonus = method.split()[0]
@@ -341,48 +280,8 @@ def method_order(runs: Iterable[Run]) -> list[str]:
     return sorted({run.method for run in runs}, key=rank)
 
 
-def _measure(key: str) -> Measure:
-    return MEASURES.get(key, Measure(key))
-
-
-def label(key: str) -> str:
-    return _measure(key).label
-
-
-def about(key: str, games: Iterable[str]) -> str:
-    """Say what the 0 of a normalised score is; empty for other measures."""
-    return (
-        references.about(games, literature=key.endswith("_literature")) if key in NORMALISED else ""
-    )
-
-
-def bounds(key: str) -> tuple[float, float]:
-    """Between which a figure must lie."""
-    return _measure(key).bounds
-
-
-# Tables.
-
-
-def run_table(runs: Iterable[Run], keys: Sequence[str] = ()) -> list[Row]:
-    """One row a run: what it was, how it ended, its figures (those of MEASURES that any run has, or `keys`)."""
-    runs = list(runs)
-    keys = list(keys) or [
-        key for key in MEASURES if any(run.value(key) is not None for run in runs)
-    ]
-    return [
-        {
-            "run": run.path.name, "path": str(run.path), "env": run.env, "noise": run.noise, "method": run.method,
-            "bonus": run.config.get("bonus"), "seed": run.seed, "status": run.status, "reason": run.reason,
-            "steps": run.summary.get("steps", 0), "steps_asked": run.config.get("steps"), "code": run.origin.get("code"),
-            **{key: run.value(key) for key in keys},
-        }
-        for run in runs
-    ]  # fmt: skip
-
-
 def conditions(runs: Iterable[Run]) -> dict[tuple[str, str, str], list[Run]]:
-    """Runs by (env, noise, method): envs and noises by name, none first, methods in their usual order."""
+    """Sort runs by (env, noise, method): envs and noises by name, methods in their usual order."""
     runs = [run for run in runs if run.config]
     methods = method_order(runs)
     found: dict[tuple[str, str, str], list[Run]] = {}
@@ -394,190 +293,5 @@ def conditions(runs: Iterable[Run]) -> dict[tuple[str, str, str], list[Run]]:
 
 
 def tasks_of(runs: Iterable[Run]) -> list[tuple[str, str]]:
-    """The (env, noise) pairs, in their usual order."""
+    """Return the (env, noise) pairs of the runs, in their usual order."""
     return list(dict.fromkeys((env, noise) for env, noise, _ in conditions(runs)))
-
-
-def condition_table(runs: Iterable[Run], key: str, *, seed: int = 0) -> list[Row]:
-    """One row an (env, noise, method): mean over its finished runs with the 95% interval, and how many were left out.
-
-    A finished run without a value (no episode has ended, a bonus without features) is left out and counted too.
-    """
-    rows = []
-    for (env, noise, method), several in conditions(runs).items():
-        values = [v for run in several if run.finished and (v := run.value(key)) is not None]
-        row: Row = {
-            "env": env,
-            "noise": noise,
-            "method": method,
-            "measure": key,
-            "runs": len(values),
-        }
-        row["left_out"] = len(several) - len(values)
-        if values:
-            e = statistics.bootstrap({env: values}, statistics.mean, seed=seed, bounds=bounds(key))
-            row |= {
-                "mean": e.value,
-                "low": _number(e.low),
-                "high": _number(e.high),
-                "values": values,
-            }
-        else:
-            row |= {"mean": None, "low": None, "high": None, "values": []}
-        rows.append(row)
-    return rows
-
-
-def scores_by_task(runs: Iterable[Run], key: str) -> dict[str, dict[str, list[float]]]:
-    """method -> task ("env, noise") -> values of the finished runs: what the aggregates and comparisons take."""
-    found: dict[str, dict[str, list[float]]] = {}
-    for (env, noise, method), several in conditions(runs).items():
-        values = [v for run in several if run.finished and (v := run.value(key)) is not None]
-        if values:
-            found.setdefault(method, {})[f"{env}, {noise}"] = values
-    return found
-
-
-def aggregate_table(runs: Iterable[Run], key: str, *, seed: int = 0) -> list[Row]:
-    """One row a method: IQM, mean, median (and the gap to the measure's goal) over the tasks that every method has."""
-    scores = scores_by_task(runs, key)
-    common = _common_tasks(scores)
-    measure = _measure(key)
-    rows = []
-    for method, tasks in scores.items():
-        row: Row = {
-            "method": method,
-            "measure": key,
-            "tasks": len(common),
-            "tasks_left_out": len(tasks) - len(common),
-        }
-        chosen = {task: tasks[task] for task in common}
-        for name, statistic in statistics.AGGREGATES.items():
-            if not chosen or (name == "optimality_gap" and measure.goal is None):
-                continue
-            e = statistics.bootstrap(chosen, statistic, seed=seed, bounds=measure.bounds)
-            row |= {
-                "runs": e.runs,
-                name: e.value,
-                f"{name}_low": _number(e.low),
-                f"{name}_high": _number(e.high),
-            }
-        rows.append(row)
-    return rows
-
-
-def improvement_table(runs: Iterable[Run], key: str, *, seed: int = 0) -> list[Row]:
-    """One row an ordered pair of methods: how probably a run of the first beats one of the second, on common tasks."""
-    scores = scores_by_task(runs, key)
-    sign = -1.0 if _measure(key).better == "low" else 1.0
-    rows = []
-    for first, mine in scores.items():
-        for second, theirs in scores.items():
-            common = [task for task in mine if task in theirs]
-            if first == second or not common:
-                continue
-            x, y = ({t: [sign * v for v in tasks[t]] for t in common} for tasks in (mine, theirs))
-            e = statistics.improvement(x, y, seed=seed)
-            row: Row = {"first": first, "second": second, "measure": key, "tasks": len(common)}
-            rows.append(
-                row | {"probability": e.value, "low": _number(e.low), "high": _number(e.high)}
-            )
-    return rows
-
-
-def efficiency_table(
-    runs: Iterable[Run], key: str, *, points: int = 40, seed: int = 0
-) -> list[Row]:
-    """IQM over the common tasks along training: a row a method and step. Unfinished runs count as far as they go."""
-    found: dict[str, dict[str, list[tuple[np.ndarray, np.ndarray]]]] = {}
-    for (env, noise, method), several in conditions(runs).items():
-        counted = [run for run in several if run.status != "duplicate"]
-        curves = [curve for run in counted if np.isfinite((curve := run.curve(key))[1]).any()]
-        if curves:
-            found.setdefault(method, {})[f"{env}, {noise}"] = curves
-    common = _common_tasks(found)
-    ends = [steps for tasks in found.values() for task in common for steps, _ in tasks[task]]
-    if not ends:
-        return []
-    grid = np.linspace(min(steps[0] for steps in ends), max(steps[-1] for steps in ends), points)
-    rows: list[Row] = []
-    for method, tasks in found.items():
-        on_grid = {
-            task: [statistics.resample(*curve, grid) for curve in tasks[task]] for task in common
-        }
-        e, counts = statistics.curve(
-            on_grid, statistics.iqm, reps=400, seed=seed, bounds=bounds(key)
-        )
-        for i in np.flatnonzero(np.isfinite(e.value)):
-            row: Row = {
-                "method": method,
-                "measure": key,
-                "tasks": len(common),
-                "steps": float(grid[i]),
-                "runs": int(counts[i]),
-            }
-            rows.append(
-                row
-                | {
-                    "iqm": float(e.value[i]),
-                    "low": _number(float(e.low[i])),
-                    "high": _number(float(e.high[i])),
-                }
-            )
-    return rows
-
-
-def _common_tasks(scores: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    every = dict.fromkeys(task for tasks in scores.values() for task in tasks)
-    return [task for task in every if all(task in tasks for tasks in scores.values())]
-
-
-def left_out(runs: Iterable[Run]) -> list[Row]:
-    """The runs that no average holds, and why."""
-    return [
-        {"run": run.path.name, "env": run.env, "noise": run.noise, "method": run.method, "seed": run.seed,
-         "status": run.status, "reason": run.reason}
-        for run in runs if not run.finished
-    ]  # fmt: skip
-
-
-def alarm_table(runs: Iterable[Run]) -> list[Row]:
-    """Return one row an alarm about a policy, those that ended again included, with the remedy."""
-    return [
-        {
-            "run": run.path.name,
-            "method": run.method,
-            **asdict(alarm),
-            "text": alarm.text(run.config),
-        }
-        for run in runs
-        for alarm in run.alarms
-    ]
-
-
-def write_parquet(runs: Sequence[Run], folder: Path) -> list[Path]:
-    """The whole sweep as two Parquet files: `runs.parquet`, a row a run, and `curves.parquet`, a row an update."""
-    try:
-        import polars
-    except ImportError:
-        raise ConfigError(
-            "polars is not installed, so no Parquet is written; run `pip install ssedb[report]`"
-        ) from None
-    curves = []
-    for run in [run for run in runs if run.metrics]:
-        about = {
-            "run": run.path.name,
-            "env": run.env,
-            "noise": run.noise,
-            "method": run.method,
-            "seed": run.seed,
-        }
-        columns = [polars.lit(value).alias(name) for name, value in about.items()]
-        curves.append(
-            polars.DataFrame(run.metrics, nan_to_null=True).select(*columns, polars.all())
-        )
-    tables = {"runs": polars.DataFrame(run_table(runs), infer_schema_length=None)}
-    tables |= {"curves": polars.concat(curves, how="diagonal_relaxed")} if curves else {}
-    for name, table in tables.items():
-        table.write_parquet(folder / f"{name}.parquet")
-    return [folder / f"{name}.parquet" for name in tables]

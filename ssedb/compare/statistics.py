@@ -2,7 +2,7 @@
 
 Scores come by task (a game under a noise, say), one per run: `{"alien": [0.1, 0.3, 0.2], ...}`. Tasks may have unequal
 numbers of runs. Every statistic takes a list of arrays [R, n_task, ...] and reduces the runs away to [R, ...]; R is 1 for
-the estimate and the number of resamplings for its interval. NumPy only.
+the estimate and the number of resamplings for its interval. Intervals need scipy.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
+
+from ssedb.errors import ConfigError
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Numbers = Sequence[float] | Array
@@ -164,7 +165,7 @@ def _bootstrap(
     if widen:
         factor = (
             math.sqrt(runs / freedom)
-            * student_quantile(1 - tail, freedom)
+            * _student_quantile(1 - tail, freedom)
             / NormalDist().inv_cdf(1 - tail)
         )
         low, high = value + factor * (low - value), value + factor * (high - value)
@@ -177,27 +178,12 @@ def _plain(value: Any) -> Any:
     return float(value) if np.ndim(value) == 0 else value
 
 
-@cache
-def student_quantile(p: float, freedom: int) -> float:
-    """Quantile of Student's t for p > 0.5, by halving the interval over its exact distribution function."""
-    low, high = 0.0, 1e6
-    while high - low > 1e-12 * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if _student_cdf(middle, freedom) < p else (low, middle)
-    return high
-
-
-def _student_cdf(t: float, freedom: int) -> float:
-    """The closed form for whole degrees of freedom, a finite sum over the angle atan(t / sqrt(freedom))."""
-    angle = math.atan2(t, math.sqrt(freedom))
-    cosine, odd = math.cos(angle), freedom % 2
-    term, total = (cosine if odd else 1.0), 0.0
-    for k in range(1 + odd, freedom, 2):
-        total += term
-        term *= cosine * cosine * k / (k + 1)
-    if odd:
-        return 0.5 + (angle + math.sin(angle) * total) / math.pi
-    return 0.5 + math.sin(angle) * total / 2
+def _student_quantile(p: float, freedom: int) -> float:
+    try:
+        from scipy.special import stdtrit
+    except ImportError:
+        raise ConfigError("scipy is not installed; run `pip install ssedb[report]`") from None
+    return float(stdtrit(freedom, p))
 
 
 # Curves.

@@ -1,22 +1,28 @@
-"""`ssedb stats`: the tables of many runs, printed and on disk as Markdown, JSON and Parquet."""
+"""Tables of many runs, for people: printed, or as Markdown."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from ssedb import __version__, terminal
-from ssedb.compare import results
+from ssedb import terminal
+from ssedb.compare.aggregate import (
+    aggregate_table,
+    alarm_table,
+    condition_table,
+    improvement_table,
+    left_out,
+    scores_by_task,
+)
+from ssedb.compare.measures import MEASURES, NORMALISED, PROBED, about, label
 from ssedb.compare.references import LITERATURE, MEASURED, random_score
-from ssedb.compare.results import MEASURES, NORMALISED, PROBED, Run, label, method_order
+from ssedb.compare.results import Run, method_order
 from ssedb.errors import ConfigError
+from ssedb.terminal import plural
 
 SHOWN = ("human_score", "score", "states_share", "rooms_share", "area:states_share", *PROBED)
 """Measures shown unless others are asked for, where any run has them."""
@@ -34,12 +40,14 @@ class Table:
     notes: list[str] = field(default_factory=list)
 
     def markdown(self) -> str:
+        """Return the table and its notes as Markdown."""
         lines = [f"## {self.title}", ""]
         for row in (self.columns, ["---"] * len(self.columns), *self.rows):
             lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |")
         return "\n".join([*lines, "", *(f"{note}\n" for note in self.notes)])
 
     def show(self, console: Console) -> None:
+        """Print the table and its notes."""
         console.print()
         console.print(self.title, style="bold")
         table = RichTable()
@@ -53,12 +61,13 @@ class Table:
 
 
 def choose_measures(runs: Sequence[Run], asked: Sequence[str] = ()) -> tuple[list[str], str]:
-    """(the measures to show, the main one); one that no run has is a mistake."""
+    """Return the measures to show and the main one; raise ConfigError for one that no run has."""
     finished = [run for run in runs if run.finished]
     for key in asked:
         if not any(run.value(key) is not None for run in finished):
             raise ConfigError(
-                f"measures={key}: no finished run has it; use {', '.join(MEASURES)}, or a key of metrics.jsonl"
+                f"measures={key}: no finished run has it; use {', '.join(MEASURES)}, "
+                "or a key of metrics.jsonl"
             )
     shown = list(asked) or [
         key for key in SHOWN if any(run.value(key) is not None for run in finished)
@@ -68,17 +77,17 @@ def choose_measures(runs: Sequence[Run], asked: Sequence[str] = ()) -> tuple[lis
 
 
 def make_tables(runs: Sequence[Run], asked: Sequence[str] = ()) -> list[Table]:
-    """What there is, each measure by method and condition, aggregates and comparisons of the main one, what is left out."""
+    """Make the tables: runs, each measure, aggregates and comparisons of the main one, left out."""
     shown, main = choose_measures(runs, asked)
     tables = [_overview(runs)]
     tables += [_measure(runs, key) for key in shown]
     if NORMALISED.keys() & {*shown, main}:
         tables += [_references(runs)]
-    if any("iqm" in row for row in results.aggregate_table(runs, main)):
+    if any("iqm" in row for row in aggregate_table(runs, main)):
         tables += [_aggregates(runs, main)]
-    if len(results.scores_by_task(runs, main)) > 1:
+    if len(scores_by_task(runs, main)) > 1:
         tables += [_improvement(runs, main)]
-    if alarms := results.alarm_table(runs):
+    if alarms := alarm_table(runs):
         rows = [[row["run"], "yes" if row["stands"] else "no", row["text"]] for row in alarms]
         tables.append(
             Table(
@@ -87,7 +96,7 @@ def make_tables(runs: Sequence[Run], asked: Sequence[str] = ()) -> list[Table]:
                 rows,
             )
         )
-    if left := results.left_out(runs):
+    if left := left_out(runs):
         rows = [[row["run"], row["status"], row["reason"]] for row in left]
         tables.append(Table("Runs that no average holds", ["run", "status", "why"], rows))
     return tables
@@ -96,18 +105,19 @@ def make_tables(runs: Sequence[Run], asked: Sequence[str] = ()) -> list[Table]:
 def _overview(runs: Sequence[Run]) -> Table:
     rows = []
     for method in method_order(runs):
-        mine = [run for run in runs if run.method == method]
-        done = [run for run in mine if run.finished]
+        own = [run for run in runs if run.method == method]
+        done = [run for run in own if run.finished]
         steps = sorted({run.summary["steps"] for run in done})
         lengths = (
             "-"
             if not steps
             else f"{steps[0]:,}" + ("" if len(steps) == 1 else f" to {steps[-1]:,}")
         )
-        tasks = len({(run.env, run.noise) for run in mine})
-        rows.append([method, str(tasks), f"{len(done)} of {len(mine)}", lengths])
+        tasks = len({(run.env, run.noise) for run in own})
+        rows.append([method, str(tasks), f"{len(done)} of {len(own)}", lengths])
     notes = [
-        "In the tables below: mean [95% interval] over the seeds; (n) where only n seeds have a value."
+        "In the tables below: mean [95% interval] over the seeds; "
+        "(n) where n seeds alone have a value."
     ]
     finished = [run for run in runs if run.finished]
     if len({run.summary["steps"] for run in finished}) > 1:
@@ -121,7 +131,7 @@ def _overview(runs: Sequence[Run]) -> Table:
 
 
 def _measure(runs: Sequence[Run], key: str) -> Table:
-    rows = results.condition_table(runs, key)
+    rows = condition_table(runs, key)
     tasks = list(dict.fromkeys((row["env"], row["noise"]) for row in rows if row["values"]))
     usual = max((row["runs"] for row in rows), default=0)
     cells = {(row["method"], row["env"], row["noise"]): _cell(row, usual) for row in rows}
@@ -143,12 +153,12 @@ def _measure(runs: Sequence[Run], key: str) -> Table:
         f" ({envs.pop()})" if len(envs) == 1 else ""
     )
     games = [env for env, _ in tasks]
-    notes = [f"Reference scores: {results.about(key, games)}."] if key in NORMALISED else []
-    return Table(f"{title}, {usual} seeds", columns, body, notes)
+    notes = [f"Reference scores: {about(key, games)}."] if key in NORMALISED else []
+    return Table(f"{title}, {plural(usual, 'seed')}", columns, body, notes)
 
 
 def _references(runs: Sequence[Run]) -> Table:
-    """The scores that the normalised ones rest on, ours and the literature's."""
+    """Make the table of scores that normalised ones rest on, ours and the literature's."""
     rows = []
     for game, row in reference_rows(runs).items():
         measured = (
@@ -174,7 +184,7 @@ def _references(runs: Sequence[Run]) -> Table:
 
 
 def reference_rows(runs: Sequence[Run]) -> dict[str, dict[str, float]]:
-    """Reference scores of every game of the runs that has any."""
+    """Return the reference scores of every game of the runs that has any."""
     rows: dict[str, dict[str, float]] = {}
     for game in sorted({run.env for run in runs if random_score(run.env) is not None}):
         rows[game] = {}
@@ -199,7 +209,7 @@ def _cell(row: dict[str, Any], usual: int) -> str:
 
 
 def _aggregates(runs: Sequence[Run], key: str) -> Table:
-    rows = {row["method"]: row for row in results.aggregate_table(runs, key)}
+    rows = {row["method"]: row for row in aggregate_table(runs, key)}
     names = [
         name
         for name in ("iqm", "mean", "median", "optimality_gap")
@@ -219,7 +229,8 @@ def _aggregates(runs: Sequence[Run], key: str) -> Table:
         )
     first = next(iter(rows.values()))
     notes = [
-        f"Over the {first['tasks']} tasks (an environment under a noise) that every method has."
+        f"Over {plural(first['tasks'], 'task')} (an environment under a noise) "
+        "that every method has."
     ]
     missing = [
         f"{row['tasks_left_out']} of {method}"
@@ -237,16 +248,22 @@ def _aggregates(runs: Sequence[Run], key: str) -> Table:
 
 
 def _improvement(runs: Sequence[Run], key: str) -> Table:
-    """Against DB in each reading and the random agent; all pairs are in stats.json."""
-    rows = {(r["first"], r["second"]): r for r in results.improvement_table(runs, key)}
+    """Compare with DB, in each of its variants, and with the random agent."""
+    rows = {(r["first"], r["second"]): r for r in improvement_table(runs, key)}
     methods = [m for m in method_order(runs) if any(first == m for first, _ in rows)]
     against = [m for m in methods if m.split()[0] in ("db", "none")][:4] or methods[:1]
     body = [
         [method, *(_probability(rows.get((method, other))) for other in against)]
         for method in methods
     ]
-    note = "Probability that a run of the row is better than one of the column on the same task, with the 95% interval."
-    more = "1.00 [1.00, 1.00] says that these runs never overlap, not that others could not. All pairs are in stats.json."
+    note = (
+        "Probability that a run of the row is better than one of the column on the same task, "
+        "with the 95% interval."
+    )
+    more = (
+        "1.00 [1.00, 1.00] says that these runs never overlap, not that others could not. "
+        "All pairs are in stats.json."
+    )
     return Table(f"Who beats whom: {label(key)}", ["", *against], body, [note, more])
 
 
@@ -257,7 +274,7 @@ def _probability(row: dict[str, Any] | None) -> str:
 
 
 def number(value: float | None) -> str:
-    """About three figures that matter."""
+    """Return a number as text, to about three digits that matter; "-" for None."""
     if value is None:
         return "-"
     size = abs(value)
@@ -270,66 +287,3 @@ def number(value: float | None) -> str:
         if size >= 1
         else f"{value:.3f}"
     )
-
-
-def as_data(runs: Sequence[Run], asked: Sequence[str] = ()) -> dict[str, Any]:
-    """All of it for programs."""
-    shown, main = choose_measures(runs, asked)
-    return {
-        "version": __version__,
-        "main": main,
-        "runs": results.run_table(runs),
-        "conditions": {key: results.condition_table(runs, key) for key in shown},
-        "aggregates": results.aggregate_table(runs, main),
-        "improvement": results.improvement_table(runs, main),
-        "efficiency": results.efficiency_table(runs, main),
-        "alarms": results.alarm_table(runs),
-        "left_out": results.left_out(runs),
-        "references": {
-            "about": results.about("human_score", reference_rows(runs)),
-            "games": reference_rows(runs),
-        },
-    }
-
-
-def write_stats(
-    folders: Sequence[Path], out: Path, asked: Sequence[str] = (), figures: bool = True
-) -> list[str]:
-    """Prints and writes everything; returns what could not be written, and why."""
-    runs = results.load_runs(*folders)
-    tables, data = make_tables(runs, asked), as_data(runs, asked)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(
-            f"cannot write to {out}: {error.strerror}; choose another --out"
-        ) from None
-    console = terminal.console()
-    if not console.is_terminal:
-        console = terminal.console(width=160)
-    for table in tables:
-        table.show(console)
-    names = ", ".join(map(str, folders))
-    text = "\n".join([f"# {names}", "", *(table.markdown() for table in tables)])
-    (out / "tables.md").write_text(text, encoding="utf-8")
-    (out / "stats.json").write_text(
-        json.dumps(data, indent=1, default=str) + "\n", encoding="utf-8"
-    )
-    made, missed = ["tables.md", "stats.json"], []
-    if find_spec("polars") is None:
-        missed.append("no Parquet: polars is not installed; run `pip install ssedb[report]`")
-    else:
-        made += [path.name for path in results.write_parquet(runs, out)]
-    if figures and find_spec("matplotlib") is None:
-        missed.append("no figures: matplotlib is not installed; run `pip install ssedb[report]`")
-    elif figures:
-        from ssedb.compare.figures import write_figures
-
-        shown, main = choose_measures(runs, asked)
-        made += [
-            f"figures/{path.name}" for path in write_figures(runs, out / "figures", shown, main)
-        ]
-    console.print(f"written to {out}: {', '.join(made)}", soft_wrap=True)
-    for line in missed:
-        print(terminal.wrapped(line))
-    return missed

@@ -1,1 +1,1 @@
-"""The report: a page that shows what runs did, made of one folder or one file, opened without a server or a network."""
+"""The report: a page of runs, as a folder or one file, opened without server or network."""

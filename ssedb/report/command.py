@@ -5,16 +5,17 @@ from __future__ import annotations
 import dataclasses
 import shlex
 from collections.abc import Mapping
+from enum import Enum
 from typing import Any
 
 from ssedb.config import TrainConfig, toml_value
 
 ALWAYS = ("env", "noise", "bonus", "preset", "fidelity", "steps", "seed", "out")
-"""Said even where they are the default: they are what a reader looks for, and the first five imply the rest."""
+"""Flags that are said even where they are the default; the first five imply the rest."""
 
 
 def train_command(config: TrainConfig) -> str:
-    """`ssedb train` with the flags that lead to this configuration."""
+    """Return `ssedb train` with the flags that lead to this configuration."""
     named = {
         name: getattr(config, name) for name in ("env", "noise", "bonus", "preset", "fidelity")
     }
@@ -38,6 +39,6 @@ def _flag(name: str, value: Any) -> list[str]:
         return [flag if value else "--no-" + flag[2:]]
     if isinstance(value, Mapping):
         return [flag, *(f"{key}={toml_value(entry)}" for key, entry in value.items())]
-    if isinstance(value, tuple):
+    if isinstance(value, (tuple, list, set, frozenset)):
         return [flag, *map(str, value)]
-    return [flag, str(value)]
+    return [flag, value.name if isinstance(value, Enum) else str(value)]

@@ -1,4 +1,4 @@
-"""What the page shows, as plain data: runs, curves, statistics, bottlenecks, maps, configurations. Needs no torch."""
+"""Content of the page as plain data: runs, curves, statistics, bottlenecks, maps, settings."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ssedb.compare import results
-from ssedb.compare.results import MEASURES, Run
+from ssedb.compare.aggregate import aggregate_table, condition_table, improvement_table
+from ssedb.compare.measures import MEASURES, about
+from ssedb.compare.results import Run
 from ssedb.config import TrainConfig
 from ssedb.envs.names import rooms_world
 from ssedb.envs.rooms.layout import SIZES, draw_layout
@@ -21,7 +22,7 @@ from ssedb.report.command import train_command
 from ssedb.report.thin import compact, thin_curve
 
 POINTS = 300_000
-"""Of all curves together; each gets its share, so that the page stays quick with hundreds of runs."""
+"""Points of all curves together, so that the page stays quick with hundreds of runs."""
 LEAST_POINTS, MOST_POINTS = 60, 400
 MOST_MAPS = 60
 NOT_DRAWN = {"time", "steps", "updates", "episodes"}
@@ -46,7 +47,7 @@ OWN_SCALE = ("score", "score_best", "area:score")
 
 
 def collect(runs: Sequence[Run], title: str, origin: Path) -> dict[str, Any]:
-    """Everything but the episodes. Run folders are named relative to `origin`."""
+    """Collect everything but the episodes; run folders are named relative to `origin`."""
     curves = sum(len(_curve_keys(run)) for run in runs)
     points = min(MOST_POINTS, max(LEAST_POINTS, POINTS // max(curves, 1)))
     entries = [_run(run, i, points, origin) for i, run in enumerate(runs)]
@@ -64,11 +65,12 @@ def collect(runs: Sequence[Run], title: str, origin: Path) -> dict[str, Any]:
 
 
 def label(key: str) -> str:
+    """Return how the page calls a metric or a measure."""
     return MEASURES[key].label if key in MEASURES else OWN_LABELS.get(key, key.replace("_", " "))
 
 
 def _methods(runs: Sequence[Run]) -> list[str]:
-    """In a fixed order, so that a method keeps its colour: DB first, its oldest rival second, no bonus last."""
+    """Return methods in a fixed order, by which a method keeps its colour: DB first, none last."""
     names = sorted({run.method for run in runs})
     order = {"db": 0, "rnd": 1, "none": 3}
     return sorted(names, key=lambda name: order.get(name, 2))
@@ -112,7 +114,7 @@ def _name(path: Path, origin: Path) -> str:
 
 
 def not_finite(path: Path) -> list[str]:
-    """Figures that are NaN or infinite somewhere in the log: the curves have holes there."""
+    """Return metrics that are NaN or infinite in the log, where the curves have holes."""
     try:
         lines = (path / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
@@ -142,7 +144,7 @@ def _curve(run: Run, key: str, points: int) -> dict[str, Any]:
 
 
 def _command(run: Run) -> str | None:
-    """None where this version cannot read the configuration."""
+    """Return the run's command; None where this version cannot read its settings."""
     if not run.config:
         return None
     try:
@@ -158,7 +160,7 @@ def _command(run: Run) -> str | None:
 
 
 def _measures(runs: Sequence[Run]) -> list[str]:
-    """Those that a finished run has; first what tells most runs apart."""
+    """Return the measures that a finished run has, those that most runs have first."""
     count = {
         key: sum(r.finished and r.value(key) is not None for r in runs)
         for key, m in MEASURES.items()
@@ -174,7 +176,7 @@ def _measure(runs: Sequence[Run], key: str) -> dict[str, Any]:
         run.env for run in runs if run.value(key) is not None
     }  # an Atari score means nothing on Rooms
     runs = [run for run in runs if run.env in measured or not run.finished]
-    aggregates = results.aggregate_table(runs, key)
+    aggregates = aggregate_table(runs, key)
     sign = -1 if MEASURES[key].better == "low" else 1
     with_value = [row for row in aggregates if row.get("iqm") is not None]
     ranking = sorted(with_value, key=lambda row: -sign * row["iqm"]) + [
@@ -183,12 +185,12 @@ def _measure(runs: Sequence[Run], key: str) -> dict[str, Any]:
     return {
         "key": key,
         "label": label(key),
-        "about": results.about(key, measured),
+        "about": about(key, measured),
         "better": MEASURES[key].better,
         "mixed": key in OWN_SCALE and len(measured) > 1,
         "ranking": [_plain(row) for row in ranking],
-        "conditions": [_plain(row) for row in results.condition_table(runs, key)],
-        "improvements": [_plain(row) for row in results.improvement_table(runs, key)],
+        "conditions": [_plain(row) for row in condition_table(runs, key)],
+        "improvements": [_plain(row) for row in improvement_table(runs, key)],
     }
 
 
@@ -221,7 +223,7 @@ def _text(value: Any) -> str:
 
 
 def _rooms(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """The maps of every run that has some, with its world's plan; a run without snapshots is named with none."""
+    """Return the maps of every run on Rooms, perhaps none, with its world's plan."""
     from ssedb.analysis.maps import read_maps  # imports torch
 
     found = []
@@ -253,7 +255,7 @@ def _rooms(runs: Sequence[Run]) -> list[dict[str, Any]]:
 
 
 def _marks(layout: Any) -> list[dict[str, Any]]:
-    """What a reader looks for on the plan."""
+    """Return the start, keys, locks and treasure of a plan."""
     marks = [
         ("start", layout.start),
         *(("key", c) for c in layout.keys),

@@ -18,6 +18,7 @@ from ssedb.errors import ConfigError
 from ssedb.report.page import Page
 from ssedb.report.thin import compact
 from ssedb.runs.progress import Progress
+from ssedb.terminal import plural
 
 MOST_FRAMES = 1000
 COLUMNS = 25
@@ -29,7 +30,7 @@ MOST_READINGS = 4
 def add_episodes(
     page: Page, runs: Sequence[Run], most: int, device: str, progress: Progress
 ) -> list[str]:
-    """Plays an episode with the first agent of each condition that has a checkpoint; returns what went wrong."""
+    """Play an episode with one agent of each condition; return what went wrong."""
     complaints: list[str] = []
     chosen: list[tuple[Run, list[Run]]] = []
     by_task: dict[tuple[str, str], list[Run]] = {}
@@ -45,7 +46,8 @@ def add_episodes(
         ]
     for number, (run, readers) in enumerate(chosen[:most]):
         progress.note(
-            f"episode {number + 1} of {min(len(chosen), most)}: {run.method} on {run.env}, noise {run.noise}"
+            f"episode {number + 1} of {min(len(chosen), most)}: "
+            f"{run.method} on {run.env}, noise {run.noise}"
         )
         try:
             episode = play_episode(run.path, device=device)
@@ -66,7 +68,8 @@ def add_episodes(
             )
     if len(chosen) > most:
         complaints.append(
-            f"{len(chosen) - most} more agents have no episode on the page; --episodes {len(chosen)} plays all"
+            f"no episode on the page of {plural(len(chosen) - most, 'more agent')}; "
+            f"--episodes {len(chosen)} plays all"
         )
     return complaints
 
@@ -78,7 +81,7 @@ def describe(
     maps: Sequence[Map],
     names: Sequence[str],
 ) -> dict[str, Any]:
-    """An episode as the page wants it; its frames go into the page as picture sheets."""
+    """Return an episode as the page wants it; add its frames to the page as picture sheets."""
     spikes = [find_spikes(reading.bonus) for reading in readings]
     steps = kept_steps(len(episode), {spike.step for several in spikes for spike in several})
     number = len(page.data["episodes"])
@@ -121,7 +124,7 @@ def describe(
 
 
 def _map(chart: Map) -> dict[str, Any]:
-    """Points as thousandths of the picture's side."""
+    """Return points as thousandths of the picture's side."""
     low, high = chart.points.min(0), chart.points.max(0)
     side = max(float((high - low).max()), 1e-9)
     points = np.round(500 + 1000 * (chart.points - (low + high) / 2) / side).astype(int)
@@ -141,7 +144,7 @@ def kept_steps(length: int, needed: set[int], most: int = MOST_FRAMES) -> list[i
 
 
 def sheet(frames: np.ndarray) -> bytes:
-    """Frames [F, H, W] or [F, H, W, 3] in rows, as a WebP picture: the smaller of the exact and the lossy one."""
+    """Encode frames [F, H, W] or [F, H, W, 3] as one WebP picture, exact if that is smaller."""
     from PIL import Image
 
     count, height, width = frames.shape[:3]

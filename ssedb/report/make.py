@@ -9,6 +9,7 @@ from ssedb.compare.results import load_runs
 from ssedb.report.data import collect
 from ssedb.report.page import Page, refuse_to_overwrite
 from ssedb.runs.progress import Progress, silent
+from ssedb.terminal import plural
 
 
 def make_report(
@@ -21,7 +22,17 @@ def make_report(
     device: str = "auto",
     progress: Progress = silent,
 ) -> Path:
-    """Writes a page of every run below the folders; returns where it begins."""
+    """Write a page of every run below the folders; return its index.
+
+    Args:
+        folders: hold runs, at any depth.
+        out: folder of the page, or its file.
+        single_file: whether everything goes into one HTML file.
+        episodes: agents that play an episode for the explorer.
+        title: of the page; the folders' names unless given.
+        device: auto, cpu, cuda or cuda:N.
+        progress: the display; silent unless given.
+    """
     target = out if single_file and out.suffix == ".html" else out / "index.html"
     refuse_to_overwrite(target)  # before the long work
     page = build_page(folders, episodes, title, device, progress)
@@ -35,9 +46,9 @@ def build_page(
     device: str = "auto",
     progress: Progress = silent,
 ) -> Page:
-    """Reads the runs and lets their agents play."""
+    """Read the runs and play their agents' episodes."""
     runs = load_runs(*folders)
-    progress.note(f"{len(runs)} runs")
+    progress.note(plural(len(runs), "run"))
     origin = folders[0] if len(folders) == 1 else Path.cwd()
     page = Page(
         collect(

@@ -1,4 +1,4 @@
-"""The page as files. Names from run folders reach it as JSON text only, and a policy in the page forbids everything else."""
+"""The page as files. Names from run folders reach it as JSON alone, and its policy forbids more."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 
 from ssedb import __version__
 from ssedb.errors import ConfigError
+from ssedb.runs.files import cannot_write, write_whole
 
 SCRIPTS = (
     "base.js", "lines.js", "shapes.js", "widgets.js", "overview.js", "curves.js", "explorer.js", "information.js",
@@ -30,34 +31,35 @@ class Page:
         self._pictures: dict[str, bytes] = {}
 
     def add_picture(self, name: str, content: bytes) -> str:
-        """Takes in a WebP picture; returns the name by which the data may speak of it."""
+        """Add a WebP picture; return the name by which the data may speak of it."""
         self._pictures[name] = content
         return name
 
     def write_folder(self, folder: Path) -> Path:
-        """`index.html` with its scripts, style and pictures beside it."""
+        """Write `index.html` with its scripts, style and pictures beside it."""
         refuse_to_overwrite(folder / "index.html")
         try:
             folder.mkdir(parents=True, exist_ok=True)
             for name in (*SCRIPTS, STYLE):
-                (folder / name).write_text(_static(name), encoding="utf-8")
+                write_whole(folder / name, _static(name))
             for old in folder.glob("frames/*.webp"):
                 old.unlink()
             for name, content in self._pictures.items():
                 (folder / name).parent.mkdir(exist_ok=True)
                 (folder / name).write_bytes(content)
             tags = "".join(f'<script defer src="{name}"></script>\n' for name in SCRIPTS)
-            policy = "default-src 'none'; img-src 'self' data: file:; style-src 'self' file:; script-src 'self' file:"
+            policy = (
+                "default-src 'none'; img-src 'self' data: file:; "
+                "style-src 'self' file:; script-src 'self' file:"
+            )
             text = self._html(policy, f'<link rel="stylesheet" href="{STYLE}">\n', tags, {})
-            (folder / "index.html").write_text(text, encoding="utf-8")
+            write_whole(folder / "index.html", text)
         except OSError as error:
-            raise ConfigError(
-                f"cannot write to {folder}: {error.strerror}; choose another --out"
-            ) from None
+            raise cannot_write(folder, error) from None
         return folder / "index.html"
 
     def write_file(self, path: Path) -> Path:
-        """Everything inside one HTML file."""
+        """Write everything into one HTML file."""
         refuse_to_overwrite(path)
         script = "\n".join(_static(name) for name in SCRIPTS)
         style = _static(STYLE)
@@ -77,11 +79,9 @@ class Page:
         )
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
+            write_whole(path, text)
         except OSError as error:
-            raise ConfigError(
-                f"cannot write {path}: {error.strerror}; choose another --out"
-            ) from None
+            raise cannot_write(path, error) from None
         return path
 
     def _html(self, policy: str, style: str, scripts: str, pictures: dict[str, str]) -> str:
@@ -99,13 +99,13 @@ class Page:
 
 
 def safe_json(value: Any) -> str:
-    """JSON that cannot end the script element it stands in, whatever names it holds; NaN is refused."""
+    """Return JSON that cannot end the script element it stands in; raise ValueError for NaN."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def refuse_to_overwrite(path: Path) -> None:
-    """A page may be replaced by a newer one; anything else is left alone."""
+    """Raise ConfigError if there is anything but an older page."""
     if path.is_dir():
         raise ConfigError(f"{path} is a folder; choose another --out")
     if path.exists() and MARK not in path.read_text(encoding="utf-8", errors="replace")[:4000]:

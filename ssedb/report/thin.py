@@ -8,9 +8,10 @@ Array = np.ndarray
 
 
 def thin_curve(x: Array, y: Array, most: int) -> tuple[Array, Array]:
-    """At most `most` points (4 at least): both ends, and the lowest and highest of each of equal stretches between them.
+    """Keep at most `most` points (4 at least): both ends, and the extremes of equal parts between.
 
-    What is not finite is left out first. Every kept point is one of the curve, so its extremes are exact.
+    What is not finite is left out first. Every kept point is one of the curve, so its extremes
+    are exact.
     """
     known = np.isfinite(x) & np.isfinite(y)
     x, y = x[known], y[known]
@@ -25,7 +26,7 @@ def thin_curve(x: Array, y: Array, most: int) -> tuple[Array, Array]:
 
 
 def compact(values: Array, digits: int = 5) -> list[float | int]:
-    """Numbers as short as they can be written with so many digits."""
+    """Return numbers as short as they can be written with so many digits."""
     return [
         int(v) if float(v).is_integer() and abs(v) < 1e15 else float(f"{v:.{digits}g}")
         for v in np.asarray(values, float)

@@ -1,9 +1,10 @@
-"""A trained agent, loaded from its run's folder to act, to be scored or to be looked into."""
+"""A trained agent, loaded from its run's folder."""
 
 from __future__ import annotations
 
 import dataclasses
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from ssedb.envs.frames import SIDE
 from ssedb.errors import ConfigError
 from ssedb.networks import ActorCritic
 from ssedb.runs import checkpoint
-from ssedb.runs.folder import misfit, require_checkpoint, saved_config
+from ssedb.runs.folder import require_checkpoint, saved_config
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,30 +31,32 @@ OBS_SHAPE = (STACK, SIDE, SIDE)
 
 
 class Agent:
-    """A policy as a run's newest checkpoint has it, with the run's settings."""
+    """Policy of a run's newest checkpoint, with the run's settings."""
 
     def __init__(
         self, config: TrainConfig, state: dict[str, Any], steps: int, device: torch.device
     ) -> None:
-        self.config, self.state, self.steps, self.device = config, state, steps, device
+        self.config = config
+        self.state = state
+        self.steps = steps
+        self.device = device
         sizes = (config.policy_channels, config.policy_width, config.policy_layers)
-        try:
+        with checkpoint.must_fit(config.out):
             self.num_actions = len(state["policy"]["policy.bias"])
-            with torch.random.fork_rng(
-                []
-            ):  # weights that are replaced at once must not cost the caller's randomness
+            # Weights that are replaced at once must not cost the caller's randomness.
+            with torch.random.fork_rng([]):
                 self.policy = ActorCritic(OBS_SHAPE, self.num_actions, *sizes).to(device)
             self.policy.load_state_dict(state["policy"])
-        except (KeyError, RuntimeError) as error:
-            raise misfit(config.out, error) from None
 
     @torch.no_grad()
     def act(self, obs: Tensor | np.ndarray, *, greedy: bool = False) -> Tensor:
         """Choose actions.
 
         Args:
-            obs: stacks of the four newest frames, the newest last, uint8 [N, 4, 84, 84], or one [4, 84, 84].
-            greedy: take the likeliest actions; otherwise they are drawn as in training, from torch's generator.
+            obs: stacks of the four newest frames, the newest last, uint8 [N, 4, 84, 84], or one
+                stack [4, 84, 84].
+            greedy: take the likeliest actions; otherwise draw them as in training, from torch's
+                generator.
 
         Returns:
             Actions int64 [N], or [] for one stack, on the agent's device.
@@ -73,26 +76,24 @@ class Agent:
         return actions.view(stacks.shape[:-3])
 
     def when(self) -> str:
-        """Tell which agent was at work, for an error's line."""
+        """Return, for an error's line, which agent was at work."""
         return f"under the agent of step {self.steps:,}"
 
     def make_env(self, num_envs: int = 1, *, seed: int = 1000, stream: int = 0) -> NoisyEnv:
-        """Make the run's environment, noise and all; each seed, and each stream of it, has randomness of its own."""
+        """Make the run's environment, noise included; each seed and stream draws its own."""
         from ssedb.collect.environments import env_of
 
         env = env_of(dataclasses.replace(self.config, seed=seed), num_envs, stream, self.device)
         if env.num_actions != self.num_actions:
             env.close()
-            raise misfit(
-                self.config.out,
-                ValueError(
+            with checkpoint.must_fit(self.config.out):
+                raise ValueError(
                     f"{self.config.env} has {env.num_actions} actions, not {self.num_actions}"
-                ),
-            )
+                )
         return env
 
     def make_bonus(self, fresh: bool = False) -> Bonus:
-        """Make the run's bonus, trained, or fresh with only the scale of its observations taken over."""
+        """Make the run's bonus: trained, or fresh with the trained one's scale of observations."""
         bonus = make_bonus(
             self.config.bonus, OBS_SHAPE, self.num_actions, **self.config.bonus_options
         ).to(self.device)
@@ -103,10 +104,8 @@ class Agent:
                 for k, v in state.items()
                 if k.startswith("normalize.")
             }
-        try:
+        with checkpoint.must_fit(self.config.out):
             module.load_state_dict(state)
-        except RuntimeError as error:
-            raise misfit(self.config.out, error) from None
         return bonus
 
 
@@ -117,16 +116,13 @@ def load(run: Path | str, device: str = "auto") -> Agent:
     require_checkpoint(run, config)
     tune_allocator()
     place = pick_device(device)
-    saved = checkpoint.load_latest(
-        run / "checkpoints", "cpu"
-    )  # the optimizer and the memories need no place on a GPU
+    tell = partial(print, file=sys.stderr)
+    # On the CPU: the optimizer and the memories need no place on a GPU.
+    saved = checkpoint.load_latest(run / "checkpoints", "cpu", tell)
     assert saved is not None  # there is one, and one that cannot be read is an error
-    state, about, complaints = saved
-    for complaint in complaints:
-        print(f"{complaint}; using the one before it", file=sys.stderr)
-    state["env"] = _moved(
-        state["env"], place
-    )  # small, and the probe compares its visit counts with states there
+    state, about = saved
+    # Small, and the probe compares its visit counts with states there.
+    state["env"] = _moved(state["env"], place)
     return Agent(config, state, about["steps"], place)
 
 

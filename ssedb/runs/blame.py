@@ -16,7 +16,7 @@ from ssedb.runs.folder import ERROR_LOG
 
 
 def _blamed(error: BaseException) -> Blamed | None:
-    """Find the bonus, noise or environment whose code raised the error; None if it was none of theirs."""
+    """Find the bonus, noise or environment whose code raised the error; None if none did."""
     for owner, method in methods_of(error):
         if isinstance(owner, (Bonus, Noise)):  # the method that was called, not one deep inside
             return Blamed.of(f"{type(owner).__name__}.{method}", error)
@@ -27,7 +27,9 @@ def _blamed(error: BaseException) -> Blamed | None:
 def blaming(folder: Path, when: Callable[[], str]) -> Iterator[None]:
     """Turn an error in code from outside into a TrainingError of one line.
 
-    Its traceback goes to the folder.
+    Args:
+        folder: takes the traceback, as `error.log`.
+        when: says how far the run was.
     """
     try:
         yield

@@ -1,22 +1,22 @@
-"""The only module that saves and loads. A checkpoint is whole or it is not there.
+"""Checkpoints, saved and loaded here alone. A checkpoint is whole or it is not there.
 
-A file is a magic line, a JSON line (what it is of, and the SHA-256 of the rest) and tensors and plain data as torch
-writes them. It is written beside its place, flushed to the disk and renamed; loading checks the sum and runs no code.
+A file is a magic line, a JSON line (steps, environment, ..., and the SHA-256 of the rest) and
+tensors and plain data as torch writes them. Loading checks the sum and runs no code.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import io
 import json
-import os
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 from ssedb.errors import ConfigError, TrainingError
+from ssedb.runs.files import write_whole
 
 MAGIC = b"ssedb-checkpoint 1\n"
 KEEP = 2
@@ -24,7 +24,13 @@ T = TypeVar("T")
 
 
 def save(folder: Path, state: dict[str, Any], about: dict[str, Any]) -> Path:
-    """Writes `folder/step-<steps>.ckpt` and lets go of all but the newest two. `about` must hold `steps`."""
+    """Write `folder/step-<steps>.ckpt` and delete all but the newest two.
+
+    Args:
+        folder: where checkpoints are; it is made if need be.
+        state: tensors and plain data.
+        about: the header, which must hold `steps`.
+    """
     import torch
 
     buffer = io.BytesIO()
@@ -32,19 +38,10 @@ def save(folder: Path, state: dict[str, Any], about: dict[str, Any]) -> Path:
     payload = buffer.getbuffer()
     header = {**about, "sha256": hashlib.sha256(payload).hexdigest()}
     path = folder / f"step-{about['steps']:012d}.ckpt"
-    part = path.with_suffix(".part")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with open(part, "wb") as file:
-            file.write(MAGIC + json.dumps(header).encode() + b"\n")
-            file.write(payload)
-            file.flush()
-            os.fsync(file.fileno())
-        part.rename(path)
-        _sync_folder(folder)
+        write_whole(path, MAGIC, json.dumps(header), "\n", payload)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            part.unlink()
         raise TrainingError(
             f"cannot write {path}: {error.strerror}; once that is mended, resume the run"
         ) from None
@@ -54,27 +51,56 @@ def save(folder: Path, state: dict[str, Any], about: dict[str, Any]) -> Path:
 
 
 def about_latest(folder: Path) -> dict[str, Any] | None:
-    """What the newest readable header says (steps, env, ...), without loading anything; None where there is none."""
-    found = _newest(folder, _read_header)
-    return None if found is None else found[0]
+    """Return the newest readable header (steps, env, ...); None where there is no checkpoint."""
+    return _newest(folder, _read_header)
 
 
 def load_latest(
-    folder: Path, device: Any = "cpu"
-) -> tuple[dict[str, Any], dict[str, Any], list[str]] | None:
-    """(state, about, complaints) of the newest whole checkpoint; damaged ones are passed over and named."""
-    found = _newest(folder, lambda path: _load(path, device))
-    return None if found is None else (*found[0], found[1])
+    folder: Path, device: Any = "cpu", tell: Callable[[str], None] = lambda text: None
+) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """Load the newest whole checkpoint.
+
+    Args:
+        folder: where checkpoints are.
+        device: where to put the tensors.
+        tell: takes a line for each newer checkpoint that is damaged.
+
+    Returns:
+        The state and its header; None where there is no checkpoint.
+
+    Raises:
+        ConfigError: there are checkpoints, and all are damaged.
+    """
+    return _newest(folder, lambda path: _load(path, device), tell)
 
 
-def _newest(folder: Path, read: Callable[[Path], T]) -> tuple[T, list[str]] | None:
-    """Read the newest checkpoint that can be read; return it and complaints about newer ones. All damaged is an error."""
+@contextmanager
+def must_fit(run: Path) -> Iterator[None]:
+    """Raise ConfigError if, in the block, a checkpoint turns out not to fit its run's settings."""
+    try:
+        yield
+    except ConfigError:
+        raise
+    except (KeyError, RuntimeError, ValueError) as error:
+        reason = str(error).strip().splitlines()[-1].strip()
+        raise ConfigError(
+            f"the checkpoint in {run} does not fit its config.toml: {reason}; put the file back"
+        ) from None
+
+
+def _newest(
+    folder: Path, read: Callable[[Path], T], tell: Callable[[str], None] = lambda text: None
+) -> T | None:
     complaints: list[str] = []
     for path in reversed(_checkpoints(folder)):
         try:
-            return read(path), complaints
+            found = read(path)
         except (OSError, ValueError, RuntimeError, pickle.UnpicklingError) as error:
             complaints.append(f"{path.name} is damaged ({error})")
+            continue
+        for complaint in complaints:
+            tell(f"{complaint}; using the one before it")
+        return found
     if complaints:
         raise ConfigError(
             f"no checkpoint in {folder} can be read: {'; '.join(complaints)}; start a new run"
@@ -109,11 +135,3 @@ def _header(file: Any) -> dict[str, Any]:
 
 def _checkpoints(folder: Path) -> list[Path]:
     return sorted(folder.glob("step-*.ckpt"))
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,18 +1,17 @@
-"""A trained agent plays, and its episodes are scored."""
+"""Evaluation: episodes of a trained agent, and their scores."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ssedb.config import TrainConfig
-from ssedb.errors import ConfigError
-from ssedb.runs.folder import require_checkpoint, require_writable, saved_config
+from ssedb.errors import ConfigError, require_installed
+from ssedb.runs.files import require_writable, write_json
+from ssedb.runs.folder import require_checkpoint, saved_config
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,14 +36,12 @@ class Evaluation:
 
 
 def check(run: Path, episodes: int, video: bool, seed: int) -> TrainConfig:
-    """Finds mistakes before torch is loaded."""
+    """Return a run's settings; raise ConfigError for a mistake, before torch is loaded."""
     config = dataclasses.replace(saved_config(run), seed=seed)
     if episodes < 1:
         raise ConfigError(f"episodes={episodes}: must be 1 or more")
-    if video and find_spec("av") is None:
-        raise ConfigError(
-            "video=True: PyAV is not installed; run `pip install ssedb[report]`, or leave --video out"
-        )
+    if video:
+        require_installed("av", extra="report", instead="leave --video out")
     require_checkpoint(run, config)
     require_writable(run)
     return config
@@ -58,7 +55,17 @@ def evaluate(
     seed: int = 1000,
     device: str = "auto",
 ) -> Evaluation:
-    """Play `episodes` whole episodes, each in an environment of its own so that short ones are not favoured."""
+    """Play whole episodes with a run's newest agent, and write their scores to `eval.json`.
+
+    Each has an environment of its own, so that short episodes are not favoured.
+
+    Args:
+        run: the run's folder.
+        episodes: how many.
+        video: whether to write the first episode as a video.
+        seed: of the episodes.
+        device: auto, cpu, cuda or cuda:N.
+    """
     import torch
 
     from ssedb.runs.agent import load
@@ -82,22 +89,27 @@ def evaluate(
                 env.close()
             scores += score
             lengths += length
-    path = (
-        write_video(run / "videos" / f"step-{agent.steps}-seed-{seed}.mp4", frames)
-        if video
-        else None
-    )
+    path = None
+    if video:
+        path = write_video(run / "videos" / f"step-{agent.steps}-seed-{seed}.mp4", frames)
     result = Evaluation(run, config.env, config.noise, agent.steps, scores, lengths, path)
-    (run / "eval.json").write_text(
-        json.dumps(dataclasses.asdict(result), default=str, indent=2) + "\n", encoding="utf-8"
-    )
+    write_json(run / "eval.json", dataclasses.asdict(result))
     return result
 
 
 def play(
     env: Any, policy: Any, record: list[Tensor] | None = None
 ) -> tuple[list[float], list[int]]:
-    """One episode in each environment: scores and lengths. The first one's frames go to `record`."""
+    """Play one episode in each environment.
+
+    Args:
+        env: environments.
+        policy: chooses the actions.
+        record: takes the frames of the first environment.
+
+    Returns:
+        Scores and lengths of the episodes.
+    """
     import torch
 
     from ssedb.collect.rollout import Rollout
@@ -120,7 +132,7 @@ def play(
 
 
 def write_video(path: Path, frames: Iterable[Tensor | np.ndarray], zoom: int = ZOOM) -> Path:
-    """Frames [H, W] in gray or [H, W, 3] in colour to an MP4, enlarged."""
+    """Write frames, [H, W] in gray or [H, W, 3] in colour, to an MP4, enlarged."""
     import av
     import numpy as np
 
@@ -128,19 +140,13 @@ def write_video(path: Path, frames: Iterable[Tensor | np.ndarray], zoom: int = Z
     with av.open(str(path), "w") as file:
         stream = file.add_stream("h264", rate=FRAMES_PER_SECOND)
         stream.pix_fmt = "yuv420p"
-        stream.options = {
-            "preset": "veryfast"
-        }  # noise is hard to compress; the slower presets gain little on it
+        # Noise is hard to compress; the slower presets gain little on it.
+        stream.options = {"preset": "veryfast"}
         for i, frame in enumerate(frames):
             picture = np.asarray(frame).repeat(zoom, 0).repeat(zoom, 1)
             if i == 0:
                 stream.height, stream.width = picture.shape[:2]
-            file.mux(
-                stream.encode(
-                    av.VideoFrame.from_ndarray(
-                        picture, format="gray" if picture.ndim == 2 else "rgb24"
-                    )
-                )
-            )
+            kind = "gray" if picture.ndim == 2 else "rgb24"
+            file.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format=kind)))
         file.mux(stream.encode())
     return path

@@ -1,9 +1,7 @@
-"""A run in its folder: trained from the beginning or resumed, logged, saved, stopped by a signal."""
+"""A run in its folder: trained or resumed, logged, saved, stopped by a signal."""
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -22,14 +20,15 @@ from ssedb.engine.host import machine, pick_device
 from ssedb.runs import checkpoint
 from ssedb.runs.alarms import Watch
 from ssedb.runs.blame import blaming
-from ssedb.runs.folder import OtherProcess, RunFolder, misfit
+from ssedb.runs.folder import OtherProcess, RunFolder
 from ssedb.runs.progress import Progress, silent
+from ssedb.runs.signals import stop_requests
 from ssedb.trainer import Trainer
 
 
 @dataclass(frozen=True)
 class TrainResult:
-    """What came out of a run."""
+    """Outcome of a run."""
 
     out: Path
     steps: int
@@ -38,31 +37,46 @@ class TrainResult:
 
 
 def train(config: TrainConfig, progress: Progress = silent) -> TrainResult:
-    """Trains from the beginning into `config.out`."""
+    """Train from the beginning into `config.out`.
+
+    Args:
+        config: the settings.
+        progress: the display; silent unless given.
+
+    Raises:
+        ConfigError: `config.out` holds a run or other files.
+    """
     return (
         train_in(RunFolder.create(config), progress) if distributed.rank() == 0 else train_along()
     )
 
 
 def resume(path: Path | str, progress: Progress = silent, **overrides: Any) -> TrainResult:
-    """Go on with the run in `path`; overrides may be `steps`, `device` and others that do not make it another run."""
-    return (
-        train_in(RunFolder.reopen(Path(path), **overrides), progress)
-        if distributed.rank() == 0
-        else train_along()
-    )
+    """Go on with a run from its newest checkpoint.
+
+    Args:
+        path: the run's folder.
+        progress: the display; silent unless given.
+        overrides: `steps`, `device` and others that do not make it another run.
+    """
+    if distributed.rank() > 0:
+        return train_along()
+    return train_in(RunFolder.reopen(Path(path), **overrides), progress)
 
 
 def train_along() -> TrainResult:
-    """Takes part, under torchrun, in the run of the first process, which keeps the folder and the display."""
+    """Take part, under torchrun, in the run of the first process, which keeps the folder."""
     return train_in(OtherProcess())
 
 
 def train_in(run: RunFolder, progress: Progress = silent) -> TrainResult:
-    """Trains in an open run folder until its steps are done, or a signal asks to stop."""
+    """Train in an open run folder until its steps are done, or a signal asks to stop."""
     trainer = None
+
+    def when() -> str:
+        return "before training" if trainer is None else f"at step {trainer.reached:,}"
+
     try:
-        when = lambda: f"at step {0 if trainer is None else trainer.reached:,}"  # noqa: E731
         with blaming(run.path, when), distributed.process_group() as group, ExitStack() as later:
             config = run.config = group.from_first(lambda: run.config)
             device = pick_device(config.device)
@@ -82,9 +96,8 @@ def train_in(run: RunFolder, progress: Progress = silent) -> TrainResult:
                 run.save_checkpoint(trainer.state_dict(), {"steps": 0, "updates": 0})
             maps = MapLog(run.path, trainer)
             maps.record()
-            stopping = later.enter_context(
-                stop_on_signals(progress)
-            )  # before this there is nothing to save
+            # Not earlier: before this there is nothing to save.
+            stopping = later.enter_context(stop_on_signals(progress))
             row: dict[str, Any] = {}
 
             def report(new: dict[str, Any] | None) -> None:
@@ -131,9 +144,9 @@ def train_in(run: RunFolder, progress: Progress = silent) -> TrainResult:
 def _set_up(
     run: RunFolder, progress: Progress, group: Group
 ) -> tuple[Trainer, dict[str, int] | None]:
-    """A fresh trainer, or one that goes on from the run's newest whole checkpoint."""
+    """Make a trainer, fresh or from the run's newest checkpoint; return it and its counters."""
     config = run.config
-    saved = group.from_first(lambda: checkpoint.load_latest(run.checkpoints))
+    saved = group.from_first(lambda: checkpoint.load_latest(run.checkpoints, tell=progress.note))
     if saved is None:
         seen = look_around(config, progress, group)
         trainer = Trainer(config, progress=progress, group=group)
@@ -142,15 +155,12 @@ def _set_up(
             return trainer, None
         progress.note("no checkpoint yet; the run begins again")
         return trainer, {"steps": 0, "updates": 0}
-    state, _, complaints = saved
-    for complaint in complaints:
-        progress.note(f"{complaint}; going on from the one before it")
-    # Emulators that cannot be restored start new episodes; another stream keeps them from replaying the first ones.
+    state, _ = saved
+    # Emulators that cannot be restored start new episodes; another stream keeps them from
+    # replaying the first ones.
     trainer = Trainer(config, progress=progress, group=group, stream=2 + state["updates"])
-    try:
+    with checkpoint.must_fit(run.path):
         trainer.load_state_dict(state)
-    except (KeyError, RuntimeError, ValueError) as error:
-        raise misfit(run.path, error) from None
     progress.note(
         f"resumed at step {trainer.steps:,}"
         + ("" if trainer.collector.restorable else "; episodes begin afresh")
@@ -160,22 +170,15 @@ def _set_up(
 
 @contextmanager
 def stop_on_signals(progress: Progress = silent) -> Iterator[Callable[[], bool]]:
-    """The first Ctrl-C or SIGTERM asks to stop after this update; the second stops at once."""
+    """Yield a function that tells if Ctrl-C or SIGTERM came once; a second one stops at once."""
     asked = False
 
-    def ask(number: int, frame: Any) -> None:
+    def ask(again: bool) -> None:
         nonlocal asked
-        if asked:
+        if again:
             raise KeyboardInterrupt
         asked = True
         progress.note("stopping after this update, with a checkpoint; once more stops at once")
 
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: False
-        return
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with stop_requests(ask):
         yield lambda: asked
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

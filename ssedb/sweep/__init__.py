@@ -1,1 +1,1 @@
-"""Many runs from one file: a grid, its plan, and who runs it (a pool of processes here, or a Ray cluster)."""
+"""Many runs from one grid file: its plan, and a pool of processes or a Ray cluster to run it."""

@@ -1,7 +1,8 @@
-"""A plan on a Ray cluster: each run is a task with its share of the machines, and goes on from its checkpoint if it is lost.
+"""A plan on a Ray cluster: each run is a task with its share of the machines.
 
-Ray starts a task anew whose worker or node dies; the run's folder, which all machines must share, holds its checkpoint and
-its lock, so a second worker cannot work on a run that the first still has. A driver that dies is simply started again.
+Ray starts a task anew whose worker or node dies. The run's folder, which all machines must share,
+holds its checkpoint, from which it goes on, and its lock, which a second worker waits for. A
+driver that dies is simply started again.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import logging
 import os
 import signal
 import sys
-import threading
 import traceback
 from collections.abc import Iterator
 from importlib import import_module
@@ -20,59 +20,79 @@ from pathlib import Path
 from typing import Any
 
 from ssedb.errors import ConfigError
+from ssedb.runs.folder import SWEEP_LOG
+from ssedb.runs.signals import handled
 from ssedb.sweep.display import Display
 from ssedb.sweep.execute import Steps, describe, execute, may_succeed_on_retry, write_failure
 from ssedb.sweep.grid import Planned
 from ssedb.sweep.pool import Outcome
-from ssedb.sweep.worker import LOG, output_to
+from ssedb.sweep.worker import output_to
 
 POLL = 1.0  # seconds
 DEFAULT_GPUS = 0.25
 
 
 def run_on_ray(
-    runs: list[Planned], *, probe: bool, display: Display, address: str = "auto", device: str = "auto", cpus: float = 1,
-    gpus: float | None = None, retries: int = 1, **local: Any,
-) -> Outcome:  # fmt: skip
-    """Runs everything as Ray tasks. `address` is auto, local (Ray starts here, with the settings in `local`) or ray://..."""
+    runs: list[Planned],
+    *,
+    probe: bool,
+    display: Display,
+    address: str = "auto",
+    device: str = "auto",
+    cpus: float = 1,
+    gpus: float | None = None,
+    retries: int = 1,
+    **local: Any,
+) -> Outcome:
+    """Run everything as Ray tasks.
+
+    Args:
+        runs: what to do.
+        probe: whether each run is probed at its end.
+        display: shows how it goes.
+        address: auto, local (Ray starts here) or ray://HOST:PORT.
+        device: auto, cpu, cuda or cuda:N.
+        cpus: CPUs of a run.
+        gpus: GPUs of a run; 0.25 unless given where the cluster has GPUs.
+        retries: how often a run whose worker died is tried again.
+        local: settings of a Ray that starts here.
+    """
     with connected(address, **local) as ray:
         if gpus is None:
             gpus = DEFAULT_GPUS if device != "cpu" and ray.cluster_resources().get("GPU") else 0
         board = ray.remote(num_cpus=0, max_restarts=-1)(Board).remote()
         task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=retries)(run_task)
         given = (probe, device, max(1, int(cpus)), retries, board)
-        waiting = {task.remote(_anywhere(run), *given): run for run in runs}
+        waiting = {task.remote(_with_absolute_path(run), *given): run for run in runs}
         return _watch(ray, waiting, board, display, retries)
 
 
 @contextlib.contextmanager
 def connected(address: str, **local: Any) -> Iterator[Any]:
-    """Ray, begun and ended here unless somebody has begun it."""
+    """Connect to Ray, which is begun and ended here unless somebody has begun it."""
     ray: Any = import_module("ray")  # its own types are partial
     if ray.is_initialized():
         yield ray
         return
-    on_sigterm = signal.getsignal(signal.SIGTERM)
-    try:
-        ray.init(
-            address=None if address == "local" else address,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            **local,
-        )
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        said = " ".join(str(error).split()).rstrip(".")
-        raise ConfigError(
-            f"no Ray at {address!r}: {said}; start one with `ray start --head`, or use --ray local"
-        ) from None
-    try:
-        yield ray
-    finally:
-        ray.shutdown()
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(
-                signal.SIGTERM, on_sigterm
-            )  # Ray puts in a handler of its own and leaves it there
+    # Ray installs a handler for SIGTERM and leaves it there; this block puts the old one back.
+    with handled(signal.getsignal(signal.SIGTERM), signal.SIGTERM):
+        try:
+            ray.init(
+                address=None if address == "local" else address,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                **local,
+            )
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            said = " ".join(str(error).split()).rstrip(".")
+            raise ConfigError(
+                f"no Ray at {address!r}: {said}; start one with `ray start --head`, "
+                "or use --ray local"
+            ) from None
+        try:
+            yield ray
+        finally:
+            ray.shutdown()
 
 
 def _watch(
@@ -102,9 +122,8 @@ def _watch(
                 else:
                     outcome.failed[run.name] = error
                     display.ended(run, "failed")
-                    display.note(
-                        f"FAILED {run.name}: {error}; the whole story is in {run.folder / LOG}"
-                    )
+                    log = run.folder / SWEEP_LOG
+                    display.note(f"FAILED {run.name}: {error}; the whole story is in {log}")
             display.update()
     except KeyboardInterrupt:
         display.note("stopping; the same command goes on from the last checkpoints")
@@ -116,29 +135,29 @@ def _watch(
 
 
 class Board:
-    """Where the tasks write how far they are."""
+    """Actor to which the tasks tell how far they are."""
 
     def __init__(self) -> None:
         self._steps: dict[str, int] = {}
 
     def write(self, name: str, steps: int) -> None:
+        """Note the step that a run has come to."""
         self._steps[name] = steps
 
     def read(self) -> dict[str, int]:
+        """Return the steps of every run."""
         return self._steps
 
 
 def _read(ray: Any, board: Any) -> dict[str, int]:
     try:
         return ray.get(board.read.remote(), timeout=10 * POLL)
-    except (
-        ray.exceptions.RayError
-    ):  # its node died and Ray makes another; the runs do not wait for it
+    except ray.exceptions.RayError:  # its node died and Ray makes another; runs do not wait
         return {}
 
 
-def _anywhere(run: Planned) -> Planned:
-    """With a path that means the same in any process."""
+def _with_absolute_path(run: Planned) -> Planned:
+    """Return the run with a path that means the same in any process."""
     return dataclasses.replace(
         run, config=dataclasses.replace(run.config, out=Path(os.path.abspath(run.folder)))
     )
@@ -147,12 +166,12 @@ def _anywhere(run: Planned) -> Planned:
 def run_task(
     run: Planned, probe: bool, device: str, threads: int, retries: int, board: Any
 ) -> str | None:
-    """One run, on whatever machine Ray chose; or the error's one line. A lost worker is Ray's to replace."""
+    """Execute one run where Ray put it; return None, or the error's one line."""
     import torch
 
     torch.set_num_threads(threads)
     tell = Steps(lambda steps: board.write.remote(run.id, steps))
-    with output_to(run.folder / LOG):
+    with output_to(run.folder / SWEEP_LOG):
         attempts, again = 0, True
         while again:
             attempts += 1

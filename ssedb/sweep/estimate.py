@@ -1,4 +1,4 @@
-"""What a plan costs on this machine, from a few updates of each bonus."""
+"""Cost of a plan on this machine, estimated from a few updates of each bonus."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from rich.table import Table
 from ssedb import terminal
 from ssedb.config import TrainConfig
 from ssedb.runs.checkpoint import KEEP
-from ssedb.sweep.display import clock
 from ssedb.sweep.grid import Grid, Planned
 from ssedb.sweep.plan import is_finished
 from ssedb.sweep.worker import cores
+from ssedb.terminal import clock, plural
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 SHORT_ROLLOUT = 16
-"""Steps of a calibration's rollout: the time of a step hardly depends on it, and paper-size ones take a minute on a CPU."""
+"""Steps of a calibration's rollout; the time of a step hardly depends on it."""
 SHORT_LOOK = 512
-"""Steps of its random agent."""
+"""Steps of a calibration's random agent."""
 TENSORBOARD = 1.5
-"""The same figures again for TensorBoard, in bytes of the JSONL."""
+"""Bytes of the TensorBoard log for each byte of the JSONL."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one kind of run: seconds (alone on its share of the cores), and bytes on disk."""
+    """Cost of one kind of run: seconds (alone on its share of the cores), and bytes on disk."""
 
     start: float
     """Before the first step: making the environments, and the random agent's look around."""
@@ -42,9 +42,11 @@ class Cost:
     row: int
 
     def seconds(self, config: TrainConfig) -> float:
+        """Return the time of a run."""
         return self.start + config.steps * self.step
 
     def disk(self, config: TrainConfig) -> float:
+        """Return the bytes of a run on disk."""
         return (
             KEEP * self.checkpoint
             + (1 + TENSORBOARD) * self.row * config.steps / config.rollout_size
@@ -52,7 +54,7 @@ class Cost:
 
 
 def calibrate(config: TrainConfig) -> Cost:
-    """Times one update after others that warm up (on a GPU those that are recorded); writes nothing."""
+    """Time one update after others that warm up (on a GPU, capture graphs); write nothing."""
     import torch
 
     from ssedb.collect.environments import look_around
@@ -87,7 +89,7 @@ def calibrate(config: TrainConfig) -> Cost:
 
 
 def print_estimate(grid: Grid, root: Path, jobs: int | None) -> None:
-    """The plan as a table: what there is to do, how long it takes, how much disk it needs."""
+    """Print the plan as a table: what there is to do, how long it takes, how much disk it needs."""
     import torch
 
     missing = [run for run in grid.runs if not is_finished(run, grid.probe)]
@@ -127,7 +129,8 @@ def print_estimate(grid: Grid, root: Path, jobs: int | None) -> None:
         terminal.print_table(console, table)
     finished = len(grid.runs) - len(missing)
     console.print(
-        f"{grid.name}: {len(grid.runs)} runs in {root}, {finished} finished, {len(missing)} to do",
+        f"{grid.name}: {plural(len(grid.runs), 'run')} in {root}, "
+        f"{finished} finished, {len(missing)} to do",
         soft_wrap=True,
     )
     if not missing:
@@ -138,9 +141,8 @@ def print_estimate(grid: Grid, root: Path, jobs: int | None) -> None:
     )
     shared = torch.cuda.is_available()
     where = "one GPU shared" if shared else f"{cores()} cores"
-    console.print(
-        f"time         about {clock(total / at_a_time)}, {at_a_time} runs at a time on {where}"
-    )
+    abreast = f"{plural(at_a_time, 'run')} at a time on {where}"
+    console.print(f"time         about {clock(total / at_a_time)}, {abreast}")
     if shared:
         console.print(
             f"             if they do not slow each other down; {clock(total)} one after another"
@@ -151,7 +153,7 @@ def print_estimate(grid: Grid, root: Path, jobs: int | None) -> None:
 
 
 def _family(env: str) -> str:
-    """Games cost about the same; each Rooms world has its own size."""
+    """Return what runs of about the same cost share: Atari, or a Rooms world of one size."""
     from ssedb.envs.names import atari_game
 
     return "atari" if atari_game(env) else env

@@ -1,4 +1,4 @@
-"""One run of a plan, from wherever it stands to its end. The same for the pool and for Ray."""
+"""One run of a plan, from wherever it stands to its end, for the pool and for Ray alike."""
 
 from __future__ import annotations
 
@@ -8,34 +8,36 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ssedb.compare.results import FAILURE
 from ssedb.errors import ConfigError, FolderInUse, TrainingError, one_line
-from ssedb.runs.folder import MAY_CHANGE, RunFolder, saved_config
+from ssedb.runs.files import write_json
+from ssedb.runs.folder import FAILURE, MAY_CHANGE, RunFolder, saved_config
 from ssedb.runs.progress import Progress
 from ssedb.sweep.grid import Planned, run_id
-from ssedb.sweep.plan import is_finished, is_probed, note_origin, plain_config, write_json
+from ssedb.sweep.plan import is_finished, is_probed, note_provenance, plain_config
 
 WAIT_FOR_FOLDER = 120.0
-"""Seconds to wait for another process to let go of the run's folder: one whose driver has died ends by itself."""
+"""Seconds to wait for the run's folder: a process whose driver has died ends by itself."""
 
 
 class Steps(Progress):
-    """Tells how far the run is, at most once a second."""
+    """Progress that tells how far the run is, at most once a second."""
 
     def __init__(self, tell: Callable[[int], None]) -> None:
         self._tell, self._last = tell, float("-inf")
 
     def start(self, steps: int, config: Any) -> None:
+        """Tell the first step."""
         self._tell(steps)
 
     def log(self, row: dict[str, Any]) -> None:
+        """Tell the step of a row."""
         if time.monotonic() - self._last >= 1:
             self._last = time.monotonic()
             self._tell(row["steps"])
 
 
 def execute(run: Planned, probe: bool, device: str, progress: Progress) -> bool:
-    """Trains the run to its end and probes it; whether it got there. A finished run is left as it is."""
+    """Train a run to its end and probe it; return whether it got there."""
     if is_finished(run, probe):
         return True
     run.folder.mkdir(parents=True, exist_ok=True)
@@ -44,7 +46,7 @@ def execute(run: Planned, probe: bool, device: str, progress: Progress) -> bool:
 
         folder = _open(run, device)
         if folder is not None:
-            note_origin(run)
+            note_provenance(run)
             if not train_in(folder, progress).finished:
                 return False
     if probe and not is_probed(run.folder):
@@ -56,7 +58,7 @@ def execute(run: Planned, probe: bool, device: str, progress: Progress) -> bool:
 
 
 def _open(run: Planned, device: str) -> RunFolder | None:
-    """The run's folder, to begin or to go on; None where another process has finished it in the meantime."""
+    """Open the run's folder, to begin or go on; return None if another process has finished it."""
     limit = time.monotonic() + WAIT_FOR_FOLDER
     while True:
         try:
@@ -85,7 +87,7 @@ def _trained(run: Planned) -> bool:
 
 
 def write_failure(run: Planned, error: str, attempts: int) -> None:
-    """Leaves in the run's folder why it is not finished."""
+    """Write into the run's folder why it is not finished."""
     with contextlib.suppress(OSError):
         run.folder.mkdir(parents=True, exist_ok=True)
         write_json(
@@ -95,7 +97,7 @@ def write_failure(run: Planned, error: str, attempts: int) -> None:
 
 
 def describe(error: BaseException) -> str:
-    """One line."""
+    """Return an error as one line."""
     return (
         " ".join(str(error).split())
         if isinstance(error, (TrainingError, ConfigError))
@@ -104,7 +106,7 @@ def describe(error: BaseException) -> str:
 
 
 def may_succeed_on_retry(error: BaseException) -> bool:
-    """Tell whether another try may succeed. Bad settings fail every time; a TrainingError says so itself."""
+    """Tell whether a retry may succeed: not for bad settings; a TrainingError knows."""
     return (
         error.may_pass if isinstance(error, TrainingError) else not isinstance(error, ConfigError)
     )

@@ -1,4 +1,4 @@
-"""A grid file, read and checked before anything starts: settings that all runs share, and axes whose values are combined."""
+"""A grid file, checked before anything starts: shared settings, and axes that are combined."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_origin, get_type_hints
 
-from ssedb.cli.flags import key_value
-from ssedb.compare.results import NOT_OF_THE_RUN
 from ssedb.config import TrainConfig
 from ssedb.errors import ConfigError
 from ssedb.options import options_class
+from ssedb.runs.folder import NOT_OF_THE_RUN
+from ssedb.validate import plain
 
 FIELDS = {f.name for f in dataclasses.fields(TrainConfig)} - {"out", "bonus_options"}
 LISTS = {name for name, hint in get_type_hints(TrainConfig).items() if get_origin(hint) is tuple}
@@ -35,12 +35,13 @@ class Planned:
 
     @property
     def folder(self) -> Path:
+        """The run's folder."""
         return self.config.out
 
 
 @dataclass(frozen=True)
 class Grid:
-    """What a grid file says: the runs, and whether each is probed at its end."""
+    """Content of a grid file: the runs, and whether each is probed at its end."""
 
     name: str
     runs: list[Planned]
@@ -61,9 +62,13 @@ SHAPES: dict[str, type] = {
 def read_grid(
     path: Path, out: Path | None = None, overrides: Mapping[str, Any] | None = None
 ) -> Grid:
-    """The runs of a grid file, each with a folder of its own below `out` (`runs/<name>` unless given).
+    """Read a grid file and plan its runs.
 
-    Overrides replace a setting or the values of an axis; a list, or an option of a bonus, makes an axis.
+    Args:
+        path: the grid file.
+        out: folder for the runs' own folders; `runs/<name>` unless given.
+        overrides: replace a setting or the values of an axis; a list, or an option of a bonus,
+            makes an axis.
     """
     overrides = dict(overrides or {})
     file = _File(path, overrides)
@@ -124,14 +129,6 @@ def read_grid(
     return Grid(name, _where_they_are(runs, root), probe)
 
 
-def parse_override(text: str) -> tuple[str, Any]:
-    """Read `steps=1000` or `seed=[0,1]`."""
-    try:
-        return key_value(text)
-    except ValueError as error:
-        raise ConfigError(f"set={error}") from None
-
-
 class _File:
     """A grid file as it stands, and complaints that name the key and its line."""
 
@@ -176,7 +173,8 @@ class _File:
             if key not in FIELDS:
                 raise self.wrong(
                     key,
-                    "a run has no such setting; see `ssedb train --help` (options go by bonus_options)",
+                    "a run has no such setting; see `ssedb train --help` "
+                    "(options go by bonus_options)",
                 )
         for key, values in axes.items():
             if not isinstance(values, list) or not values:
@@ -186,7 +184,8 @@ class _File:
             if key in NOT_OF_THE_RUN:
                 raise self.wrong(
                     key,
-                    f"changes no result, so {values!r} makes no different runs; set one value, as a setting",
+                    f"changes no result, so {values!r} makes no different runs; "
+                    "set one value, as a setting",
                 )
             if key in settings:
                 raise self.wrong(key, "is both a setting and an axis; leave one out")
@@ -227,9 +226,6 @@ def _plan(
     root: Path,
 ) -> Planned:
     values = {**settings, **{key: value for key, value in point.items() if key in FIELDS}}
-    values = {
-        key: tuple(value) if isinstance(value, list) else value for key, value in values.items()
-    }
     bonus = values.get("bonus", TrainConfig().bonus)
     chosen = {
         key: value for key, value in point.items() if key not in FIELDS and key in known[bonus]
@@ -252,17 +248,21 @@ def _plan(
 
 
 def run_id(config: TrainConfig) -> str:
-    """The same for the same settings, wherever and whenever."""
+    """Return an id that is the same for the same settings, wherever and whenever.
+
+    Numbers count by their value: 1 and 1.0 make the same run.
+    """
     settings = {
         key: value for key, value in dataclasses.asdict(config).items() if key not in NOT_OF_THE_RUN
     }
-    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(plain(settings), sort_keys=True).encode()).hexdigest()
 
 
 def _where_they_are(runs: Mapping[str, Planned], root: Path) -> list[Planned]:
-    """Point a planned run at the folder of `root` that holds the same run under another name, where there is one.
+    """Point planned runs at folders of `root` that hold the same runs under other names.
 
-    Folders are named after axes and hashes; another axis in the file, or another version of ssedb, names them otherwise.
+    Folders are named after axes and hashes; another axis in the file, or another version of
+    ssedb, names them otherwise.
     """
     own = {run.folder for run in runs.values()}
     elsewhere: dict[str, Path] = {}

@@ -1,78 +1,61 @@
-"""What is left of a plan to do, and which code made what is there."""
+"""The plan of a sweep on disk: which runs are finished, and which code made them."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import subprocess
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from ssedb import __version__
-from ssedb.compare.results import ORIGIN, PLAN
 from ssedb.errors import ConfigError
-from ssedb.runs.folder import saved_config
+from ssedb.runs.files import cannot_write, make_folder, read_json, write_json
+from ssedb.runs.folder import PLAN, PROVENANCE, saved_config
 from ssedb.sweep.grid import Grid, Planned, run_id
+from ssedb.validate import plain
 
 
 def is_finished(run: Planned, probe: bool) -> bool:
-    """Its summary says so, its settings are the plan's, and it has been probed if it is to be."""
-    try:
-        summary = json.loads((run.folder / "summary.json").read_text(encoding="utf-8"))
-        trained = summary["finished"] and summary["steps"] >= run.config.steps
-        return bool(
-            trained
-            and run_id(saved_config(run.folder)) == run.id
-            and (not probe or is_probed(run.folder))
-        )
-    except (OSError, ValueError, KeyError, TypeError, ConfigError):
+    """Tell whether a run is trained, with the plan's settings, and probed if it is to be."""
+    summary = read_json(run.folder / "summary.json")
+    if not summary.get("finished") or summary.get("steps", 0) < run.config.steps:
         return False
+    try:
+        same = run_id(saved_config(run.folder)) == run.id
+    except ConfigError:
+        return False
+    return same and (not probe or is_probed(run.folder))
 
 
 def is_probed(folder: Path) -> bool:
-    try:
-        return not json.loads((folder / "probe.json").read_text(encoding="utf-8"))["fresh"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
+    """Tell whether the trained bonus of a run has been probed."""
+    return read_json(folder / "probe.json").get("fresh") is False
 
 
 def write_plan(grid: Grid, root: Path) -> None:
-    """Leaves the plan in the sweep's folder, so that a run that never began is known to be missing."""
+    """Write the plan into the sweep's folder: a run that never began is then known as missing."""
     runs = [
         {"id": run.id, "folder": run.folder.name, "config": plain_config(run)} for run in grid.runs
     ]
+    make_folder(root)
+    plan = {"name": grid.name, "probe": grid.probe, "code": code_version(), "runs": runs}
     try:
-        root.mkdir(parents=True, exist_ok=True)
-        write_json(
-            root / PLAN,
-            {"name": grid.name, "probe": grid.probe, "code": code_version(), "runs": runs},
-        )
+        write_json(root / PLAN, plan)
     except OSError as error:
-        raise ConfigError(
-            f"cannot write to {root}: {error.strerror}; choose another --out"
-        ) from None
+        raise cannot_write(root, error) from None
 
 
 def plain_config(run: Planned) -> dict[str, Any]:
-    settings = dataclasses.asdict(run.config)
-    return {**settings, "out": str(run.config.out)}
+    """Return the settings of a run as JSON has them."""
+    return plain(dataclasses.asdict(run.config))
 
 
-def write_json(path: Path, value: Any) -> None:
-    part = path.with_name(f".{path.name}.part")
-    part.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
-    part.rename(path)
-
-
-def note_origin(run: Planned) -> None:
-    """Writes which code works on the run; a run that other code began keeps that one's name and gets this one's added."""
-    path = run.folder / ORIGIN
-    try:
-        before = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        before = {}
+def note_provenance(run: Planned) -> None:
+    """Write which code works on the run, beside the code that worked on it before."""
+    path = run.folder / PROVENANCE
+    before = read_json(path)
     code = code_version()
     later = [c for c in before.get("later", []) if c != code] + (
         [code] if before.get("code", code) != code else []
@@ -81,20 +64,17 @@ def note_origin(run: Planned) -> None:
 
 
 def made_by_other_code(runs: list[Planned]) -> dict[str, int]:
-    """How many of the runs were made by which code, other than this."""
+    """Return how many of the runs were made by which code, other than this."""
     found: dict[str, int] = {}
     for run in runs:
-        try:
-            origin = json.loads((run.folder / ORIGIN).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            continue
+        origin = read_json(run.folder / PROVENANCE)
         for code in {origin.get("code"), *origin.get("later", [])} - {code_version(), None}:
             found[code] = found.get(code, 0) + 1
     return found
 
 
-def strangers(grid: Grid, root: Path) -> list[str]:
-    """Runs in the folder that are not in the plan: the grid file was another when they were made."""
+def unplanned_runs(grid: Grid, root: Path) -> list[str]:
+    """Return runs in the folder that are not in the plan: the grid file was another then."""
     planned = {run.folder.name for run in grid.runs}
     return sorted(
         path.parent.name for path in root.glob("*/config.toml") if path.parent.name not in planned
@@ -103,7 +83,7 @@ def strangers(grid: Grid, root: Path) -> list[str]:
 
 @cache
 def code_version() -> str:
-    """Version, commit where there is one, and a hash of the package's own source: any change of the code changes it."""
+    """Return the version, the commit where there is one, and a hash of the package's source."""
     package = Path(__file__).parent.parent
     digest = hashlib.sha256()
     for file in sorted(package.rglob("*.py")):

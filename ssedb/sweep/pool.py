@@ -1,6 +1,6 @@
-"""A plan on this machine: worker processes that live on from run to run, as many as cores and measured memory allow.
+"""A plan on this machine: worker processes, as many as cores and measured memory allow.
 
-A worker is a process of its own, so that a crash or an out-of-memory kill takes one run, which another worker takes up from
+A crash or an out-of-memory kill takes one worker and its run; another worker resumes the run from
 its checkpoint. Workers end by themselves when the process that started them is gone.
 """
 
@@ -10,17 +10,18 @@ import contextlib
 import multiprocessing
 import os
 import signal
-import threading
 import time
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+from ssedb.runs.folder import SWEEP_LOG
+from ssedb.runs.signals import stop_requests
 from ssedb.sweep.display import Display
 from ssedb.sweep.grid import Planned
-from ssedb.sweep.worker import GRACE, LOG, Memory, cores, work
+from ssedb.sweep.worker import GRACE, Memory, cores, work
+from ssedb.terminal import plural
 
 MARGIN = 1.25
 """Runs differ, and grow: each is given so much more memory than the largest one measured."""
@@ -28,7 +29,7 @@ MARGIN = 1.25
 
 @dataclass
 class Outcome:
-    """How a sweep ended."""
+    """Outcome of a sweep."""
 
     finished: list[Planned] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
@@ -38,26 +39,49 @@ class Outcome:
 
 @dataclass
 class Worker:
+    """A process, the pipe to it, and the run it has."""
+
     process: Any
     pipe: Connection
     run: Planned | None = None
 
 
 def run_pool(
-    runs: list[Planned], *, probe: bool, display: Display, device: str = "auto", jobs: int | None = None, retries: int = 1,
+    runs: list[Planned],
+    *,
+    probe: bool,
+    display: Display,
+    device: str = "auto",
+    jobs: int | None = None,
+    retries: int = 1,
     minutes: float | None = None,
-) -> Outcome:  # fmt: skip
-    """Runs everything, several at a time. A signal, or `minutes` gone, lets every run save and ends it there."""
+) -> Outcome:
+    """Run everything, several at a time; a signal lets every run save and ends the sweep.
+
+    Args:
+        runs: what to do.
+        probe: whether each run is probed at its end.
+        display: shows how it goes.
+        device: auto, cpu, cuda or cuda:N.
+        jobs: runs at a time; by cores and measured memory unless given.
+        retries: how often a run whose process died is tried again.
+        minutes: time after which every run saves and stops.
+    """
     pool = Pool(runs, probe, display, device, jobs, retries)
     deadline = None if minutes is None else time.monotonic() + 60 * minutes
-    with _stop_on_signals(pool):
+
+    def ask(again: bool) -> None:
+        if not again:
+            display.note(
+                "stopping: every run ends with its update and saves; once more stops at once"
+            )
+        pool.stop()
+
+    with stop_requests(ask):
         try:
-            while pool.turn():
-                if (
-                    deadline is not None
-                    and time.monotonic() > deadline
-                    and not pool.outcome.stopped
-                ):
+            while pool.poll():
+                over = deadline is not None and time.monotonic() > deadline
+                if over and not pool.outcome.stopped:
                     display.note(f"{minutes:g} minutes are over; every run saves and stops")
                     pool.stop()
         finally:
@@ -66,7 +90,7 @@ def run_pool(
 
 
 class Pool:
-    """The scheduler: hands out runs, hears from the workers, replaces those that die."""
+    """Scheduler: dispatches runs, receives messages of the workers, replaces those that die."""
 
     def __init__(
         self,
@@ -90,33 +114,30 @@ class Pool:
         self._made = 0
         self._context = multiprocessing.get_context("spawn")
 
-    def note(self, text: str) -> None:
-        self._display.note(text)
-
     @property
     def threads(self) -> int:
-        """Of each run: its share of the cores, or what the environment says."""
+        """Threads of each run: its share of the cores, or what the environment says."""
         said = os.environ.get("OMP_NUM_THREADS", "")
         return max(1, int(said) if said.isdigit() else self._cores // self._most)
 
-    def turn(self) -> bool:
-        """One round of listening and handing out; False when nothing is left to do."""
+    def poll(self) -> bool:
+        """Dispatch what may run and receive what was sent; return False when nothing is left."""
         if not self.outcome.stopped:
-            self._hand_out()
+            self._dispatch()
         busy = [worker for worker in self._workers if worker.run is not None]
         if not busy:
             return False
         ready = wait([worker.pipe for worker in self._workers], timeout=0.5)
         for worker in [w for w in self._workers if w.pipe in ready]:
             try:
-                self._hear(worker, worker.pipe.recv())
+                self._receive(worker, worker.pipe.recv())
             except (EOFError, ConnectionError):
-                self._bury(worker)
+                self._reap(worker)
         self._display.update()
         return True
 
     def stop(self) -> None:
-        """Asks every run to save and stop; asked twice, they stop at once."""
+        """Ask every run to save and stop; asked twice, kill them."""
         again, self.outcome.stopped = self.outcome.stopped, True
         for worker in self._workers:
             with contextlib.suppress(OSError, ValueError):
@@ -124,7 +145,7 @@ class Pool:
                     os.kill(worker.process.pid, signal.SIGKILL if again else signal.SIGTERM)
 
     def close(self) -> None:
-        """Lets idle workers go, and ends those that do not go."""
+        """Let the workers end, and kill those that do not."""
         for worker in self._workers:
             worker.pipe.close()
         limit = time.monotonic() + GRACE
@@ -135,24 +156,24 @@ class Pool:
                 worker.process.join()
         self._workers.clear()
 
-    def _hand_out(self) -> None:
+    def _dispatch(self) -> None:
         running = sum(worker.run is not None for worker in self._workers)
         while self.waiting and running < self._limit:
             idle = next((worker for worker in self._workers if worker.run is None), None)
-            worker = idle or self._hire()
+            worker = idle or self._start_worker()
             run = self.waiting.popleft()
             try:
                 worker.pipe.send((run, self._probe))
             except (OSError, ValueError):  # it died while it had nothing to do
                 self.waiting.appendleft(run)
-                self._bury(worker)
+                self._reap(worker)
                 continue
             worker.run = run
             self._attempts[run.id] = self._attempts.get(run.id, 0) + 1
             self._display.started(run)
             running += 1
 
-    def _hire(self) -> Worker:
+    def _start_worker(self) -> Worker:
         ours, theirs = self._context.Pipe()
         arguments = (theirs, self._made, self._device, self.threads)
         process = self._context.Process(target=work, args=arguments, name=f"sweep-{self._made}")
@@ -163,7 +184,7 @@ class Pool:
         self._workers.append(worker)
         return worker
 
-    def _hear(self, worker: Worker, message: tuple[Any, ...]) -> None:
+    def _receive(self, worker: Worker, message: tuple[Any, ...]) -> None:
         kind, run = message[0], worker.run
         assert run is not None
         if kind == "steps":
@@ -184,7 +205,7 @@ class Pool:
             self._failed(run, error, again)
 
     def _fit(self, memory: Memory) -> None:
-        """As many runs at a time as the memory that the first one found allows, each as large as the largest so far."""
+        """Allow as many runs at a time as fit into the memory that the first run found."""
         if not self._measure:
             return
         there = self._there = self._there or memory
@@ -203,11 +224,11 @@ class Pool:
         if limit != self._limit:
             self._limit = limit
             self._display.note(
-                f"a run needs {said}: {limit} at a time, {self.threads} thread{'s'[: self.threads > 1]} each"
+                f"a run needs {said}: {limit} at a time, {plural(self.threads, 'thread')} each"
             )
 
-    def _bury(self, worker: Worker) -> None:
-        """A worker is gone: its run goes on in another, from its checkpoint."""
+    def _reap(self, worker: Worker) -> None:
+        """Clear away a worker that is gone; its run goes on in another, from its checkpoint."""
         self._workers.remove(worker)
         worker.pipe.close()
         worker.process.join(GRACE)
@@ -239,24 +260,6 @@ class Pool:
         write_failure(run, error, attempts)
         self.outcome.failed[run.name] = error
         self._display.ended(run, "failed")
-        self._display.note(f"FAILED {run.name}: {error}; the whole story is in {run.folder / LOG}")
-
-
-@contextlib.contextmanager
-def _stop_on_signals(pool: Pool) -> Iterator[None]:
-    def ask(number: int, frame: Any) -> None:
-        if not pool.outcome.stopped:
-            pool.note("stopping: every run ends with its update and saves; once more stops at once")
-        pool.stop()
-
-    if (
-        threading.current_thread() is not threading.main_thread()
-    ):  # signals go to the main thread alone
-        yield
-        return
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        self._display.note(
+            f"FAILED {run.name}: {error}; the whole story is in {run.folder / SWEEP_LOG}"
+        )

@@ -1,4 +1,4 @@
-"""`ssedb sweep`: what is there, what is missing, and someone to run it."""
+"""A sweep: say what is there, run what is missing, say how it ended."""
 
 from __future__ import annotations
 
@@ -12,15 +12,36 @@ from rich.table import Table
 from ssedb import terminal
 from ssedb.sweep.display import Display
 from ssedb.sweep.grid import Grid, Planned
-from ssedb.sweep.plan import is_finished, made_by_other_code, strangers, write_plan
+from ssedb.sweep.plan import is_finished, made_by_other_code, unplanned_runs, write_plan
 from ssedb.sweep.pool import Outcome, run_pool
+from ssedb.terminal import plural
 
 
 def run_sweep(
-    grid: Grid, root: Path, *, device: str = "auto", jobs: int | None = None, retries: int = 1, minutes: float | None = None,
-    ray: str | None = None, cpus: float = 1, gpus: float | None = None,
-) -> Outcome:  # fmt: skip
-    """Does what is missing of a grid, and leaves what is there as it is."""
+    grid: Grid,
+    root: Path,
+    *,
+    device: str = "auto",
+    jobs: int | None = None,
+    retries: int = 1,
+    minutes: float | None = None,
+    ray: str | None = None,
+    cpus: float = 1,
+    gpus: float | None = None,
+) -> Outcome:
+    """Do what is missing of a grid, and leave what is there as it is.
+
+    Args:
+        grid: the runs.
+        root: the sweep's folder.
+        device: auto, cpu, cuda or cuda:N.
+        jobs: runs at a time; by cores and measured memory unless given.
+        retries: how often a run whose process died is tried again.
+        minutes: time after which every run saves and stops.
+        ray: address of a Ray cluster to run on.
+        cpus: on Ray, CPUs of a run.
+        gpus: on Ray, GPUs of a run.
+    """
     console = terminal.console()
     missing = [run for run in grid.runs if not is_finished(run, grid.probe)]
     with ExitStack() as later:
@@ -61,17 +82,18 @@ def run_sweep(
 
 def _say_what_is_there(console: Console, grid: Grid, root: Path, missing: list[Planned]) -> None:
     done, steps = len(grid.runs) - len(missing), sum(run.config.steps for run in missing)
-    counts = f"{len(grid.runs)} runs, {done} finished, {len(missing)} to do ({steps:,} steps)"
+    runs = plural(len(grid.runs), "run")
+    counts = f"{runs}, {done} finished, {len(missing)} to do ({steps:,} steps)"
     console.print(f"{grid.name}: {counts}, in {root}", soft_wrap=True)
     for code, count in made_by_other_code(grid.runs).items():
         console.print(
-            f"note: {count} of these runs were made, in part or whole, by other code: ssedb {code}",
+            f"note: made by other code, in part or whole: {plural(count, 'run')} (ssedb {code})",
             soft_wrap=True,
         )
-    if others := strangers(grid, root):
+    if others := unplanned_runs(grid, root):
         console.print(
-            f"note: {len(others)} runs in {root} are not in this grid (its settings have changed) and are left alone, "
-            f"such as {others[0]}",
+            f"note: not in this grid, whose settings have changed, and left alone: "
+            f"{plural(len(others), 'run')} in {root}, such as {others[0]}",
             soft_wrap=True,
         )
 
@@ -79,16 +101,19 @@ def _say_what_is_there(console: Console, grid: Grid, root: Path, missing: list[P
 def _say_how_it_ended(console: Console, grid: Grid, root: Path, outcome: Outcome) -> None:
     if outcome.failed:
         table = Table(
-            "run", "error", title=f"{len(outcome.failed)} runs failed", title_justify="left"
+            "run",
+            "error",
+            title=f"{plural(len(outcome.failed), 'run')} failed",
+            title_justify="left",
         )
         for name, error in outcome.failed.items():
             table.add_row(name, error)
         terminal.print_table(console, table)
     left = len(grid.runs) - sum(is_finished(run, grid.probe) for run in grid.runs)
     state = (
-        f"all {len(grid.runs)} runs are finished"
+        f"{plural(len(grid.runs), 'run')}, all finished"
         if not left
-        else f"{left} of {len(grid.runs)} runs are not finished"
+        else f"{left} of {plural(len(grid.runs), 'run')} not finished"
     )
     console.print(state + ("; the same command goes on with them" if left else ""))
     console.print(f"tables       {_stats_command(root)}", soft_wrap=True)

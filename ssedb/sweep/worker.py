@@ -1,4 +1,4 @@
-"""A worker process of the pool: it takes runs through a pipe and says how they go."""
+"""A worker process of the pool: runs come through a pipe, messages go back."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-LOG = "log.txt"
-"""In a run's folder: what its worker printed, with the whole story of an error."""
+from ssedb.runs.folder import SWEEP_LOG
+
 CUDA_CONTEXT = 600 * 2**20
 """What a process takes of a GPU besides its tensors."""
 MEASURED_AT = 3
@@ -30,7 +30,7 @@ GRACE = 60.0
 
 @dataclass(frozen=True)
 class Memory:
-    """What a run takes and what is free beside it, in bytes; the GPU's are 0 without one."""
+    """Memory that a run takes and that is free beside it, in bytes; 0 without a GPU."""
 
     host: int
     host_free: int
@@ -40,7 +40,7 @@ class Memory:
 
 
 def work(pipe: Connection, number: int, device: str, threads: int) -> None:
-    """A worker's life: a run, word of how it went, the next run, until the pipe closes."""
+    """Execute one run after the other until the pipe closes."""
     os.setpgid(0, 0)  # Ctrl-C goes to the sweep alone, which then asks each worker once
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -54,13 +54,13 @@ def work(pipe: Connection, number: int, device: str, threads: int) -> None:
             run, probe = pipe.recv()
         except (EOFError, OSError):
             return
-        with output_to(run.folder / LOG):
-            if not _one(pipe, run, probe, device):
+        with output_to(run.folder / SWEEP_LOG):
+            if not _execute_and_tell(pipe, run, probe, device):
                 return
 
 
-def _one(pipe: Connection, run: Any, probe: bool, device: str) -> bool:
-    """One run; whether this process is fit for another."""
+def _execute_and_tell(pipe: Connection, run: Any, probe: bool, device: str) -> bool:
+    """Execute one run; return whether this process is fit for another."""
     from ssedb.sweep.execute import Steps, describe, execute, may_succeed_on_retry
 
     def tell(*message: Any) -> None:
@@ -86,13 +86,13 @@ def _one(pipe: Connection, run: Any, probe: bool, device: str) -> bool:
         tell("failed", describe(error), may_succeed_on_retry(error))
         return "out of memory" not in str(error)  # a new process begins with a clean memory
     finally:
-        _tidy_up(device)
+        _free_memory(device)
     tell("finished" if finished else "stopped")
     return finished
 
 
-def _tidy_up(device: str) -> None:
-    """The next run must not pay for what this one leaves: its parts refer to each other in circles."""
+def _free_memory(device: str) -> None:
+    """Free what a run leaves: its parts refer to each other in circles."""
     import torch
 
     gc.collect()
@@ -102,7 +102,7 @@ def _tidy_up(device: str) -> None:
 
 
 def _gpu(device: str) -> int | None:
-    """Which GPU the runs of this process are on, if any."""
+    """Return the GPU that the runs of this process are on, if any."""
     import torch
 
     if device == "cpu" or not torch.cuda.is_available():
@@ -112,7 +112,7 @@ def _gpu(device: str) -> int | None:
 
 
 def _end_with_parent() -> None:
-    """If the sweep dies, its workers save and end instead of working on unseen."""
+    """Save and end when the sweep has died, instead of working on unseen."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     wait([parent.sentinel])
@@ -123,7 +123,7 @@ def _end_with_parent() -> None:
 
 @contextlib.contextmanager
 def output_to(path: Path) -> Iterator[None]:
-    """Both outputs of this process go to the end of a file."""
+    """Append both outputs of this process to a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     kept = os.dup(1), os.dup(2)
     with open(path, "a", encoding="utf-8") as file:
@@ -140,6 +140,7 @@ def output_to(path: Path) -> Iterator[None]:
 
 
 def memory_of_this_process(device: str) -> Memory:
+    """Measure the memory of this process at its highest."""
     unit = 1 if sys.platform == "darwin" else 1024
     host, free = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit, free_memory()
     if (gpu := _gpu(device)) is None:
@@ -154,7 +155,7 @@ def memory_of_this_process(device: str) -> Memory:
 
 
 def free_memory() -> int:
-    """Bytes that processes here may still take: the machine's, or what the container leaves of its limit."""
+    """Return the bytes that are free: the machine's, or what is left of the container's limit."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         free = next(
@@ -175,4 +176,5 @@ def free_memory() -> int:
 
 
 def cores() -> int:
+    """Return the cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -18,7 +18,8 @@ from ssedb.envs import make_env
 from ssedb.envs.noisy import NoisyEnv
 from ssedb.noises import noise_class
 from ssedb.noises.base import Memory, Noise
-from ssedb.testing.conformance import Failure, Result, Skip, run_check
+from ssedb.testing.conformance import Result, run_check
+from ssedb.testing.subject import Failure, Skip
 
 ENVS, ACTIONS, STEPS = 6, 5, 4
 SHAPES = {"gray": (84, 84), "colour": (210, 160, 3)}

@@ -1,4 +1,4 @@
-"""A pytest plug-in: `pytest --ssedb-bonus package.module:Class` adds the conformance checks of that bonus as tests."""
+"""A pytest plug-in: `--ssedb-bonus package.module:Class` adds that bonus's checks as tests."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from ssedb.testing.conformance import Subject
+    from ssedb.testing.subject import Subject
 
-# Pytest loads this module in every project where ssedb is installed, so torch waits until a bonus is named.
+# Pytest loads this module in every project where ssedb is installed: torch waits for a bonus.
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add --ssedb-bonus."""
     parser.getgroup("ssedb").addoption(
         "--ssedb-bonus",
         action="append",
         default=[],
         metavar="NAME",
-        help="check this bonus of ssedb, or package.module:Class, against the contract; may be given more than once",
+        help="check this bonus of ssedb, or package.module:Class, against the contract; "
+        "may be given more than once",
     )
 
 
@@ -28,6 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(
     session: pytest.Session, config: pytest.Config, items: list[pytest.Item]
 ) -> None:
+    """Add the checks of each bonus that is named."""
     for name in config.getoption("--ssedb-bonus"):
         items.extend(
             session.genitems(BonusChecks.from_parent(session, name=name, nodeid=f"ssedb::{name}"))
@@ -35,13 +38,13 @@ def pytest_collection_modifyitems(
 
 
 class BonusChecks(pytest.Collector):
-    """The checks of one bonus."""
+    """Checks of one bonus."""
 
     def __init__(self, **rest: Any) -> None:
         super().__init__(**rest)
         from ssedb.errors import ConfigError
         from ssedb.options import options_class
-        from ssedb.testing.conformance import Subject
+        from ssedb.testing.subject import Subject
 
         here = str(self.config.invocation_params.dir)
         if here not in sys.path:  # where `ssedb check` looks too
@@ -53,6 +56,7 @@ class BonusChecks(pytest.Collector):
         self.subject = Subject(self.name)
 
     def collect(self) -> Iterator[BonusCheck]:
+        """Yield a test for each check."""
         from ssedb.testing.conformance import CHECKS
 
         for check in CHECKS:
@@ -69,7 +73,8 @@ class BonusCheck(pytest.Item):
         self.check, self.subject = check, subject
 
     def runtest(self) -> None:
-        from ssedb.testing.conformance import Skip, seeded
+        """Run the check."""
+        from ssedb.testing.subject import Skip, seeded
 
         try:
             with seeded(self.subject.device):
@@ -80,14 +85,17 @@ class BonusCheck(pytest.Item):
     def repr_failure(
         self, excinfo: pytest.ExceptionInfo[BaseException], *args: Any, **kwargs: Any
     ) -> Any:
-        from ssedb.testing.conformance import Failure
+        """Return what the bonus does wrong, or the traceback of an error of its own."""
+        from ssedb.testing.conformance import sentence
+        from ssedb.testing.subject import Failure
 
         if not isinstance(
             excinfo.value, Failure
         ):  # an error of the bonus itself: its traceback says where
             excinfo.traceback = excinfo.traceback.cut(path=__file__)  # without pytest's own part
             return super().repr_failure(excinfo, *args, **kwargs)
-        return f"{excinfo.value}\n  wanted: {(self.check.__doc__ or '').strip()}"
+        return f"{excinfo.value}\n  wanted: {sentence(self.check)}"
 
     def reportinfo(self) -> tuple[str, None, str]:
+        """Return the name of the test."""
         return "ssedb", None, f"{self.subject.name}: {self.name}"

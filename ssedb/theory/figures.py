@@ -11,9 +11,9 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
+from ssedb.compare.style import BLUE, GRAY, GREEN, ORANGE
 from ssedb.theory.gain import WIDEST
 
-BLUE, ORANGE, GREEN, PURPLE, GRAY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#777777"
 MARKS = ("o", "s", "^", "D")
 
 

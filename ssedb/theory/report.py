@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
 from ssedb import terminal
-from ssedb.runs.progress import PLAIN_LINE_EVERY
+from ssedb.runs.files import make_folder, write_json
+from ssedb.terminal.bar import Bar
 from ssedb.theory.claims import Claim, Part, Tell, infonce, theorem1, theorem2
 from ssedb.theory.figures import FIGURES
 from ssedb.theory.regret import regret
@@ -35,7 +33,7 @@ def run_theory(
     parts: Sequence[str], out: Path, *, quick: bool = False, seed: int = 0
 ) -> dict[str, list[Claim]]:
     """Measures these parts, shows them, and writes `theory.json` and a figure of each part into `out`."""
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     began, claims, record = time.monotonic(), {}, {}
     for name, (found, data, seconds) in _measure(parts, quick, seed).items():
         claims[name] = found
@@ -45,8 +43,7 @@ def run_theory(
             "data": data,
         }
         FIGURES[name](data, out / f"{name}.png")
-    text = json.dumps({"quick": quick, "seed": seed, "parts": record}, indent=1)
-    (out / "theory.json").write_text(text + "\n", encoding="utf-8")
+    write_json(out / "theory.json", {"quick": quick, "seed": seed, "parts": record})
     console = terminal.console()
     print_claims(console, claims)
     console.print(
@@ -62,24 +59,13 @@ def run_theory(
 def _measure(
     parts: Sequence[str], quick: bool, seed: int
 ) -> dict[str, tuple[list[Claim], dict[str, Any], float]]:
-    columns = (
-        TextColumn("{task.description:<10}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f}%"),
-        TimeElapsedColumn(),
-    )
-    live, found = sys.stderr.isatty(), {}
-    with Progress(*columns, console=terminal.console(stderr=True), disable=not live) as bars:
+    found = {}
+    with Bar() as bar:
         for name in parts:
-            bar, began, said = bars.add_task(name, total=1.0), time.monotonic(), [0.0]
+            began = time.monotonic()
 
-            def tell(
-                share: float, name: str = name, bar: Any = bar, said: list[float] = said
-            ) -> None:
-                bars.update(bar, completed=share)
-                if not live and (share == 1 or time.monotonic() - said[0] > PLAIN_LINE_EVERY):
-                    said[0] = time.monotonic()
-                    print(f"{name} {share:.0%}", file=sys.stderr, flush=True)
+            def tell(share: float, name: str = name) -> None:
+                bar.show([f"{name} {share:.0%}"], share, 1.0, last=share == 1)
 
             claims, data = PARTS[name](quick, seed, tell)
             found[name] = (claims, data, time.monotonic() - began)

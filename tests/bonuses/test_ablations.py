@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import ssedb
-from ssedb import cli
+from ssedb.cli.train import parse_train
 from ssedb.config import TrainConfig
 from ssedb.options import DBOptions
 from tests.bonuses.plain import batch, make
@@ -26,7 +26,7 @@ def test_by_flag_by_option_and_through_the_file(ablation, bonus, tmp_path):
     assert all(whole[name] for name in KNOBS)
     wanted = {name: OFF[ablation].get(name, whole[name]) for name in KNOBS}
     by_option = TrainConfig(env="breakout", bonus=bonus, bonus_options={"ablation": ablation})
-    by_flag, _ = cli.parse_train(["--env", "breakout", "--bonus", bonus, "--ablation", ablation])
+    by_flag, _ = parse_train(["--env", "breakout", "--bonus", bonus, "--ablation", ablation])
     assert by_flag == by_option
     (tmp_path / "config.toml").write_text(by_option.to_toml())
     assert TrainConfig.from_toml(tmp_path / "config.toml") == by_option

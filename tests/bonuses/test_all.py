@@ -9,8 +9,8 @@ import torch
 import ssedb
 from ssedb.bonuses import bonus_class
 from ssedb.runs import checkpoint
-from ssedb.runs.folder import read_metrics
 from ssedb.runs.loop import resume, train
+from ssedb.runs.metrics import read_metrics
 from ssedb.trainer import Trainer
 from tests.toy import Grid, tiny_config
 
@@ -119,7 +119,7 @@ def test_atari_episodes_go_on_with_new_numbers_after_a_resume(tmp_path):
     sizes = dict(num_envs=2, minibatch_envs=2, steps=64, obs_norm_steps=20)
     train(tiny_config(tmp_path / "run", bonus="db-ngu", bonus_options=options, **sizes))
     resume(tmp_path / "run", steps=128)
-    state, _, _ = checkpoint.load_latest(tmp_path / "run" / "checkpoints")
+    state, _ = checkpoint.load_latest(tmp_path / "run" / "checkpoints")
     numbers = state["rollout"]["episodes"]
     assert (numbers >= 2).all()
     assert torch.equal(numbers % 2, torch.arange(2))

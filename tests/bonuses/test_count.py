@@ -107,5 +107,5 @@ def test_elsewhere_it_counts_frames_and_says_so_if_states_are_asked_for(tmp_path
         ssedb.ConfigError, match="breakout does not tell its true states, which count counts"
     ):
         Trainer(tiny_config(tmp_path, bonus="count", bonus_options={"counted": "states"}))
-    with pytest.raises(ssedb.ConfigError, match="feature_dim=0: must be 1 or more"):
+    with pytest.raises(ssedb.ConfigError, match="feature_dim=0: must be above 0"):
         ssedb.TrainConfig(bonus="rnd", bonus_options={"feature_dim": 0})

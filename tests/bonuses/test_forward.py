@@ -99,12 +99,21 @@ def test_icm_features_are_trained_by_the_inverse_model_alone():
         assert a.abs().max() > 0
 
 
+def test_random_features_is_icm_with_that_option():
+    one, other = make("random-features", **SMALL), make("icm", features="random", **SMALL)
+    assert one.fixed == other.fixed == ("encoder",)
+    torch.testing.assert_close(one.state_dict(), other.state_dict(), rtol=0, atol=0)
+    with pytest.raises(ssedb.ConfigError, match="features='inverse': use random"):
+        make("random-features", features="inverse", **SMALL)
+
+
 def test_random_features_loss_is_the_mean_reward_and_trains_the_forward_model_alone():
     bonus, data = make("random-features", **SMALL), batch()
     mask = torch.arange(12) % 2 == 0
     expected = forward_errors(bonus, bonus.forward_model, *data)[mask.numpy()].mean()
     assert bonus.loss(*data, mask)[0].item() == pytest.approx(expected, rel=1e-3)
     bonus.loss(*data)[0].backward()
+    assert not any(p.requires_grad for p in bonus.encoder.parameters())
     assert all(p.grad is None for p in bonus.encoder.parameters())
     assert all(p.grad.abs().max() > 0 for p in bonus.forward_model.parameters())
 

@@ -8,8 +8,8 @@ import torch
 from ssedb.networks import ActorCritic
 from ssedb.runs import checkpoint
 from ssedb.runs.evaluation import evaluate
-from ssedb.runs.folder import read_metrics
 from ssedb.runs.loop import resume, train
+from ssedb.runs.metrics import read_metrics
 from ssedb.trainer import Trainer
 from tests.bonuses.plain import batch, make
 from tests.toy import Grid, Sides, tiny_config
@@ -35,7 +35,7 @@ def test_the_policy_is_uniform_through_training_checkpoint_resume_and_eval(tmp_p
     rows = read_metrics(tmp_path / "run")
     assert [row["steps"] for row in rows] == [256, 512, 768, 1024]
     assert all(row["bonus_raw"] == 0 for row in rows)
-    state, _, _ = checkpoint.load_latest(tmp_path / "run" / "checkpoints")
+    state, _ = checkpoint.load_latest(tmp_path / "run" / "checkpoints")
     assert state["policy"]["policy.weight"].abs().max() == 0
     assert state["policy"]["policy.bias"].abs().max() == 0
     seen = []

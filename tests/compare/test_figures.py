@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from ssedb.compare import figures
+from ssedb.compare import bars, curves, style
 from ssedb.compare.references import MEASURED
 from ssedb.compare.results import load_runs
 from tests.compare.test_results import make_run
@@ -26,11 +26,11 @@ def runs(tmp_path):
 
 
 def lines(panel):
-    return [line for line in panel.lines if len(line.get_xdata()) == figures.POINTS]
+    return [line for line in panel.lines if len(line.get_xdata()) == curves.POINTS]
 
 
 def test_learning_curves_draw_the_mean_and_the_random_score(runs):
-    figure = figures.learning_curves(runs, "score")
+    figure = curves.learning_curves(runs, "score")
     assert [panel.get_title() for panel in figure.axes] == ["breakout", "breakout, pixel"]
     first = figure.axes[0]
     assert [line.get_ydata()[-1] for line in lines(first)] == pytest.approx([11, 21])
@@ -38,62 +38,62 @@ def test_learning_curves_draw_the_mean_and_the_random_score(runs):
     assert dotted[0].get_ydata()[0] == MEASURED["breakout"].mean
     legend = [text.get_text() for text in figure.legends[0].get_texts()]
     assert legend == ["db", "rnd", "random agent, measured here"]
-    normalised = figures.learning_curves(runs, "human_score").axes[0]
+    normalised = curves.learning_curves(runs, "human_score").axes[0]
     assert [line.get_ydata()[0] for line in normalised.lines if line.get_linestyle() == ":"] == [0]
-    assert len(figures.learning_curves(runs, "score", noise="pixel").axes) == 1
-    assert figures.learning_curves(runs, "states_of_mind") is None
+    assert len(curves.learning_curves(runs, "score", noise="pixel").axes) == 1
+    assert curves.learning_curves(runs, "states_of_mind") is None
 
 
 def test_a_copy_of_a_run_is_not_drawn(tmp_path):
     for name, seed, score in (("a/first", 0, 10.0), ("a/second", 1, 30.0), ("b/copy", 0, 10.0)):
         make_run(tmp_path / name, env="breakout", score=score, seed=seed)
-    panel = figures.learning_curves(load_runs(tmp_path), "score").axes[0]
+    panel = curves.learning_curves(load_runs(tmp_path), "score").axes[0]
     assert lines(panel)[0].get_ydata()[-1] == pytest.approx(20)
 
 
 def test_the_band_of_a_share_stays_a_share(tmp_path):
     for seed, states in enumerate((0.01, 0.99)):
         make_run(tmp_path / str(seed), seed=seed, states=states)
-    panel = figures.learning_curves(load_runs(tmp_path), "states_share").axes[0]
+    panel = curves.learning_curves(load_runs(tmp_path), "states_share").axes[0]
     heights = panel.collections[0].get_paths()[0].vertices[:, 1]
     assert (heights.min(), heights.max()) == (0, 1)
 
 
 def test_noise_against_none(runs):
-    panel = figures.noise_curves(runs, "score", "pixel").axes[0]
+    panel = curves.noise_curves(runs, "score", "pixel").axes[0]
     assert [line.get_linestyle() for line in lines(panel)] == ["-", "--", "-", "--"]
-    assert figures.noise_curves(runs, "score", "sticky") is None
+    assert curves.noise_curves(runs, "score", "sticky") is None
 
 
 def test_by_condition_shows_every_run(runs):
-    panel = figures.by_condition(runs, "score").axes[0]
+    panel = bars.by_condition(runs, "score").axes[0]
     ticks = [
         line.get_xdata().tolist() if hasattr(line.get_xdata(), "tolist") else line.get_xdata()
         for line in panel.lines
     ]
     assert [10.0, 12.0] in ticks
     marks = [
-        float(line.get_xdata()[0]) for line in panel.lines if line.get_marker() in figures.MARKERS
+        float(line.get_xdata()[0]) for line in panel.lines if line.get_marker() in style.MARKERS
     ]
     assert sorted(marks) == [11, 11, 21, 21]  # the means
     assert [text.get_text() for text in panel.get_yticklabels()] == ["db", "rnd"]
 
 
 def test_improvement_and_aggregates(runs):
-    panel = figures.improvement(runs, "score").axes[0]
+    panel = bars.improvement(runs, "score").axes[0]
     assert [text.get_text() for text in panel.get_yticklabels()] == ["rnd"]
     assert "P(db better than ...)" in panel.get_xlabel()
     assert panel.lines[0].get_xdata()[0] == 0
-    titles = [axes.get_title() for axes in figures.aggregates(runs, "human_score").axes]
+    titles = [axes.get_title() for axes in bars.aggregates(runs, "human_score").axes]
     assert titles == ["IQM", "mean", "median", "optimality gap"]
-    assert len(figures.profiles(runs, "score").axes[0].lines) == 2
-    assert len(figures.sample_efficiency(runs, "score").axes[0].lines) == 2
+    assert len(bars.profiles(runs, "score").axes[0].lines) == 2
+    assert len(curves.sample_efficiency(runs, "score").axes[0].lines) == 2
 
 
 def test_styles_tell_many_methods_apart():
     methods = [f"m{i}" for i in range(20)] + ["none"]
-    styles = figures.method_styles(methods)
-    assert len({(style["color"], style["ls"]) for style in styles.values()}) == 21
+    styles = style.method_styles(methods).values()
+    assert len({(each["color"], each["ls"]) for each in styles}) == 21
 
 
 def test_ablation_has_four_panels(tmp_path):
@@ -114,7 +114,7 @@ def test_ablation_has_four_panels(tmp_path):
             if seed:
                 rows = [{**row, "i_nce_chance": -3.0} for row in rows]
             (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    figure = figures.ablation_panels(load_runs(tmp_path), "alien", "none")
+    figure = curves.ablation_panels(load_runs(tmp_path), "alien", "none")
     titles = [panel.get_title() for panel in figure.axes]
     assert titles == ["extrinsic score", "I_upper (nats)", "I_pred (nats)", "I_nce (nats)"]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["db", "db no-upper"]
@@ -123,3 +123,11 @@ def test_ablation_has_four_panels(tmp_path):
     assert lines(nce)[0].get_ydata()[[0, -1]].tolist() == [-4, -2]
     assert [line.get_ydata()[0] for line in nce.lines if line.get_linestyle() == ":"] == [-3]
     assert nce.get_ylim() == pytest.approx((-3.2, -1.8))  # what a young model gets is cut off
+
+
+def test_learning_curves_of_a_single_update_draw_a_point(tmp_path):
+    for seed, score in enumerate((10.0, 30.0)):
+        make_run(tmp_path / str(seed), env="breakout", seed=seed, score=score, steps=64)
+    panel = curves.learning_curves(load_runs(tmp_path), "score").axes[0]
+    (point,) = [line for line in panel.lines if line.get_marker() == "o"]
+    assert (list(point.get_xdata()), list(point.get_ydata())) == ([64], [20])

@@ -3,11 +3,12 @@
 import dataclasses
 import json
 import math
-import re
+import tomllib
 
 import pytest
+import tomli_w
 
-from ssedb.compare import results
+from ssedb.compare import aggregate, results
 from ssedb.compare.references import MEASURED
 from ssedb.config import TrainConfig
 from ssedb.errors import ConfigError
@@ -73,12 +74,12 @@ def test_every_run_is_accounted_for(sweep):
     assert status.pop("rnd-6") == "damaged"
     assert set(status.values()) == {"finished"}
     assert len(status) == 6
-    reasons = {row["run"]: row["reason"] for row in results.left_out(runs)}
+    reasons = {row["run"]: row["reason"] for row in aggregate.left_out(runs)}
     assert reasons["db-9"] == "at step 128 of 256"
     assert reasons["rnd-8"] == "CUDA out of memory (tried 2 times)"
     assert reasons["rnd-7"] == "planned, not begun"
     assert "config.toml cannot be read" in reasons["rnd-6"]
-    assert len(results.run_table(runs)) == 10
+    assert len(aggregate.run_table(runs)) == 10
 
 
 def test_a_finished_run_that_was_lengthened_is_unfinished(tmp_path):
@@ -89,7 +90,7 @@ def test_a_finished_run_that_was_lengthened_is_unfinished(tmp_path):
 def test_condition_table(sweep):
     rows = {
         row["method"]: row
-        for row in results.condition_table(results.load_runs(sweep), "states_share")
+        for row in aggregate.condition_table(results.load_runs(sweep), "states_share")
     }
     assert rows["db"]["mean"] == pytest.approx(0.5)
     assert (rows["db"]["runs"], rows["db"]["left_out"]) == (3, 1)
@@ -97,7 +98,7 @@ def test_condition_table(sweep):
     assert (rows["rnd"]["runs"], rows["rnd"]["left_out"]) == (3, 2)
     probed = {
         row["method"]: row
-        for row in results.condition_table(results.load_runs(sweep), "bonus_noise_share")
+        for row in aggregate.condition_table(results.load_runs(sweep), "bonus_noise_share")
     }
     assert probed["db"]["mean"] == pytest.approx(0.1)
     assert (probed["rnd"]["mean"], probed["rnd"]["left_out"]) == (None, 5)
@@ -105,19 +106,19 @@ def test_condition_table(sweep):
 
 def test_aggregates_and_improvement_go_the_right_way(sweep):
     runs = results.load_runs(sweep)
-    rows = {row["method"]: row for row in results.aggregate_table(runs, "states_share")}
+    rows = {row["method"]: row for row in aggregate.aggregate_table(runs, "states_share")}
     assert rows["db"]["iqm"] == pytest.approx(0.5)
     assert rows["db"]["optimality_gap"] == pytest.approx(0.5)
     pairs = {
         (r["first"], r["second"]): r["probability"]
-        for r in results.improvement_table(runs, "states_share")
+        for r in aggregate.improvement_table(runs, "states_share")
     }
     assert pairs == {("db", "rnd"): 1, ("rnd", "db"): 0}
     for seed in range(3):
         (sweep / f"rnd-{seed}" / "probe.json").write_text(json.dumps({"bonus_noise_share": 0.9}))
     pairs = {
         (r["first"], r["second"]): r
-        for r in results.improvement_table(results.load_runs(sweep), "bonus_noise_share")
+        for r in aggregate.improvement_table(results.load_runs(sweep), "bonus_noise_share")
     }
     assert pairs["db", "rnd"]["probability"] == 1  # less noise is better
 
@@ -134,7 +135,7 @@ def test_aggregates_are_over_the_tasks_that_every_method_has(tmp_path):
             )
     rows = {
         row["method"]: row
-        for row in results.aggregate_table(results.load_runs(tmp_path), "states_share")
+        for row in aggregate.aggregate_table(results.load_runs(tmp_path), "states_share")
     }
     assert {method: (row["tasks"], row["tasks_left_out"]) for method, row in rows.items()} == {
         "db": (1, 1),
@@ -158,7 +159,7 @@ def test_methods_come_in_a_fixed_order_with_the_random_agent_last(tmp_path):
 def test_the_interval_of_a_share_stays_a_share(tmp_path):
     for seed, states in enumerate((0.01, 0.99)):
         make_run(tmp_path / str(seed), seed=seed, states=states)
-    row = results.condition_table(results.load_runs(tmp_path), "states_share")[0]
+    row = aggregate.condition_table(results.load_runs(tmp_path), "states_share")[0]
     assert (row["low"], row["high"]) == (0, 1)
 
 
@@ -190,23 +191,18 @@ def test_the_same_run_in_two_sweeps_counts_once(tmp_path):
     runs = results.load_runs(tmp_path)
     assert [run.status for run in runs] == ["finished", "finished", "duplicate"]
     assert "the same run as" in runs[2].reason
-    assert results.condition_table(runs, "states_share")[0]["mean"] == pytest.approx(0.15)
-    assert {row["runs"] for row in results.efficiency_table(runs, "states_share")} == {2}
+    assert aggregate.condition_table(runs, "states_share")[0]["mean"] == pytest.approx(0.15)
+    assert {row["runs"] for row in aggregate.efficiency_table(runs, "states_share")} == {2}
 
 
 @pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(TrainConfig)])
 def test_a_duplicate_differs_in_nothing_that_changes_a_result(tmp_path, name):
     config = make_run(tmp_path / "a") / "config.toml"
     make_run(tmp_path / "b")
-    text = config.read_text()
-    table = f"\n[{name}]\n"
-    other = (
-        text.replace(table, f"{table}other = 5\n")
-        if table in text
-        else re.sub(rf"(?m)^{name} = .*$", f"{name} = 5", text)
-    )
-    assert other != text
-    config.write_text(other)
+    values = tomllib.loads(config.read_text())
+    other = {**values[name], "other": 5} if isinstance(values[name], dict) else 7
+    assert other != values[name]
+    config.write_text(tomli_w.dumps({**values, name: other}))
     status = [run.status for run in results.load_runs(tmp_path)]
     same = name in (
         "out",
@@ -228,7 +224,7 @@ def test_runs_of_other_precisions_are_other_methods(tmp_path):
         ("db precision=bf16", "finished"),
         ("db precision=fp32", "finished"),
     ]
-    rows = {row["method"]: row["mean"] for row in results.condition_table(runs, "states_share")}
+    rows = {row["method"]: row["mean"] for row in aggregate.condition_table(runs, "states_share")}
     assert rows == {
         "db precision=bf16": pytest.approx(0.2),
         "db precision=fp32": pytest.approx(0.4),
@@ -244,7 +240,7 @@ def test_a_seed_that_ended_earlier_is_not_another_seed(tmp_path):
     config.write_text(config.read_text().replace("steps = 256", "steps = 128"))
     runs = results.load_runs(tmp_path)
     assert {run.path.name: run.status for run in runs} == {"early": "duplicate", "late": "finished"}
-    assert results.condition_table(runs, "states_share")[0]["mean"] == pytest.approx(0.3)
+    assert aggregate.condition_table(runs, "states_share")[0]["mean"] == pytest.approx(0.3)
 
 
 def test_a_name_stands_for_what_it_implies(tmp_path):
@@ -280,20 +276,8 @@ def test_a_score_without_an_episode_is_missing(tmp_path):
     assert run.value("score") is None
     assert run.value("human_score") is None
     assert all(math.isnan(v) for v in run.curve("human_score")[1])
-    rows = results.condition_table([run], "score")
+    rows = aggregate.condition_table([run], "score")
     assert (rows[0]["runs"], rows[0]["left_out"]) == (0, 1)
-
-
-def test_parquet(sweep, tmp_path):
-    polars = pytest.importorskip("polars")
-    runs = results.load_runs(sweep)
-    results.write_parquet(runs, tmp_path)
-    assert polars.read_parquet(tmp_path / "runs.parquet").to_dicts() == results.run_table(runs)
-    curves = polars.read_parquet(tmp_path / "curves.parquet").filter(polars.col("run") == "db-1")
-    assert curves["steps"].to_list() == [64, 128, 192, 256]
-    assert curves["states_share"].to_list() == pytest.approx([0.125, 0.25, 0.375, 0.5])
-    assert curves["method"].unique().to_list() == ["db"]
-    assert curves["seed"].unique().to_list() == [1]
 
 
 def test_no_runs(tmp_path):

@@ -1,11 +1,12 @@
 """`ssedb stats` as a user runs it: what is printed, and what is on disk."""
 
 import json
+import sys
 
 import pytest
 
 from ssedb import cli
-from ssedb.compare import tables
+from ssedb.compare import tables, write
 from ssedb.compare.references import MEASURED
 from ssedb.compare.results import load_runs
 from tests.compare.test_results import log_sick_policy, make_run
@@ -103,7 +104,7 @@ def test_both_random_scores_stand_beside_the_human_one(tmp_path):
         table for title, table in made.items() if title.startswith("human-normalised")
     )
     assert "0 is the literature's random agent for qbert;" in normalised.notes[0]
-    data = tables.as_data(runs)["references"]
+    data = write.as_data(runs)["references"]
     assert data["games"]["breakout"] == {
         "random": ours.mean, "standard_error": ours.standard_error, "episodes": ours.episodes,
         "random_literature": 1.7, "human_literature": 30.5,
@@ -112,7 +113,7 @@ def test_both_random_scores_stand_beside_the_human_one(tmp_path):
     assert "measured over" in data["about"]
     asked = {table.title: table for table in tables.make_tables(runs, ["human_score_literature"])}
     theirs = asked[
-        "human-normalised score with the literature's random agent, more is better, 1 seeds"
+        "human-normalised score with the literature's random agent, more is better, 1 seed"
     ]
     assert theirs.notes[0].startswith(
         "Reference scores: 0 is the literature's random agent for breakout, qbert;"
@@ -127,7 +128,7 @@ def test_what_makes_runs_hard_to_compare_is_said(tmp_path):
     assert len(plain["Runs"]) == 1
     together = plain["All tasks together: share of states seen"]
     assert together == [
-        "Over the 1 tasks (an environment under a noise) that every method has.",
+        "Over 1 task (an environment under a noise) that every method has.",
         "Left out, because not every method has them: 1 of db.",
     ]
     (other / "summary.json").write_text(
@@ -149,13 +150,12 @@ def test_without_normalised_scores_there_are_no_references(sweep):
 
 
 def test_the_command_writes_open_formats(sweep, capsys):
-    polars = pytest.importorskip("polars")
     pytest.importorskip("matplotlib")
     out = sweep.parent / "stats"
     assert cli.main(["stats", str(sweep), "--out", str(out)]) == 0
     said = capsys.readouterr().out
     assert "share of states seen" in said
-    assert f"written to {out}: tables.md, stats.json, runs.parquet" in said
+    assert f"written to {out}: tables.md, stats.json, figures/" in said
     assert "| db | 0.520 [" in (out / "tables.md").read_text()
     data = json.loads((out / "stats.json").read_text())
     assert data["main"] == "states_share"
@@ -167,8 +167,6 @@ def test_the_command_writes_open_formats(sweep, capsys):
     assert [row["iqm"] for row in data["efficiency"] if row["method"] == "db"][-1] == pytest.approx(
         0.52
     )
-    assert polars.read_parquet(out / "runs.parquet").height == 12
-    assert polars.read_parquet(out / "curves.parquet").height == 48
     figures = {path.stem for path in (out / "figures").glob("*.png")}
     kinds = {"curves", "noise", "measure", "aggregates", "profiles", "improvement", "efficiency"}
     assert {name.split("-")[0] for name in figures} == kinds
@@ -176,13 +174,21 @@ def test_the_command_writes_open_formats(sweep, capsys):
     assert all(path.stat().st_size > 5000 for path in (out / "figures").glob("*.png"))
 
 
-def test_without_the_extras_the_rest_is_written(sweep, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("ssedb.compare.tables.find_spec", lambda name: None)
+def test_without_matplotlib_the_rest_is_written(sweep, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("ssedb.compare.write.find_spec", lambda name: None)
     assert cli.main(["stats", str(sweep), "--out", str(tmp_path)]) == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["stats.json", "tables.md"]
     said = capsys.readouterr().out
-    assert "no Parquet: polars is not installed; run `pip install ssedb[report]`" in said
     assert "no figures: matplotlib is not installed" in said
+
+
+def test_without_scipy_the_command_ends_in_one_line(sweep, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "scipy.special", None)
+    assert cli.main(["stats", str(sweep), "--out", str(tmp_path / "stats")]) == 2
+    said = capsys.readouterr()
+    assert (said.out, said.err.count("\n")) == ("", 1)
+    assert "scipy is not installed; run `pip install ssedb[report]`" in said.err
+    assert not (tmp_path / "stats").exists()
 
 
 def test_measures_of_ones_own(sweep, tmp_path, capsys):

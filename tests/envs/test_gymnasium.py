@@ -150,7 +150,7 @@ def test_the_last_frame_of_an_episode_is_its_own(strangers):
 
 
 def test_a_run_is_the_same_run_however_many_processes_step(strangers, tmp_path):
-    from ssedb.runs.folder import read_metrics
+    from ssedb.runs.metrics import read_metrics
     from ssedb.sweep.grid import run_id
     from tests.toy import tiny_config
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from ssedb import cli
+from ssedb.cli.train import parse_train
 from ssedb.compare.results import load_runs
 from ssedb.config import TrainConfig
 from ssedb.errors import ConfigError
@@ -118,7 +119,7 @@ def test_a_run_without_a_bottleneck_has_no_state():
 def test_the_command_leads_to_the_same_configuration(config):
     words = shlex.split(train_command(config))
     assert words[:2] == ["ssedb", "train"]
-    assert cli.parse_train(words[2:]) == (config, None)
+    assert parse_train(words[2:]) == (config, None)
 
 
 @pytest.fixture(scope="module")

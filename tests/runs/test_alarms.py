@@ -8,7 +8,7 @@ import pytest
 
 import ssedb
 from ssedb.runs.alarms import PATIENCE, Watch
-from ssedb.runs.folder import read_metrics
+from ssedb.runs.metrics import read_metrics
 from ssedb.runs.progress import Progress
 from tests.toy import tiny_config
 

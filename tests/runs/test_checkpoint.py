@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+import os
 
 import pytest
 import torch
@@ -23,8 +24,9 @@ def test_round_trip_keeps_the_newest_two(tmp_path):
         "step-000000000020.ckpt",
         "step-000000000030.ckpt",
     ]
-    state, about, complaints = checkpoint.load_latest(tmp_path)
-    assert (state["steps"], about, complaints) == (30, {"steps": 30, "env": "alien"}, [])
+    told = []
+    state, about = checkpoint.load_latest(tmp_path, tell=told.append)
+    assert (state["steps"], about, told) == (30, {"steps": 30, "env": "alien"}, [])
     assert torch.equal(state["weights"], torch.arange(1000.0))
     assert checkpoint.about_latest(tmp_path)["env"] == "alien"
 
@@ -44,10 +46,12 @@ def test_damage_is_noticed_and_the_one_before_is_used(tmp_path, damage):
     path.write_bytes(
         {"truncate": data[:-100], "empty": b"", "garbage": b"\x00" * 500}.get(damage, bytes(data))
     )
-    state, _, complaints = checkpoint.load_latest(tmp_path)
+    told = []
+    state, _ = checkpoint.load_latest(tmp_path, tell=told.append)
     assert state["steps"] == 10
-    assert len(complaints) == 1
-    assert "step-000000000020.ckpt is damaged" in complaints[0]
+    assert len(told) == 1
+    assert told[0].startswith("step-000000000020.ckpt is damaged (")
+    assert told[0].endswith("; using the one before it")
     (tmp_path / "step-000000000010.ckpt").write_bytes(b"")
     with pytest.raises(ConfigError, match=r"no checkpoint in .* can be read"):
         checkpoint.load_latest(tmp_path)
@@ -74,7 +78,7 @@ def test_a_full_disk_leaves_the_old_ones(tmp_path, monkeypatch):
     def full(descriptor):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(checkpoint.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(TrainingError, match="No space left on device; once that is mended, resume"):
         save(tmp_path, 20)
     assert [p.name for p in tmp_path.iterdir()] == ["step-000000000010.ckpt"]

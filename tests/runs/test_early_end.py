@@ -9,7 +9,7 @@ import pytest
 
 from ssedb import cli
 from ssedb.runs import checkpoint
-from ssedb.runs.folder import read_metrics
+from ssedb.runs.metrics import read_metrics
 from ssedb.trainer import Trainer
 from tests.cli.test_cli import ssedb
 from tests.sweep.grids import wait_for

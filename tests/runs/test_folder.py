@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+import ssedb
 from ssedb.errors import ConfigError
-from ssedb.runs.folder import ERROR_LOG, RunFolder, lock_folder, read_metrics
+from ssedb.runs.folder import ERROR_LOG, RunFolder
+from ssedb.runs.lock import lock_folder
+from ssedb.runs.metrics import read_metrics
 from tests.toy import tiny_config
 
 
@@ -115,3 +118,16 @@ def test_the_log_of_an_error_goes_when_the_run_goes_on(tmp_path):
     run.start_logging(None)
     run.close()
     assert not (run.path / ERROR_LOG).exists()
+
+
+def test_train_from_python_into_a_folder_of_other_files_is_refused(tmp_path):
+    (tmp_path / "thesis.tex").write_text("mine")
+    with pytest.raises(ConfigError, match=r"holds other files \(thesis.tex\); choose a new"):
+        ssedb.train(tiny_config(tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_folder_where_a_sweep_failed_may_be_trained_in(tmp_path):
+    for name in ("error.log", "log.txt", "failure.json", "origin.json"):
+        (tmp_path / name).touch()
+    RunFolder.create(tiny_config(tmp_path)).close()

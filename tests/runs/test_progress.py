@@ -1,7 +1,41 @@
-"""What a run shows while it runs."""
+"""What a run shows: steps of the whole rollouts that it makes, and now and then a plain line."""
 
 from ssedb.runs import progress
+from ssedb.terminal import bar
 from tests.toy import tiny_config
+
+
+def test_progress_counts_to_the_end_of_the_last_rollout(tmp_path, capsys):
+    config = tiny_config(tmp_path)
+    size = config.rollout_size
+    config = tiny_config(tmp_path, steps=size + 1)  # two rollouts
+    with progress.console() as shown:
+        shown.start(0, config)
+        for steps in (size, 2 * size):
+            shown.log({"steps": steps, "score": None, "bonus_raw": 0.5})
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split("  ")[0] for line in lines] == [
+        f"{size:,}/{2 * size:,} steps",
+        f"{2 * size:,}/{2 * size:,} steps",
+    ]
+    assert lines[-1].split("  ")[1] == "left 0:00:00"
+
+
+def test_progress_prints_no_plain_line_within_ten_seconds_of_another(tmp_path, capsys, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(bar.time, "monotonic", lambda: now[0])
+    config = tiny_config(tmp_path, steps=1_000_000)
+    with progress.console() as shown:
+        shown.start(0, config)
+        for update in range(1, 8):  # one every 4 seconds
+            now[0] = 4.0 * update
+            shown.step(update * config.rollout_size)
+            shown.learn()
+            row = {"steps": update * config.rollout_size, "score": 1.0, "bonus_raw": 0.5}
+            shown.log(row)
+    lines = capsys.readouterr().err.splitlines()
+    steps = [int(line.split("/")[0].replace(",", "")) for line in lines]
+    assert steps == [update * config.rollout_size for update in (1, 4, 7)]
 
 
 def test_display_standing_alarm_is_in_every_line(capsys):

@@ -6,7 +6,7 @@ import signal
 import time
 from pathlib import Path
 
-from ssedb.runs.folder import read_metrics
+from ssedb.runs.metrics import read_metrics
 from ssedb.sweep.display import Display
 
 TOY = """
@@ -28,6 +28,8 @@ noise = ["none", "random-box"]
 bonus = ["db", "rnd"]
 seed = [0, 1]
 """
+HALF = TOY.replace("seed = [0, 1]", "seed = [0]")
+"""Four of the runs, for tests that train them."""
 
 
 def write_grid(folder: Path, text: str = TOY) -> Path:
@@ -46,7 +48,7 @@ class Silent(Display):
     def note(self, text):
         self.notes.append(text)
 
-    def update(self, force=False):
+    def update(self, last=False):
         pass
 
 

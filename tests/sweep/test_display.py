@@ -14,6 +14,10 @@ from tests.sweep.grids import TOY, write_grid
 from tests.toy import tiny_config
 
 
+def line(shown):
+    return "  ".join(shown.parts())
+
+
 def test_counts_and_time_left(tmp_path, monkeypatch, capsys):
     runs = read_grid(write_grid(tmp_path)).runs  # 8 of 96 steps
     now = [0.0]
@@ -28,16 +32,14 @@ def test_counts_and_time_left(tmp_path, monkeypatch, capsys):
         shown.stepped(runs[3].id, 32)  # begun again
         now[0] = 12.0
         left = (6 * 96 - 64 - 64) / 8
-        assert (
-            shown.line()
-            == f"finished 2/8  time left 0:00:{int(left):02}  running 3  failed 0  8 steps/s"
+        assert line(shown) == (
+            f"finished 2/8  time left 0:00:{int(left):02}  running 3  failed 0  8 steps/s"
         )
-        assert shown.line(width=40) == f"finished 2/8  time left 0:00:{int(left):02}"
         shown.ended(runs[2], "finished")
         shown.ended(runs[3], "failed")
         shown.ended(runs[4], "again")
-        assert shown.line().startswith("finished 3/8  ")
-        assert "  running 0  failed 1  " in shown.line()
+        assert line(shown).startswith("finished 3/8  ")
+        assert "  running 0  failed 1  " in line(shown)
         shown.note("[red] stays as it is")
     said = capsys.readouterr().err
     assert "[red] stays as it is" in said
@@ -55,10 +57,10 @@ def test_steps_that_a_failed_run_will_not_make_cost_no_time(tmp_path, monkeypatc
         shown.stepped(run.id, 32)
     now[0] = 16.0
     assert (
-        shown.line() == "finished 0/2  time left 0:00:32  running 2  failed 0  4 steps/s"
+        line(shown) == "finished 0/2  time left 0:00:32  running 2  failed 0  4 steps/s"
     )  # 2 x 64 steps
     shown.ended(runs[0], "failed")
-    assert shown.line() == "finished 0/2  time left 0:00:16  running 1  failed 1  4 steps/s"
+    assert line(shown) == "finished 0/2  time left 0:00:16  running 1  failed 1  4 steps/s"
 
 
 def test_the_estimate_adds_up(tmp_path, monkeypatch, capsys):

@@ -15,7 +15,7 @@ from ssedb.sweep import execute as module
 from ssedb.sweep import plan
 from ssedb.sweep.execute import execute
 from ssedb.sweep.grid import read_grid
-from ssedb.sweep.plan import is_finished, strangers
+from ssedb.sweep.plan import is_finished, unplanned_runs
 from tests.outside import forget_package, write_package
 from tests.sweep.grids import numbers, write_grid
 from tests.toy import tiny_config
@@ -29,7 +29,7 @@ def test_a_finished_run_of_another_name_is_left_alone(tmp_path):
     again = read_grid(path, root, {"device": "cpu"})
     assert again.runs[0].folder == old
     assert is_finished(again.runs[0], probe=False)
-    assert strangers(again, root) == []
+    assert unplanned_runs(again, root) == []
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ def test_code_that_goes_on_with_a_run_is_added(run, monkeypatch):
     noted = []
     for code in ("first", "second", "second", "first"):
         monkeypatch.setattr(plan, "code_version", lambda code=code: code)
-        plan.note_origin(run)
+        plan.note_provenance(run)
         origin = json.loads((run.folder / "origin.json").read_text())
         noted.append((origin["code"], origin["later"]))
     assert noted == [

@@ -12,7 +12,7 @@ FOLDER = Path(__file__).parent.parent.parent / "experiments"
 RUNS = {
     "smoke": 12,
     "sample": 12,
-    "quick": 225,
+    "quick": 210,
     "rooms": 70,
     "atari-mini": 72,
     "atari-readings": 4,

@@ -6,9 +6,10 @@ import dataclasses
 import pytest
 
 from ssedb.bonuses import list_bonuses
+from ssedb.cli.sweep import parse_override
 from ssedb.config import TrainConfig
 from ssedb.errors import ConfigError
-from ssedb.sweep.grid import parse_override, read_grid, run_id
+from ssedb.sweep.grid import read_grid, run_id
 from tests.sweep.grids import TOY, write_grid
 
 

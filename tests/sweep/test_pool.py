@@ -13,11 +13,13 @@ from ssedb import cli
 from ssedb.runs.loop import train
 from ssedb.sweep import cluster, pool
 from ssedb.sweep.grid import read_grid
-from ssedb.sweep.plan import code_version, is_finished, made_by_other_code, strangers
-from ssedb.sweep.pool import Pool
+from ssedb.sweep.plan import code_version, is_finished, made_by_other_code, unplanned_runs
+from ssedb.sweep.pool import Pool, run_pool
 from ssedb.sweep.worker import Memory, free_memory
 from tests.sweep.grids import (
+    HALF,
     TOY,
+    Killing,
     Silent,
     all_numbers,
     failing_worker,
@@ -26,6 +28,23 @@ from tests.sweep.grids import (
     wait_for,
     write_grid,
 )
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
+    """4 runs and one that cannot work, two of whose workers were killed on the way."""
+    folder = tmp_path_factory.mktemp("pool")
+    grid = read_grid(write_grid(folder, HALF), folder / "runs", {"device": "cpu"})
+    bad = read_grid(
+        write_grid(folder, TOY.replace("rooms-small", "CartPole-v1")),
+        folder / "runs",
+        {"device": "cpu"},
+    ).runs[0]
+    display = Killing([*grid.runs, bad], [grid.runs[1], grid.runs[2]])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")  # sums in another order have other last digits
+        outcome = run_pool([bad, *grid.runs], probe=False, display=display, device="cpu", jobs=2)
+    return folder, grid, bad, display, outcome
 
 
 def test_a_killed_worker_costs_no_run(swept):
@@ -39,9 +58,9 @@ def test_a_killed_worker_costs_no_run(swept):
         == 2
     )
     assert {run.id for run in outcome.finished} == {run.id for run in grid.runs}
-    assert len(outcome.finished) == 8  # once each
+    assert len(outcome.finished) == 4  # once each
     assert all(is_finished(run, probe=False) for run in grid.runs)
-    assert len(all_numbers(folder / "runs")) == 8
+    assert len(all_numbers(folder / "runs")) == 4
 
 
 def test_a_run_that_cannot_work_is_reported_and_the_others_finish(swept):
@@ -59,9 +78,9 @@ def test_killed_or_not_the_numbers_are_those_of_the_run_alone(swept, tmp_path):
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        for run in (grid.runs[1], grid.runs[6]):
+        for run in (grid.runs[1], grid.runs[2]):
             config = (
-                read_grid(write_grid(tmp_path), tmp_path, {"device": "cpu"})
+                read_grid(write_grid(tmp_path, HALF), tmp_path / "runs", {"device": "cpu"})
                 .runs[grid.runs.index(run)]
                 .config
             )
@@ -81,10 +100,10 @@ def test_other_code_and_other_settings_are_noticed(swept, tmp_path):
     assert made_by_other_code(grid.runs) == {"0.0.9 source 12345678": 1}
     origin.write_text(saved)
     longer = read_grid(
-        write_grid(tmp_path, TOY.replace("steps = 96", "steps = 128")), folder / "runs"
+        write_grid(tmp_path, HALF.replace("steps = 96", "steps = 128")), folder / "runs"
     )
     assert not any(is_finished(run, probe=False) for run in longer.runs)
-    assert len(strangers(longer, folder / "runs")) == 8
+    assert len(unplanned_runs(longer, folder / "runs")) == 4
 
 
 def test_finished_means_trained_with_these_settings_and_probed(swept, tmp_path):
@@ -132,9 +151,9 @@ def alive(pid):
 
 
 def test_a_killed_driver_and_then_the_same_command(swept, tmp_path):
-    grid, out = write_grid(tmp_path), tmp_path / "runs"
+    grid, out = write_grid(tmp_path, HALF), tmp_path / "runs"
     driver = sweep(grid, out, jobs=2)
-    wait_for(lambda: len(list(out.glob("*/summary.json"))) >= 2)
+    wait_for(lambda: len(list(out.glob("*/summary.json"))) >= 1)
     workers = lock_holders(out)
     driver.kill()
     driver.communicate()
@@ -143,11 +162,11 @@ def test_a_killed_driver_and_then_the_same_command(swept, tmp_path):
         for path in out.glob("*/summary.json")
         if b'"finished": true' in path.read_bytes()
     }
-    assert len(before) < 8
+    assert len(before) < 4
     again = sweep(grid, out, jobs=1)
     stdout, stderr = again.communicate(timeout=120)
     assert again.returncode == 0, stderr
-    assert "all 8 runs are finished" in stdout
+    assert "4 runs, all finished" in stdout
     assert not any(alive(pid) for pid in workers)  # the workers of the dead driver have ended too
     assert all_numbers(out) == all_numbers(swept[0] / "runs")
     assert all(
@@ -169,7 +188,7 @@ def test_a_signal_lets_every_run_save_and_a_second_sweep_must_wait(tmp_path):
     driver.send_signal(signal.SIGTERM)
     stdout, stderr = driver.communicate(timeout=60)
     assert driver.returncode == 130, stderr
-    assert "8 of 8 runs are not finished; the same command goes on with them" in stdout
+    assert "8 of 8 runs not finished; the same command goes on with them" in stdout
     assert "stopping: every run ends with its update and saves; once more stops at once" in stderr
     stopped = [json.loads(path.read_text()) for path in out.glob("*/summary.json")]
     assert stopped
@@ -228,7 +247,7 @@ def tries(folder):
     return found
 
 
-@pytest.mark.parametrize("retries", [0, 1, 2])
+@pytest.mark.parametrize("retries", [0, 2])
 def test_a_run_is_tried_again_as_often_as_asked_and_no_more(tmp_path, monkeypatch, capsys, retries):
     monkeypatch.setattr(pool, "work", failing_worker)
     chosen = ["--set", "noise=none", "bonus=db", "seed=[0,1,2]", "--retries", str(retries)]

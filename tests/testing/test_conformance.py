@@ -11,8 +11,9 @@ import torch
 
 import ssedb
 from ssedb import cli
-from ssedb.testing import conformance
-from ssedb.testing.conformance import CHECKS, Subject, check_bonus, sensitivity
+from ssedb.testing import behaviour
+from ssedb.testing.conformance import CHECKS, check_bonus, sensitivity
+from ssedb.testing.subject import Subject
 from tests.broken import BROKEN
 
 pytest_plugins = "pytester"
@@ -34,7 +35,7 @@ def test_our_bonuses_keep_their_contract(name, options):
 
 @pytest.fixture
 def smaller_huge_batch(monkeypatch):
-    monkeypatch.setattr(conformance, "HUGE", 1024)
+    monkeypatch.setattr(behaviour, "HUGE", 1024)
 
 
 @pytest.mark.filterwarnings("ignore:std")

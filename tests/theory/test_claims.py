@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ssedb import cli
-from ssedb.cli import flags
+from ssedb.cli.theory import Theory
 from ssedb.theory import claims, gain, report
 
 
@@ -61,4 +61,4 @@ def test_command_writes_the_table_the_figures_and_the_numbers(tmp_path, capsys):
 
 
 def test_every_part_of_the_command_exists_and_has_a_figure():
-    assert set(flags.Theory().parts) == set(report.PARTS) == set(report.FIGURES)
+    assert set(Theory().parts) == set(report.PARTS) == set(report.FIGURES)

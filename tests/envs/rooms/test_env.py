@@ -72,8 +72,8 @@ def test_rooms_by_any_spelling_has_one_name(name, canonical):
 
 
 def test_training_when_resumed_logs_the_same_coverage(tmp_path):
-    from ssedb.runs.folder import read_metrics
     from ssedb.runs.loop import resume, train
+    from ssedb.runs.metrics import read_metrics
     from tests.toy import tiny_config
 
     settings = dict(env="rooms-small", noise="clouds", obs_norm_steps=64)

@@ -1,11 +1,11 @@
-"""What the commands print when they are done."""
+"""`ssedb train`: its summary and what it resumes."""
 
 from dataclasses import asdict
 from pathlib import Path
 
+from ssedb.cli.train import print_run
 from ssedb.runs.alarms import Alarm
 from ssedb.runs.loop import TrainResult
-from ssedb.runs.summary import print_run
 from tests.toy import tiny_config
 
 

@@ -1,4 +1,4 @@
-"""Text for a terminal: as it is, with its words whole. A pipe or a file gets a line for a line."""
+"""Text for a terminal: literal, with its words whole. A pipe or a file gets a line for a line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ ENDLESS = 10**6
 
 
 def console(**settings: Any) -> Console:
-    """Return a console that takes text literally: paths may hold square brackets (markup) and colons (emoji)."""
+    """Return a console that prints text literally.
+
+    Paths may hold square brackets, which rich reads as markup, and colons, which it reads as emoji.
+    """
     from rich.console import Console
 
     return Console(highlight=False, markup=False, emoji=False, **settings)
@@ -43,7 +46,7 @@ def print_pairs(pairs: Mapping[str, str], indent: str = "") -> None:
 
 
 def print_table(console: Console, table: Table) -> None:
-    """Print a table, or a paragraph for each of its rows where the terminal is too narrow for the words in it."""
+    """Print a table, or a paragraph for each row where the terminal is too narrow for its words."""
     from rich.padding import Padding
     from rich.table import Table
 
@@ -80,6 +83,17 @@ def _fit_columns(console: Console, table: Table) -> bool:
     for column, width in zip(table.columns, widths, strict=True):
         column.width = width
     return True
+
+
+def plural(count: int, noun: str) -> str:
+    """Return a count with its noun: "1 run", "2 runs"."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def clock(seconds: float) -> str:
+    """Return a duration as h:mm:ss."""
+    whole = int(seconds)
+    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
 
 
 def bar_width(width: int) -> int:

@@ -1,0 +1,88 @@
+"""`ssedb bench`: measure the speed of training here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+from rich.table import Table
+
+from ssedb import terminal
+from ssedb.cli.parsing import parse
+from ssedb.config import TrainConfig
+from ssedb.errors import ConfigError
+from ssedb.options import Preset
+
+if TYPE_CHECKING:
+    from ssedb.bench import Rates
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Measure the speed of each part of training here, and of the whole beside its parts."""
+
+    env: str | None = None
+    """The game, or rooms; breakout unless given, with the preset rooms the small Rooms."""
+    noise: str = "none"
+    """What disturbs the agent; `ssedb list noises` shows the choices."""
+    preset: Preset = "paper"
+    """Sizes of networks and rollout."""
+    device: str = "auto"
+    """Where to learn: auto, cpu, cuda or cuda:N."""
+    num_envs: int | None = None
+    """Environments side by side; the preset's unless given."""
+    updates: int = 2
+    """Whole training updates to time."""
+    precision: Literal["bf16", "tf32", "fp32"] = "bf16"
+    """Of the networks on a GPU."""
+    engine: Literal["auto", "eager", "fast"] = "auto"
+    """How to run: `fast` replays CUDA graphs and learns beside play; auto does so on a GPU."""
+
+
+def main(args: list[str]) -> int:
+    """Run the command; return the exit code."""
+    options = parse(Bench, args, "bench")
+    if options.updates < 1:
+        raise ConfigError(f"updates={options.updates}: must be 1 or more")
+    sizes: dict[str, Any] = {} if options.num_envs is None else {"num_envs": options.num_envs}
+    names = ("noise", "preset", "device", "precision", "engine")
+    env = options.env or ("rooms-small" if options.preset == "rooms" else "breakout")
+    config = TrainConfig(env=env, **{name: getattr(options, name) for name in names}, **sizes)
+    from ssedb.bench import measure_rates
+
+    rates = measure_rates(config, options.updates, partial(print, flush=True))
+    print_rates(rates, config)
+    return 0
+
+
+def print_rates(rates: Rates, config: TrainConfig) -> None:
+    """Print the speed of each part, and of the whole beside the ideal of its parts in turn."""
+    speed, games = rates.by_part, "library" in rates.by_part
+    meanings = {
+        "library": "all games in one vector of the emulator library, random actions",
+        "emulator": f"{'the games in the pools of training' if games else 'the environments'}, "
+        "random actions",
+        "inference": "choosing actions",
+        "bonus": "intrinsic rewards",
+        "update": f"PPO x{config.ppo_epochs} and {config.bonus} x{config.bonus_epochs}",
+        "trained": "all of it, as `ssedb train` runs it",
+    }
+    table = Table("part", "agent steps/s", "")
+    for part, meaning in meanings.items():
+        if part in speed:
+            table.add_row(part, f"{speed[part]:,.0f}", meaning)
+    if games:
+        table.add_row("trained / library", rates.whole.against("library"), "")
+    table.add_row("trained / emulator", rates.whole.against("alone"), "")
+    ideal = "one part after the other: 1 / (1/emulator + 1/inference + 1/bonus + 1/update)"
+    table.add_row("ideal", f"{speed['ideal']:,.0f}", ideal)
+    table.add_row("trained / ideal", f"{speed['trained'] / speed['ideal']:.3f}", "")
+    for plain in ("update, plain", "update, plain with our allocator"):
+        if plain in speed:
+            ratio = f"ours is {speed['update'] / speed[plain]:.2f}x as fast"
+            table.add_row(plain, f"{speed[plain]:,.0f}", ratio)
+    if rates.gpu_memory:
+        about = "allocated, and held by torch, at its highest"
+        table.add_row("GPU memory", rates.gpu_memory, about)
+    terminal.print_table(terminal.console(), table)

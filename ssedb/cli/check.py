@@ -1,0 +1,76 @@
+"""`ssedb check`: check a bonus or a noise, ours or yours, against its contract."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import tyro
+
+from ssedb import terminal
+from ssedb.cli.parsing import parse
+from ssedb.config import TrainConfig
+from ssedb.noises import is_noise
+from ssedb.terminal import plural
+
+
+@dataclass(frozen=True)
+class Check:
+    """Check that a bonus or a noise keeps its contract (docs/conformance.md)."""
+
+    name: tyro.conf.Positional[str]
+    """A bonus or noise of `ssedb list`, or a class of your own as package.module:Class."""
+    device: str = "cpu"
+    """Where to compute: auto, cpu, cuda or cuda:N."""
+
+
+def main(args: list[str]) -> int:
+    """Run the command; return the exit code."""
+    options = parse(Check, args, "check")
+    kind = "noise" if is_noise(options.name) else "bonus"
+    # A configuration names the mistakes in both settings.
+    config = TrainConfig(env="rooms-small", device=options.device, **{kind: options.name})  # type: ignore[arg-type]
+    return 0 if print_checks(getattr(config, kind), config.device) else 1
+
+
+def print_checks(name: str, device: str) -> bool:
+    """Print every check as it is done and, for a bonus, what each noise does to it.
+
+    Args:
+        name: of a bonus or a noise.
+        device: where to compute.
+
+    Returns:
+        Whether no check failed.
+    """
+    from rich.text import Text
+
+    from ssedb.testing import conformance, noises
+    from ssedb.testing.subject import Subject
+
+    console = terminal.console()
+    failed = 0
+    subject = noises.NoiseSubject(name, device) if is_noise(name) else Subject(name, device)
+    checks = (conformance if isinstance(subject, Subject) else noises).CHECKS
+    for check in checks:
+        result = conformance.run_check(check, subject)
+        failed += result.outcome == "fail"
+        colour = {"pass": "green", "fail": "bold red", "skip": "dim"}[result.outcome]
+        line = Text(
+            terminal.wrapped(result.why, f"{result.outcome}  {result.name:<38} ", indent=" " * 6)
+        )
+        line.stylize(colour, 0, len(result.outcome))
+        console.print(line, soft_wrap=True)
+    if not failed and isinstance(subject, Subject):
+        console.print(
+            "\nshare of noise in the bonus, hardly trained (0 is blind to it, 1 sees nothing else):"
+        )
+        for noise, share in conformance.sensitivity(subject).items():
+            console.print(
+                f"  {noise:<12} " + ("the bonus does not vary" if share is None else f"{share:.2f}")
+            )
+        console.print("`ssedb analyze probe` measures a trained run\n")
+    verdict = (
+        f"{failed} of {plural(len(checks), 'check')} failed" if failed else "keeps its contract"
+    )
+    console.print(f"{name}: {verdict}")
+    return not failed

@@ -1,0 +1,61 @@
+"""`ssedb eval`: play episodes with a trained agent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import tyro
+
+from ssedb import terminal
+from ssedb.cli.parsing import parse
+from ssedb.terminal import plural
+
+if TYPE_CHECKING:
+    from ssedb.runs.evaluation import Evaluation
+
+
+@dataclass(frozen=True)
+class Eval:
+    """Play episodes with a trained agent and print their scores."""
+
+    run: tyro.conf.Positional[Path]
+    """Folder of the run."""
+    episodes: int = 10
+    """Episodes to play."""
+    video: bool = False
+    """Write the first episode to the run's videos/, too (needs `pip install ssedb[report]`)."""
+    seed: int = 1000
+    """Seed of the episodes."""
+    device: str = "auto"
+    """Where to run the policy: auto, cpu, cuda or cuda:N."""
+
+
+def main(args: list[str]) -> int:
+    """Run the command; return the exit code."""
+    options = parse(Eval, args, "eval")
+    from ssedb.runs import evaluation
+
+    evaluation.check(options.run, options.episodes, options.video, options.seed)
+    result = evaluation.evaluate(
+        options.run, options.episodes, video=options.video, seed=options.seed, device=options.device
+    )
+    print_evaluation(result)
+    return 0
+
+
+def print_evaluation(result: Evaluation) -> None:
+    """Print the scores of the episodes."""
+    import numpy as np
+
+    scores = np.array(result.scores)
+    text = (
+        f"{result.env}, noise {result.noise}, agent of step {result.steps:,}: score "
+        f"{scores.mean():.2f} (std {scores.std():.2f}, from {scores.min():.0f} to "
+        f"{scores.max():.0f}) over {plural(len(scores), 'episode')} of "
+        f"{np.mean(result.lengths):.0f} steps on average"
+    )
+    print(terminal.wrapped(text))
+    if result.video is not None:
+        terminal.console().print(f"video  {result.video}", soft_wrap=True)

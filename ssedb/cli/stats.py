@@ -1,0 +1,55 @@
+"""`ssedb stats`: tables and figures of many runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from ssedb import terminal
+from ssedb.cli.parsing import parse
+from ssedb.errors import ConfigError
+from ssedb.runs.files import require_writable
+
+
+@dataclass(frozen=True)
+class Stats:
+    """Compare many runs: tables with 95% intervals, aggregates, who beats whom, figures."""
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    """Folders that hold runs, at any depth."""
+    out: Path | None = None
+    """Folder for the tables and figures; stats/ in the first folder unless given."""
+    measures: tuple[str, ...] = ()
+    """What to compare (states_share score area:score i_nce ...); the first one between methods."""
+    figures: bool = True
+    """Draw the figures too (needs `pip install ssedb[report]`)."""
+
+
+def main(args: list[str]) -> int:
+    """Run the command; return the exit code."""
+    options = parse(Stats, args, "stats")
+    if not options.runs:
+        raise ConfigError("no folder is named; use `ssedb stats runs/quick`")
+    from ssedb.compare.results import load_runs
+    from ssedb.compare.tables import make_tables
+    from ssedb.compare.write import write_stats
+
+    require_writable(options.out or options.runs[0])
+    out = options.out or options.runs[0] / "stats"
+    runs = load_runs(*options.runs)
+    tables = make_tables(runs, options.measures)
+    console = terminal.console()
+    if not console.is_terminal:
+        console = terminal.console(width=160)
+    for table in tables:
+        table.show(console)
+    title = ", ".join(map(str, options.runs))
+    made, missed = write_stats(
+        runs, tables, out, title, measures=options.measures, figures=options.figures
+    )
+    console.print(f"written to {out}: {', '.join(made)}", soft_wrap=True)
+    for line in missed:
+        print(terminal.wrapped(line))
+    return 0

@@ -1,0 +1,117 @@
+"""`ssedb sweep`: train a whole grid of runs; again, only what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+from ssedb.cli.parsing import key_value, parse
+from ssedb.errors import ConfigError, require_installed
+from ssedb.runs.files import refuse_other_files
+from ssedb.runs.folder import ERROR_LOG, PLAN
+from ssedb.runs.lock import locked
+
+LEAST = {"jobs": 1, "retries": 0, "minutes": 0, "cpus": 0, "gpus": 0}
+"""The least value of each number."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Train every run of a grid file, several at a time; again, only what is missing."""
+
+    grid: tyro.conf.Positional[Path]
+    """The grid file, such as experiments/quick.toml (docs/sweeps.md explains the format)."""
+    out: Path | None = None
+    """Folder for the runs; runs/NAME unless given."""
+    set: tuple[str, ...] = ()
+    """Settings or axes, as KEY=VALUE, instead of the file's: steps=1e5 seed=[0,1] 'bonus=["db"]'."""
+    jobs: int | None = None
+    """Runs at a time; by cores and measured memory unless given."""
+    device: str = "auto"
+    """Where to learn: auto, cpu, cuda or cuda:N."""
+    dry_run: bool = False
+    """Print the plan, with time and disk estimated by a short calibration here, and do nothing."""
+    minutes: float | None = None
+    """Let every run save and stop after so many minutes."""
+    retries: int = 1
+    """How often a run whose process died is taken up again."""
+    ray: str | None = None
+    """Run on Ray: auto (this machine's cluster), local (a Ray of its own here) or ray://HOST:PORT."""
+    cpus: float = 1
+    """On Ray: CPUs that a run is given."""
+    gpus: float | None = None
+    """On Ray: GPUs that a run is given; 0.25 unless given where the cluster has GPUs."""
+
+
+def main(args: list[str]) -> int:
+    """Run the command; return the exit code."""
+    options = parse(Sweep, args, "sweep")
+    from ssedb.sweep.grid import read_grid
+
+    _check_numbers(options)
+    if options.ray is not None:
+        require_installed("ray", extra="ray", instead="leave --ray out")
+    overrides = dict(map(parse_override, options.set))
+    if options.device != "auto":
+        overrides["device"] = options.device
+    grid = read_grid(options.grid, options.out, overrides)
+    if grid.probe:
+        require_installed("matplotlib", extra="report", instead="leave the grid's probe out")
+    root = grid.runs[0].folder.parent
+    refuse_other_files(root, own=PLAN, ignore=(ERROR_LOG,))
+    if options.dry_run:
+        from ssedb.sweep.estimate import print_estimate
+
+        print_estimate(grid, root, options.jobs)
+        return 0
+    if options.ray is None:
+        _check_devices((run.config.device, run.config.engine) for run in grid.runs)
+    from ssedb.sweep.run import run_sweep
+
+    with locked(root):  # two would wait for each other's runs
+        outcome = run_sweep(
+            grid,
+            root,
+            device=grid.runs[0].config.device,
+            jobs=options.jobs,
+            retries=options.retries,
+            minutes=options.minutes,
+            ray=options.ray,
+            cpus=options.cpus,
+            gpus=options.gpus,
+        )
+    return 130 if outcome.stopped else 1 if outcome.failed else 0
+
+
+def parse_override(text: str) -> tuple[str, Any]:
+    """Read a word of --set, such as `steps=1000` or `seed=[0,1]`."""
+    try:
+        return key_value(text)
+    except ValueError as error:
+        raise ConfigError(f"set={error}") from None
+
+
+def _check_numbers(options: Sweep) -> None:
+    """Raise ConfigError for a number that is too small, or that Ray has no use for."""
+    for name, least in LEAST.items():
+        value = getattr(options, name)
+        if value is not None and value < least:
+            raise ConfigError(f"{name}={value}: must be {least} or more")
+        if value is not None and options.ray is not None and name in ("jobs", "minutes"):
+            raise ConfigError(
+                f"{name}={value}: Ray has its own scheduler; leave it out, or leave --ray out"
+            )
+
+
+def _check_devices(devices: Iterable[tuple[str, str]]) -> None:
+    """Raise ConfigError once, and not in each run, for a GPU that is asked for and not there."""
+    for device, kind in sorted(set(devices)):
+        if device.startswith("cuda") or kind == "fast":
+            from ssedb.engine import check_engine
+            from ssedb.engine.host import pick_device
+
+            check_engine(kind, pick_device(device))

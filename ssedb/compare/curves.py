@@ -1,0 +1,211 @@
+"""Figures along training: learning curves, noise against none, ablations, sample efficiency.
+
+Each function takes runs and returns a matplotlib Figure, or None where the runs do not allow it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from ssedb.compare import statistics
+from ssedb.compare.aggregate import efficiency_table
+from ssedb.compare.measures import bounds, label
+from ssedb.compare.references import random_score, random_source
+from ssedb.compare.results import Run, method_order, tasks_of
+from ssedb.compare.style import (
+    GRAY,
+    add_legend,
+    label_axes,
+    method_styles,
+    panels,
+    steps_formatter,
+)
+from ssedb.terminal import plural
+
+POINTS = 80
+"""Points of a curve."""
+FEW = 6
+"""Methods, at most, of a panel that has two lines for each."""
+DB_TERMS = {
+    "score": "extrinsic score",
+    "i_upper": "I_upper (nats)",
+    "i_pred": "I_pred (nats)",
+    "i_nce": "I_nce (nats)",
+}
+
+
+def _counted(runs: Sequence[Run]) -> list[Run]:
+    return [run for run in runs if run.status != "duplicate"]
+
+
+def learning_curves(runs: Sequence[Run], key: str, *, noise: str | None = None) -> Figure | None:
+    """Draw a panel for each environment and noise: each method's mean with its 95% interval.
+
+    The dotted line is the score of a uniform random agent (`random_score`). Unfinished runs count
+    as far as they go.
+    """
+    runs = [
+        run
+        for run in _counted(runs)
+        if (noise is None or run.noise == noise) and run.curve(key)[0].size
+    ]
+    tasks = tasks_of(runs)
+    if not tasks:
+        return None
+    methods = method_order(runs)
+    styles = method_styles(methods)
+    figure, axes = panels(len(tasks))
+    dotted: list[str] = []
+    for panel, task in zip(axes, tasks, strict=True):
+        for method in methods:
+            several = [run for run in runs if (run.env, run.noise, run.method) == (*task, method)]
+            if several:
+                _draw_curve(panel, several, key, styles[method])
+        if key in ("score", "human_score") and (random := random_score(task[0])) is not None:
+            panel.axhline(random if key == "score" else 0, color=GRAY, ls=":", lw=1)
+            dotted.append(task[0])
+        panel.set_title(task[0] if task[1] == "none" else f"{task[0]}, {task[1]}")
+        panel.xaxis.set_major_formatter(steps_formatter())
+    label_axes(figure, "agent steps", label(key))
+    add_legend(
+        figure,
+        styles
+        | (
+            {f"random agent, {random_source(dotted)}": {"color": GRAY, "ls": ":"}} if dotted else {}
+        ),
+    )
+    return figure
+
+
+def noise_curves(runs: Sequence[Run], key: str, noise: str) -> Figure | None:
+    """Draw a panel for each environment: methods without noise (full line) and with it (dashed)."""
+    runs = [
+        run for run in _counted(runs) if run.noise in ("none", noise) and run.curve(key)[0].size
+    ]
+    tasks = tasks_of(runs)
+    envs = [env for env, under in tasks if under == noise and (env, "none") in tasks]
+    methods = method_order(runs)
+    if not envs or len(methods) > FEW:
+        return None
+    colours = {method: style["color"] for method, style in method_styles(methods).items()}
+    figure, axes = panels(len(envs))
+    for panel, env in zip(axes, envs, strict=True):
+        for method in methods:
+            for under, line in (("none", "-"), (noise, "--")):
+                several = [
+                    run for run in runs if (run.env, run.noise, run.method) == (env, under, method)
+                ]
+                if several:
+                    _draw_curve(
+                        panel, several, key, {"color": colours[method], "ls": line}, band=0.1
+                    )
+        panel.set_title(env)
+        panel.xaxis.set_major_formatter(steps_formatter())
+    label_axes(figure, "agent steps", f"{label(key)}; dashed: {noise}")
+    add_legend(figure, {method: {"color": colour} for method, colour in colours.items()})
+    return figure
+
+
+def ablation_panels(runs: Sequence[Run], env: str, noise: str) -> Figure | None:
+    """Draw DB's score and the three terms of its objective, a line for each variant.
+
+    The dotted line is the I_nce of blind guessing; what lies well below it, at the start of a run,
+    is cut off.
+    """
+    runs = [
+        r
+        for r in runs
+        if (r.env, r.noise, r.config.get("bonus")) == (env, noise, "db")
+        and r.curve("i_upper")[0].size
+    ]
+    methods = method_order(runs)
+    if len(methods) < 2:
+        return None
+    styles = method_styles(methods)
+    figure, axes = panels(len(DB_TERMS), columns=2, width=3.4)
+    for panel, (key, name) in zip(axes, DB_TERMS.items(), strict=True):
+        for method in methods:
+            _draw_curve(panel, [run for run in runs if run.method == method], key, styles[method])
+        panel.set_title(name)
+        panel.xaxis.set_major_formatter(steps_formatter())
+    guessed = np.concatenate([run.curve("i_nce_chance")[1] for run in runs])
+    if guessed.size:  # a young model, far below chance, would squeeze all that matters
+        chance, curves = np.nanmax(guessed), [run.curve("i_nce")[1] for run in runs]
+        low, high = (
+            min(chance, *(curve[-1] for curve in curves)),
+            max(chance, *map(np.nanmax, curves)),
+        )
+        margin = max(0.2 * (high - low), 0.1)
+        axes[-1].axhline(chance, color=GRAY, ls=":", lw=1)
+        axes[-1].set_ylim(low - margin, high + margin)
+    label_axes(figure, "agent steps", "")
+    figure.suptitle(f"{env}, noise {noise}", fontsize=10)
+    add_legend(figure, styles)
+    return figure
+
+
+def sample_efficiency(runs: Sequence[Run], key: str) -> Figure | None:
+    """Draw the IQM over the tasks that all methods have, along training, with 95% bands."""
+    rows = efficiency_table(runs, key)
+    if not rows:
+        return None
+    methods = [m for m in method_order(runs) if any(row["method"] == m for row in rows)]
+    styles = method_styles(methods)
+    figure, (panel,) = panels(1, width=5.0, height=3.2)
+    for method in methods:
+        own = [row for row in rows if row["method"] == method]
+        steps, middle = [row["steps"] for row in own], [row["iqm"] for row in own]
+        low, high = (
+            [math.nan if row[k] is None else row[k] for row in own] for k in ("low", "high")
+        )
+        _draw_line(panel, steps, middle, low, high, styles[method], band=0.12)
+    panel.xaxis.set_major_formatter(steps_formatter())
+    label_axes(
+        figure,
+        "agent steps",
+        f"{label(key)}, IQM over {plural(rows[0]['tasks'], 'task')}",
+    )
+    add_legend(figure, styles)
+    return figure
+
+
+def _draw_curve(
+    panel: Any, runs: Sequence[Run], key: str, style: dict[str, Any], band: float = 0.18
+) -> None:
+    curves = [run.curve(key) for run in runs]
+    curves = [(steps, values) for steps, values in curves if np.isfinite(values).any()]
+    if not curves:
+        return
+    grid = np.linspace(
+        min(steps[0] for steps, _ in curves), max(steps[-1] for steps, _ in curves), POINTS
+    )
+    found, _ = statistics.curve(
+        {"": [statistics.resample(*curve, grid) for curve in curves]},
+        reps=400,
+        bounds=bounds(key),
+    )
+    _draw_line(panel, grid, found.value, found.low, found.high, style, band)
+
+
+def _draw_line(
+    panel: Any,
+    steps: Sequence[float] | np.ndarray,
+    middle: Sequence[float] | np.ndarray,
+    low: Sequence[float] | np.ndarray,
+    high: Sequence[float] | np.ndarray,
+    style: dict[str, Any],
+    band: float,
+) -> None:
+    """Draw a line and its band; or, of a single step, a point and a bar."""
+    style = {k: v for k, v in style.items() if k != "marker"}
+    if steps[0] == steps[-1]:
+        panel.plot(steps[:1], middle[:1], marker="o", ms=4, **style)
+        panel.plot([steps[0]] * 2, [low[0], high[0]], color=style["color"], alpha=0.4, lw=3)
+        return
+    panel.plot(steps, middle, **style)
+    panel.fill_between(steps, low, high, color=style["color"], alpha=band, lw=0)

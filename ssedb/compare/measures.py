@@ -1,0 +1,90 @@
+"""Measures of a run that tables and figures know: names, bounds, and which way is better."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+from ssedb.compare import references
+from ssedb.compare.references import human_normalised, random_normalised
+
+
+@dataclass(frozen=True)
+class Measure:
+    """Name and reading of a number that runs have."""
+
+    label: str
+    better: Literal["high", "low", ""] = ""
+    bounds: tuple[float, float] = (-math.inf, math.inf)
+    goal: float | None = None
+    """The value that counts as solved, for the optimality gap."""
+
+
+SHARE = (0.0, 1.0)
+
+NORMALISED: dict[str, Callable[[str, float], float | None]] = {
+    "human_score": human_normalised,
+    "human_score_literature": partial(human_normalised, literature=True),
+    "random_score": random_normalised,
+}
+"""Measures that scale a game's score by reference scores (ssedb.compare.references)."""
+
+
+MEASURES: dict[str, Measure] = {
+    "human_score": Measure("human-normalised score", "high", goal=1.0),
+    "human_score_literature": Measure(
+        "human-normalised score with the literature's random agent", "high", goal=1.0
+    ),
+    "random_score": Measure("score above a random agent's, in its own scores", "high"),
+    "score": Measure("score, last 100 episodes", "high"),
+    "score_best": Measure("best score of an episode", "high"),
+    "states_share": Measure("share of states seen", "high", SHARE, 1.0),
+    "rooms_share": Measure("share of rooms seen", "high", SHARE, 1.0),
+    "visit_entropy": Measure("entropy of visits (nats)", "high"),
+    "area:states_share": Measure("states seen, mean along training", "high", SHARE, 1.0),
+    "area:score": Measure("score, mean along training", "high"),
+    "bonus_noise_share": Measure("noise in the bonus", "low", SHARE),
+    "feature_noise_share": Measure("noise in the features", "low", SHARE),
+    "count_correlation": Measure("correlation with counts", "high", (-1.0, 1.0)),
+    "room_accuracy": Measure("room named from the features", "high", SHARE),
+    "place_explained": Measure("place explained by the features", "high", SHARE),
+    "noise_explained": Measure("noise explained by the features", "low", SHARE),
+    "bonus_raw": Measure("bonus, before normalisation"),
+    "entropy": Measure("entropy of the policy (nats)"),
+    "sps": Measure("steps per second"),
+}
+"""Measures that the tables know; any other key of metrics.jsonl works too."""
+
+PROBED = (
+    "bonus_noise_share",
+    "feature_noise_share",
+    "count_correlation",
+    "room_accuracy",
+    "place_explained",
+    "noise_explained",
+)
+
+
+def measure(key: str) -> Measure:
+    """Return the measure of a key; one that is not listed is named by its key."""
+    return MEASURES.get(key, Measure(key))
+
+
+def label(key: str) -> str:
+    """Return how a measure is called."""
+    return measure(key).label
+
+
+def about(key: str, games: Iterable[str]) -> str:
+    """Return what the 0 of a normalised score is; empty for other measures."""
+    return (
+        references.about(games, literature=key.endswith("_literature")) if key in NORMALISED else ""
+    )
+
+
+def bounds(key: str) -> tuple[float, float]:
+    """Return the bounds between which a measure must lie."""
+    return measure(key).bounds

@@ -1,0 +1,99 @@
+"""The look of every figure: colours, lines, panels, labels, legends."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+from matplotlib.figure import Figure
+
+# Okabe and Ito's colours, which the colour-blind can tell apart; yellow is too pale for lines.
+BLUE, ORANGE, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
+COLOURS = (BLUE, ORANGE, GREEN, PURPLE, "#56B4E9", "#E69F00", "#000000")
+GRAY = "#777777"
+LINES, MARKERS = ("-", "--", ":", "-."), ("o", "s", "^", "D", "v", "P", "X")
+
+STYLE: dict[Any, Any] = {
+    "font.size": 9,
+    "axes.titlesize": 9,
+    "axes.labelsize": 9,
+    "legend.fontsize": 8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "lines.linewidth": 1.4,
+    "pdf.fonttype": 42,
+}
+
+
+def method_styles(methods: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Choose a colour, a line and a marker for each method; the random agent is gray."""
+    found: dict[str, dict[str, Any]] = {}
+    for i, method in enumerate(m for m in methods if m != "none"):
+        round_ = i // len(COLOURS)
+        found[method] = {
+            "color": COLOURS[i % len(COLOURS)],
+            "ls": LINES[round_ % 4],
+            "marker": MARKERS[round_ % 7],
+        }
+    return found | (
+        {"none": {"color": GRAY, "ls": "-", "marker": "x"}} if "none" in methods else {}
+    )
+
+
+def panels(
+    count: int, *, columns: int = 3, width: float = 2.9, height: float = 2.2, sharey: bool = False
+) -> tuple[Figure, list[Any]]:
+    """Make a figure of so many panels; return it and them."""
+    columns = min(columns, count)
+    rows = math.ceil(count / columns)
+    figure = Figure(figsize=(max(columns * width, 4.5), rows * height + 0.3), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False, sharey=sharey).flatten().tolist()
+    for unused in axes[count:]:
+        unused.set_axis_off()
+    return figure, axes[:count]
+
+
+def label_axes(figure: Figure, x: str, y: str) -> None:
+    """Label x below the lowest panels (the figure's label would lie on the legend), y beside all."""
+    for panel in figure.axes:
+        place = panel.get_subplotspec()
+        if place is not None and place.is_last_row():
+            panel.set_xlabel(x)
+    if y:
+        figure.supylabel(y, fontsize=9)
+
+
+def add_legend(figure: Figure, styles: dict[str, dict[str, Any]]) -> None:
+    """Add a legend below the panels, for which the figure grows."""
+    from matplotlib.lines import Line2D
+
+    width, height = figure.get_size_inches()
+    longest = max(len(name) for name in styles)
+    columns = max(1, min(len(styles), int(width / (0.55 + 0.065 * longest))))
+    figure.set_size_inches(width, height + 0.1 + 0.19 * math.ceil(len(styles) / columns))
+
+    lines = [
+        Line2D([], [], **{k: v for k, v in s.items() if k != "marker" or s.get("ls") == ""})
+        for s in styles.values()
+    ]
+    figure.legend(
+        lines,
+        list(styles),
+        loc="outside lower center",
+        ncols=columns,
+        frameon=False,
+        handlelength=2.2,
+    )
+
+
+def steps_formatter() -> Any:
+    """Return a formatter that writes 1000000 as 1M."""
+    from matplotlib.ticker import EngFormatter
+
+    return EngFormatter(sep="")

@@ -1,0 +1,95 @@
+"""Files that are whole or not there, and folders that may be written to."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from ssedb.errors import ConfigError
+
+
+def write_whole(path: Path, *chunks: bytes | memoryview | str) -> None:
+    """Write a file beside its place, flush it to the disk and rename it."""
+    part = path.with_name(f".{path.name}.part")
+    try:
+        with open(part, "wb") as file:
+            for chunk in chunks:
+                file.write(chunk.encode() if isinstance(chunk, str) else chunk)
+            file.flush()
+            os.fsync(file.fileno())
+        part.rename(path)
+        _sync_folder(path.parent)
+    except OSError:
+        with contextlib.suppress(OSError):
+            part.unlink()
+        raise
+
+
+def _sync_folder(folder: Path) -> None:
+    """Flush a folder, without which a power cut may undo a renaming; some file systems refuse."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_json(path: Path, value: Any, indent: int | None = 2) -> None:
+    """Write a value as JSON, on one line if `indent` is None; a path in it is written as text."""
+    write_whole(path, json.dumps(value, indent=indent, default=str), "\n")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read an object from a JSON file; return {} if there is no file, or it holds another thing."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it; raise ConfigError if that cannot be done."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(path, error) from None
+
+
+def cannot_write(path: Path, error: OSError) -> ConfigError:
+    """Return the error that says why a path cannot be written to."""
+    return ConfigError(
+        f"cannot write to {path}: {error.strerror}; choose a folder you may write to"
+    )
+
+
+def require_writable(path: Path) -> None:
+    """Raise ConfigError unless a file can be written to `path`, perhaps in a folder made for it."""
+    there = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+    if not os.access(there, os.W_OK):
+        raise ConfigError(
+            f"cannot write to {path}: no permission for {there}; "
+            "copy it to a folder you may write to"
+        )
+
+
+def refuse_other_files(out: Path, own: str, ignore: tuple[str, ...] = ()) -> None:
+    """Raise ConfigError if a folder holds other files, so that results do not lie among them.
+
+    Args:
+        out: the folder; it need not exist.
+        own: the file by which a run or a sweep knows its own folder.
+        ignore: names that do not count. Names that begin with a dot never do.
+    """
+    if not out.is_dir() or (out / own).exists():
+        return
+    names = sorted(path.name for path in out.iterdir() if path.name not in ignore)
+    others = [name for name in names if not name.startswith(".")]
+    if others:
+        raise ConfigError(
+            f"{out} holds other files ({others[0]}); choose a new or an empty folder for --out"
+        )

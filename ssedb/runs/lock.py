@@ -1,0 +1,73 @@
+"""The lock of a folder: one process writes to it at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from ssedb.errors import FolderInUse
+from ssedb.runs.files import cannot_write, make_folder
+
+
+class FolderLock:
+    """Lock on a folder. The kernel releases it when the process ends, however it ends."""
+
+    def __init__(self, path: Path, file: Any, made: bool) -> None:
+        self.path, self._file, self._made = path, file, made
+
+    @property
+    def closed(self) -> bool:
+        """Whether the lock has been released."""
+        return bool(self._file.closed)
+
+    def close(self) -> None:
+        """Release the folder; remove it if it was made for the lock and holds nothing else."""
+        if self._made:
+            with suppress(OSError):
+                if os.listdir(self.path) == [".lock"]:
+                    (self.path / ".lock").unlink()
+                    self.path.rmdir()
+        self._file.close()
+
+
+def lock_folder(path: Path, create: bool) -> FolderLock:
+    """Lock a folder for this process.
+
+    Args:
+        path: the folder.
+        create: whether to make the folder if it is not there.
+
+    Raises:
+        FolderInUse: another process has it.
+    """
+    made = create and not path.exists()
+    if create:
+        make_folder(path)
+    try:
+        file = open(path / ".lock", "a+", encoding="utf-8")  # noqa: SIM115 (held open)
+    except OSError as error:
+        raise cannot_write(path, error) from None
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.seek(0)
+        owner = file.read().strip() or "unknown"
+        file.close()
+        raise FolderInUse(
+            f"{path} is in use by process {owner}; wait for it to end, or choose another --out"
+        ) from None
+    file.truncate(0)
+    file.write(str(os.getpid()))
+    file.flush()
+    return FolderLock(path, file, made)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Lock a folder, made if need be, for as long as the block takes."""
+    with closing(lock_folder(path, create=True)):
+        yield

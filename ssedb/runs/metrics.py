@@ -1,0 +1,99 @@
+"""A run's metrics: written as JSONL, for TensorBoard and for W&B, and read again."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from ssedb.config import TrainConfig
+from ssedb.errors import require_installed
+
+
+def require_wandb(config: TrainConfig) -> None:
+    """Raise ConfigError if a run is to be logged to W&B and W&B is not installed."""
+    if config.wandb:
+        require_installed("wandb", extra="wandb", instead="leave --wandb out")
+
+
+class MetricsLog:
+    """Metrics of one run, in its `metrics.jsonl`, its `tb/` and, if asked for, on W&B.
+
+    Args:
+        folder: the run's folder.
+        config: the run's settings.
+        resumed_at: steps and updates of the checkpoint that the run goes on from. A line in the
+            JSONL says so: lines after it replace those of later steps before it.
+    """
+
+    def __init__(
+        self, folder: Path, config: TrainConfig, resumed_at: dict[str, int] | None
+    ) -> None:
+        from torch.utils.tensorboard.writer import SummaryWriter
+
+        path = folder / "metrics.jsonl"
+        torn = path.exists() and path.stat().st_size > 0 and not path.read_bytes().endswith(b"\n")
+        self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 (closed by close)
+        if torn:  # killed in the middle of a line
+            self._file.write("\n")
+        if resumed_at is not None:
+            self._line({"event": "resume", **resumed_at})
+        purge = resumed_at["steps"] + 1 if resumed_at else None
+        self._writer: Any = SummaryWriter(str(folder / "tb"), purge_step=purge)
+        self._wandb = _start_wandb(folder, config) if config.wandb else None
+
+    def write(self, row: dict[str, Any]) -> None:
+        """Write one row; None stands for what has no value yet."""
+        self._line(row)
+        numbers = {k: v for k, v in row.items() if isinstance(v, (int, float)) and k != "steps"}
+        for name, value in numbers.items():
+            self._writer.add_scalar(name, value, row["steps"])
+        if self._wandb is not None:
+            self._wandb.log(numbers, step=row["steps"])
+
+    def close(self) -> None:
+        """Flush and close everything."""
+        self._file.close()
+        self._writer.close()
+        if self._wandb is not None:
+            self._wandb.finish()
+
+    def _line(self, row: dict[str, Any]) -> None:
+        self._file.write(json.dumps({"time": round(time.time(), 3), **row}) + "\n")
+        self._file.flush()
+
+
+def _start_wandb(folder: Path, config: TrainConfig) -> Any:
+    """Open the run on W&B; one id for one folder lets a resumed run go on there."""
+    import wandb
+
+    settings = dataclasses.asdict(config)
+    return wandb.init(
+        project="ssedb",
+        id=hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16],
+        resume="allow",
+        name=folder.name,
+        dir=str(folder),
+        config={k: str(v) if isinstance(v, Path) else v for k, v in settings.items()},
+    )
+
+
+def read_metrics(path: Path | str) -> list[dict[str, Any]]:
+    """Read the metrics of the run in a folder, one row an update.
+
+    Rows that a resumed run wrote again replace the first ones; torn lines are left out.
+    """
+    rows: list[dict[str, Any]] = []
+    for line in (Path(path) / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        if row.get("event") == "resume":
+            rows = [r for r in rows if r["steps"] <= row["steps"]]
+        else:
+            rows.append(row)
+    return rows

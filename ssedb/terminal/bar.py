@@ -1,0 +1,89 @@
+"""Progress on standard error: a bar in a terminal, a plain line now and then anywhere else."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from ssedb import terminal
+
+PLAIN_LINE_EVERY = 10.0  # seconds
+
+
+class Bar:
+    """One line that says how far something is, with a bar before it where the output is a terminal.
+
+    Args:
+        label: columns before the bar for a word that says what is being done; 0 for none.
+    """
+
+    def __init__(self, label: int = 0) -> None:
+        self._said = float("-inf")
+        self._live: Any = None
+        if not sys.stderr.isatty():
+            return
+        from rich.progress import BarColumn, Progress, TextColumn
+
+        console = terminal.console(stderr=True)
+        width = terminal.bar_width(console.width)
+        texts = (
+            f"{{task.description:<{label}}}",
+            "{task.percentage:>3.0f}%",
+            "{task.fields[line]}",
+        )
+        doing, share, line = (TextColumn(text, markup=False) for text in texts)
+        columns = [BarColumn(width), share, line]
+        self._live = Progress(*([doing] if label else []), *columns, console=console)
+        self._task = self._live.add_task("starting", total=None, line="")
+        self._room = console.width - width - len(" 100% ") - (label + 1 if label else 0)
+
+    def __enter__(self) -> Bar:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    @property
+    def live(self) -> bool:
+        """Whether there is a bar, which may move at any time; plain lines come one by one."""
+        return self._live is not None
+
+    def note(self, text: str) -> None:
+        """Print a line that stays."""
+        if self._live is not None:
+            self._live.console.print(text, soft_wrap=True)
+        else:
+            print(text, file=sys.stderr, flush=True)
+
+    def show(
+        self,
+        parts: Sequence[str],
+        done: float,
+        total: float,
+        doing: str = "",
+        *,
+        last: bool = False,
+    ) -> None:
+        """Move the bar; or print a plain line, unless one was printed in the last ten seconds.
+
+        Args:
+            parts: texts of the line, the most important first; a narrow terminal shows fewer.
+            done: how much is done of `total`.
+            total: how much there is to do.
+            doing: the label before the bar.
+            last: print the plain line whenever the one before it was.
+        """
+        if self._live is not None:
+            line = terminal.fit(parts, self._room)
+            completed = min(done, total)
+            self._live.update(
+                self._task, description=doing, total=total, completed=completed, line=line
+            )
+        elif last or time.monotonic() - self._said >= PLAIN_LINE_EVERY:
+            self._said = time.monotonic()
+            self.note(terminal.fit(parts, terminal.ENDLESS))

@@ -1,0 +1,124 @@
+"""What the conformance checks work with: a bonus, real transitions, a few rounds of training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ssedb.analysis.probe import Transitions, draw_transitions, experience
+from ssedb.bonuses import make_bonus
+from ssedb.bonuses.base import Bonus
+from ssedb.collect.rollout import STACK
+from ssedb.engine.host import pick_device, tune_allocator
+from ssedb.envs.rooms.world import World
+from ssedb.noises import make_noise
+
+WORLD = "rooms-small"
+SAMPLES = 40
+NOISE_DRAWS = 4
+LEARNING_RATE = 1e-3
+
+
+class Failure(AssertionError):
+    """Breach of the contract of a bonus or a noise; the text says how."""
+
+
+class Skip(Exception):
+    """Lack of anything to check; the text says why."""
+
+
+class Subject:
+    """A bonus to check, and real transitions of a small Rooms world.
+
+    Args:
+        name: of the bonus, or `package.module:Class`.
+        device: where to compute.
+        options: of the bonus.
+    """
+
+    def __init__(self, name: str, device: str = "cpu", **options: Any) -> None:
+        self.name, self.options, self.device = name, options, pick_device(device)
+        tune_allocator()
+        self.data = real_transitions(self.device)
+
+    def fresh(self) -> Bonus:
+        """Make an instance that knows the scale of observations, as at the start of training."""
+        shape = (STACK, *self.data.clean.shape[2:])
+        bonus = make_bonus(
+            self.name, shape, World.num_actions, preset="rooms", env=WORLD, **self.options
+        ).to(self.device)
+        frames = self.data.clean.float()
+        bonus.normalize.set(frames.mean((0, 1)).expand(shape), frames.std(1).mean())
+        return bonus
+
+    def practised(self) -> Bonus:
+        """Make an instance that has been through a few rounds of training."""
+        bonus = self.fresh()
+        practise(bonus, self.batch(bonus), rounds=3)
+        return bonus
+
+    def batch(self, bonus: Bonus) -> tuple[Any, ...]:
+        """Return (obs, actions, next_obs) and, for a bonus that uses it, their context."""
+        return experience(bonus, self.data, None, slice(None))
+
+
+@cache
+def real_transitions(device: torch.device, noise: str = "none") -> Transitions:
+    """Draw transitions from all over the world, clean and under some draws of a noise."""
+    return draw_transitions(
+        World("small", device=device), None, SAMPLES, NOISE_DRAWS, make_noise(noise), seed=0
+    )
+
+
+def practise(bonus: Bonus, batch: tuple[Any, ...], rounds: int) -> None:
+    """Do what a trainer does with a rollout, for some rounds."""
+    adam = make_adam(bonus)
+    for _ in range(rounds):
+        bonus.observe(*batch)
+        train_step(bonus, batch, adam)
+        bonus.after_epoch()
+        bonus.after_rollout()
+
+
+def make_adam(bonus: Bonus) -> torch.optim.Optimizer | None:
+    """Make an optimiser of the trained parameters; None where there are none."""
+    trained = [p for p in bonus.parameters() if p.requires_grad]
+    return torch.optim.Adam(trained, lr=LEARNING_RATE) if trained else None
+
+
+def train_step(bonus: Bonus, batch: tuple[Any, ...], adam: torch.optim.Optimizer | None) -> None:
+    """Make one update of the bonus on a batch."""
+    loss, _ = bonus.loss(*batch[:3])
+    if adam is not None and loss.requires_grad:
+        adam.zero_grad()
+        loss.sum().backward()
+        adam.step()
+    bonus.after_step()
+
+
+def reward_of(bonus: Bonus, batch: tuple[Any, ...], seed: int = 0) -> Tensor:
+    """Return the reward under a seed, so that one that draws can be compared with itself."""
+    torch.manual_seed(seed)
+    return bonus.reward(*batch).detach()
+
+
+def require_close(actual: Tensor, expected: Tensor, what: str) -> None:
+    """Raise Failure unless both are equal up to rounding; what is not finite is another check's."""
+    actual, expected = actual.double(), expected.double()
+    if not torch.allclose(actual, expected, rtol=1e-3, atol=1e-5, equal_nan=True):
+        raise Failure(
+            f"{what}: they differ by up to {(actual - expected).abs().nan_to_num().max():.3g}"
+        )
+
+
+@contextmanager
+def seeded(device: torch.device, seed: int = 0) -> Iterator[None]:
+    """Draw random numbers from a seed in the block, and leave the caller's as they were."""
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        yield
