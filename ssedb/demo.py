@@ -25,6 +25,7 @@ from ssedb.analysis.probe import (
     draw_transitions,
     rewards_and_features,
 )
+from ssedb.collect.environments import look_around
 from ssedb.config import TrainConfig
 from ssedb.envs.names import rooms_world
 from ssedb.envs.rooms.env import RoomsEnv
@@ -61,10 +62,9 @@ def run_method(config: TrainConfig, method: str, seed: int, messages: Any, threa
     if method == "random":
         counts = _play_at_random(config, seed, result)
     else:
-        trainer = Trainer(
-            dataclasses.replace(config, bonus=method, bonus_options={}, seed=seed, device="cpu")
-        )
-        trainer.fit_observations()
+        own = dataclasses.replace(config, bonus=method, bonus_options={}, seed=seed, device="cpu")
+        trainer = Trainer(own)
+        trainer.fit_observations(look_around(own))
         counts = trainer.env.env.visit_counts  # type: ignore[attr-defined]
         result.rows.append({"steps": 0, **counts.metrics(), **_probe(trainer, data)})
         while trainer.steps < config.steps:
