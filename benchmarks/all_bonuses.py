@@ -18,15 +18,15 @@ import torch
 from ale_py.vector_env import AtariVectorEnv
 
 import ssedb
-from ssedb import engine
 from ssedb.bench import SideBySide, gpu_memory, library_vector, side_by_side, title, update_rate
+from ssedb.collect.environments import training_envs
 from ssedb.config import TrainConfig
+from ssedb.engine import host
 from ssedb.envs.base import Env
 from ssedb.envs.names import atari_games
 from ssedb.envs.noisy import NoisyEnv
-from ssedb.envs.pools import Pools
 from ssedb.noises import noise_of
-from ssedb.trainer import Trainer, training_env
+from ssedb.trainer import Trainer
 
 RIVALS = ("icm", "disagreement", "cb", "re3", "rnd")
 HEADINGS = (
@@ -73,47 +73,52 @@ def measure(
     rows: list[list[str]] = []
 
     def compare(
-        name: str, config: TrainConfig, env: Env | None, library: AtariVectorEnv | None
+        name: str, config: TrainConfig, envs: Sequence[Env] | None, library: AtariVectorEnv | None
     ) -> None:
         began = time.perf_counter()
-        trainer = Trainer(config, env)
+        trainer = Trainer(config, envs)
         got = side_by_side(trainer, updates, library)
         rows.append([name, *got.columns()])
         say(f"{line(name, got)} ({time.perf_counter() - began:.0f} s)")
-        if env is None:
-            trainer.env.close()
+        if envs is None:
+            trainer.close()
 
-    device = engine.pick_device(config.device)
-    env, library = training_env(config, config.num_envs, 0, device), library_vector(config)
+    device = host.pick_device(config.device)
+    envs, library = training_envs(config, 0, device), library_vector(config)
     three = dataclasses.replace(config, bonus_epochs=3)
-    alone = time_updates(three, env)
-    compare(f"{config.env}, db, 3 epochs of each", three, env, library)
+    alone = time_updates(three, envs)
+    compare(f"{config.env}, db, 3 epochs of each", three, envs, library)
     if device.type == "cuda":
         say(f"GPU memory: {gpu_memory()} (allocated, and held by torch, at its highest)")
     for bonus in rivals:
         other = dataclasses.replace(config, bonus=bonus, bonus_options={})
-        compare(f"{config.env}, {bonus}", other, env, library)
-    env.close()
+        compare(f"{config.env}, {bonus}", other, envs, library)
+    close(envs)
     library.close()
     raw = dataclasses.replace(
         three, noise="random-box", fidelity="released", box_noise="wrap", pixel_noise="zeros"
     )
-    env, library = training_env(raw, config.num_envs, 0, device), library_vector(raw)
+    envs, library = training_envs(raw, 0, device), library_vector(raw)
     for noise in ("random-box", "pixel"):
         noisy = dataclasses.replace(raw, noise=noise, bonus_options={}, bonus_epochs=3)
-        parts = [NoisyEnv(part.env, noise_of(noisy)) for part in env.parts]
-        compare(f"{config.env}, db, {noise} on raw frames", noisy, Pools(parts), library)
-    env.close()
+        pools = [NoisyEnv(pool.env, noise_of(noisy)) for pool in envs]
+        compare(f"{config.env}, db, {noise} on raw frames", noisy, pools, library)
+    close(envs)
     library.close()
     rooms = dataclasses.replace(config, env="rooms", num_envs=worlds, bonus_options={})
     compare(f"rooms, db, {worlds} worlds", rooms, None, None)
     return [*rows, ["updates alone, PPO x3 and DB x3", "-", "-", f"{alone:,.0f}", "-", "-"]]
 
 
-def time_updates(config: TrainConfig, env: Env) -> float:
+def close(envs: Sequence[Env]) -> None:
+    for env in envs:
+        env.close()
+
+
+def time_updates(config: TrainConfig, envs: Sequence[Env]) -> float:
     """Return agent steps per second of the updates alone."""
     began = time.perf_counter()
-    trainer = Trainer(config, env)
+    trainer = Trainer(config, envs)
     say(title(config, trainer))
     rate = update_rate(trainer)
     seconds = time.perf_counter() - began

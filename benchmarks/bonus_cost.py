@@ -50,7 +50,7 @@ class Still(Env):
 def measure(
     bonus: str, device: str, minibatches: int, sizes: dict[str, Any]
 ) -> tuple[float, float, float, float]:
-    """Seconds to pay, to take in and to learn, and GiB at the highest."""
+    """Return the seconds to reward, observe and update, and GiB at the highest."""
     config = ssedb.TrainConfig(env="alien", bonus=bonus, device=device, **sizes)
     trainer = Trainer(config, Still(config.num_envs, device))
     rollout = trainer.rollout
@@ -69,23 +69,23 @@ def measure(
         wait(device)
         return (time.perf_counter() - began) / share
 
-    pay = timed(lambda t, n: trainer.pay(t, n, rollout=rollout))
-    take_in = 0.0
-    if type(trainer.bonus).take_in is not Bonus.take_in:
-        take_in = timed(lambda t, n: trainer.bonus.take_in(*trainer.experience(t, n, rollout)))
+    reward = timed(lambda t, n: trainer.reward_step(t, n, rollout=rollout))
+    observe = 0.0
+    if type(trainer.bonus).observe is not Bonus.observe:
+        observe = timed(lambda t, n: trainer.bonus.observe(*trainer._experience(t, n, rollout)))
     trainer.bonus.after_rollout()
     wait(device)
     began = time.perf_counter()
     trainer.bonus.after_rollout()
     wait(device)
-    take_in += time.perf_counter() - began
-    learn = timed(lambda t, n: trainer.learn_bonus(t, n, rollout=rollout))
+    observe += time.perf_counter() - began
+    update = timed(lambda t, n: trainer.bonus_step(t, n, rollout=rollout))
     peak = (
         torch.cuda.max_memory_allocated() / 2**30
         if device == "cuda"
         else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     )
-    return pay, take_in, learn, peak
+    return reward, observe, update, peak
 
 
 def wait(device: str) -> None:
@@ -116,15 +116,15 @@ def main() -> None:
         f"torch {torch.__version__}, {args.device}, {torch.get_num_threads()} threads, {args.minibatches} of 8 minibatches\n"
     )
     print(
-        "| bonus | pay, ms | take in, ms | learn, ms | all, ms | steps/s | GiB |\n|---|---|---|---|---|---|---|"
+        "| bonus | reward, ms | observe, ms | update, ms | all, ms | steps/s | GiB |\n|---|---|---|---|---|---|---|"
     )
     for bonus in args.bonuses:
         with multiprocessing.get_context("spawn").Pool(1) as pool:
-            pay, take_in, learn, peak = pool.apply(
+            reward, observe, update, peak = pool.apply(
                 measure, (bonus, args.device, args.minibatches, sizes)
             )
-        total = pay + take_in + learn
-        cells = [f"{1000 * x:,.1f}" for x in (pay, take_in, learn, total)]
+        total = reward + observe + update
+        cells = [f"{1000 * x:,.1f}" for x in (reward, observe, update, total)]
         print(
             f"| `{bonus}` | {' | '.join(cells)} | {steps / total:,.0f} | {peak:.2f} |",
             flush=True,

@@ -41,7 +41,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 import ssedb
-from ssedb import engine
+from ssedb.engine import host
 
 try:
     from rllte.common.utils import TorchRunningMeanStd
@@ -116,7 +116,7 @@ def ours(name: str, batch: dict[str, Tensor], args: argparse.Namespace) -> Side:
             bonus.reward(*transitions) for transitions in minibatches(torch.arange(len(obs)))
         ]
         for transitions in minibatches(torch.arange(len(obs))) if name == "rnd" else ():
-            bonus.take_in(*transitions)
+            bonus.observe(*transitions)
         return torch.cat(rewards).view(args.steps, args.envs)
 
     def learn() -> None:
@@ -209,8 +209,8 @@ def main() -> None:
     )
     parser.add_argument("--bonuses", nargs="+", choices=list(RIVALS), default=list(RIVALS))
     args = parser.parse_args()
-    device = engine.pick_device(args.device)
-    engine.tune_allocator()
+    device = host.pick_device(args.device)
+    host.tune_allocator()
     torch.manual_seed(0)
     size = (args.steps, args.envs)
     batch = {
@@ -218,7 +218,7 @@ def main() -> None:
         "actions": torch.randint(ACTIONS, size, device=device),
         "next_observations": torch.randint(256, (*size, *STACK), dtype=torch.uint8, device=device),
     }
-    machine = engine.machine(device)
+    machine = host.machine(device)
     print(
         f"{machine['device']}, {machine['cores']} cores, {torch.get_num_threads()} threads, torch {torch.__version__}\n"
         f"rllte-core {version('rllte-core')}; {args.steps} steps x {args.envs} envs, minibatches of {args.batch_size}, "

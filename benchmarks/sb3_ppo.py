@@ -36,7 +36,7 @@ from ale_py.vector_env import AtariVectorEnv
 from gymnasium.vector import AutoresetMode
 
 import ssedb
-from ssedb import engine
+from ssedb.engine import host
 from ssedb.trainer import Trainer
 
 try:
@@ -171,7 +171,7 @@ _here: dict[str, Any] = {}  # what the contestant's process keeps between its tu
 
 def _make(make: Callable[..., Made], config: ssedb.TrainConfig, tuned: bool) -> int:
     if tuned:
-        engine.tune_allocator()
+        host.tune_allocator()
     tf32 = config.precision != "fp32"
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = (
         tf32  # theirs; ours goes by the config
@@ -247,7 +247,7 @@ def main() -> None:
         extrinsic_coef=1.0,
         policy_layers=("relu",),
     )
-    machine = engine.machine(engine.pick_device(args.device))
+    machine = host.machine(host.pick_device(args.device))
     print(
         f"{machine['device']}, {machine['cores']} cores, {torch.get_num_threads()} threads, torch {torch.__version__}, "
         f"Stable-Baselines3 {stable_baselines3.__version__}{', tuned as ours' if args.tune_both else ''}\n"

@@ -51,7 +51,7 @@ def measure(options: argparse.Namespace) -> None:
             )
         )
         got = side_by_side(trainer, options.updates)
-        trainer.env.close()
+        trainer.close()
         rates = {what: got.rate(what) for what in got.seconds}
         print(
             f"| {envs} | {rates['alone']:,.0f} | {rates['trained']:,.0f} | {got.against('alone')} |",

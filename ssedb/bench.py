@@ -16,19 +16,21 @@ import torch
 from ale_py.vector_env import AtariVectorEnv
 from torch import Tensor
 
-from ssedb import engine
+from ssedb.collect import environments
+from ssedb.collect.environments import env_of
+from ssedb.collect.pipelined import PipelinedCollector
 from ssedb.config import TrainConfig
+from ssedb.engine import host
 from ssedb.envs.atari import AtariEnv
 from ssedb.envs.names import atari_games
-from ssedb.envs.noisy import NoisyEnv
 from ssedb.errors import TrainingError
 from ssedb.normalize import ObsNorm
 from ssedb.terminal import plural
-from ssedb.trainer import Trainer, env_of
+from ssedb.trainer import Trainer
 
 SECONDS = 2.0
 """How long each part is timed at least."""
-WARM_UP, WARM_UP_TURNS = 5, 4
+WARM_UP, WARM_UP_ITERATIONS = 5, 4
 """Calls, and whole iterations, before that: both rollouts' CUDA graphs. A CPU needs one."""
 
 
@@ -51,7 +53,7 @@ def measure_rates(config: TrainConfig, updates: int, tell: Callable[[str], None]
         tell: takes a line for what is being timed.
     """
     rates: dict[str, float] = {}
-    on_cpu = engine.pick_device(config.device).type == "cpu"
+    on_cpu = host.pick_device(config.device).type == "cpu"
     if on_cpu:
         tell(
             "timing the plain update in a process of its own "
@@ -71,27 +73,27 @@ def measure_rates(config: TrainConfig, updates: int, tell: Callable[[str], None]
         rates["library"] = whole.rate("library")
         library.close()
     tell("timing the parts ...")
-    act, obs = trainer.engine.ready(trainer.policy.act), trainer.rollout.obs(1)
+    act, obs = trainer.engine.capture(trainer.policy.act), trainer.rollout.obs(1)
     rates["inference"] = _rate(config.num_envs, lambda: act(obs))
-    rates["bonus"] = _rate(config.rollout_size, trainer.intrinsic_rewards)
+    rates["bonus"] = _rate(config.rollout_size, lambda: trainer.intrinsic_rewards(trainer.rollout))
     rates["update"] = update_rate(trainer)
     if on_cpu:
         lay_out_plainly(trainer)
         rates["update, plain with our allocator"] = update_rate(trainer)
     parts = ("emulator", "inference", "bonus", "update")
     rates["ideal"] = 1 / sum(1 / rates[part] for part in parts)
-    trainer.env.close()
+    trainer.close()
     return Rates(rates, whole, "" if on_cpu else gpu_memory())
 
 
 def update_rate(trainer: Trainer) -> float:
     """Return agent steps per second of the updates alone, timed on single minibatches."""
     config, rollout = trainer.config, trainer.rollout
-    trainer.advantages.normal_()
+    advantages, returns = torch.randn_like(rollout.rewards), torch.zeros_like(rollout.rewards)
     t, envs = rollout.indices(torch.arange(config.minibatch_envs, device=trainer.device))
-    ppo = _rate(len(t), lambda: trainer.learn_policy(t, envs, rollout=rollout))
-    with trainer.engine.aside():
-        bonus = _rate(len(t), lambda: trainer.learn_bonus(t, envs, rollout=rollout))
+    ppo = _rate(len(t), lambda: trainer.policy_step(t, envs, advantages, returns, rollout=rollout))
+    with trainer.engine.side():
+        bonus = _rate(len(t), lambda: trainer.bonus_step(t, envs, rollout=rollout))
     trainer.engine.join()
     return 1 / (config.ppo_epochs / ppo + config.bonus_epochs / bonus)
 
@@ -145,8 +147,8 @@ def side_by_side(
         part()
         seconds.setdefault(what, []).append(time.perf_counter() - began)
 
-    for _ in range(WARM_UP_TURNS if trainer.device.type == "cuda" else 1):
-        trainer.advance()
+    for _ in range(WARM_UP_ITERATIONS if trainer.device.type == "cuda" else 1):
+        trainer.iterate()
     for _ in range(updates):
         trainer.finish()
         _wait()
@@ -154,8 +156,8 @@ def side_by_side(
             time_it("library", lambda: step_vectors([[library]], trainer.config.rollout_steps))
         time_it("alone", lambda: _step_alone(trainer))
         if trainer.engine.overlaps:
-            trainer.advance()  # so that the next plays beside an update, as it does in training
-        time_it("trained", trainer.advance)
+            trainer.iterate()  # so that the next overlaps a bonus update, as it does in training
+        time_it("trained", trainer.iterate)
     return SideBySide(trainer.config.rollout_size, seconds)
 
 
@@ -170,21 +172,17 @@ def library_vector(config: TrainConfig) -> AtariVectorEnv | None:
 
 
 def _step_alone(trainer: Trainer) -> None:
-    """Step the environments of a trainer with random actions for the length of a rollout."""
-    sources = [part.env for part in trainer.env.parts if isinstance(part, NoisyEnv)]
-    vectors = [source.ale for source in sources if isinstance(source, AtariEnv)]
+    """Make as many steps as a rollout has: of the emulators, each pool by itself, or of the world."""
+    collector, steps = trainer.collector, trainer.config.rollout_steps
+    pools = collector.pools if isinstance(collector, PipelinedCollector) else ()
+    sources = [getattr(env, "env", None) for env in (*(p.env for p in pools), trainer.env)]
+    vectors = {id(source): source.ale for source in sources if isinstance(source, AtariEnv)}
     if vectors:
-        by_itself = len(trainer.player.parts) > 1
-        step_vectors(
-            [[vector] for vector in vectors] if by_itself else [vectors],
-            trainer.config.rollout_steps,
-        )
+        step_vectors([[vector] for vector in vectors.values()], steps)
         return
-    for _ in range(trainer.config.rollout_steps):
-        trainer.env.send(
-            torch.randint(trainer.env.num_actions, (trainer.env.num_envs,), device=trainer.device)
-        )
-        trainer.env.recv()
+    for _ in range(steps):
+        shape = (trainer.env.num_envs,)
+        trainer.env.step(torch.randint(trainer.env.num_actions, shape, device=trainer.device))
     _wait()
 
 
@@ -231,7 +229,7 @@ def _plain_update_in_fresh_process(config: TrainConfig) -> float:
 
 
 def _plain_update(settings: dict[str, Any]) -> float:
-    engine.tune_allocator = lambda: False
+    environments.tune_allocator = lambda: False  # type: ignore[attr-defined]
     trainer = Trainer(TrainConfig(**settings))
     lay_out_plainly(trainer)
     return update_rate(trainer)
@@ -239,7 +237,7 @@ def _plain_update(settings: dict[str, Any]) -> float:
 
 def title(config: TrainConfig, trainer: Trainer) -> str:
     """Return a line that says what is timed, where."""
-    where = engine.machine(trainer.device)["device"]
+    where = host.machine(trainer.device)["device"]
     precision = (
         f", {config.precision}, engine {config.engine}" if trainer.device.type == "cuda" else ""
     )

@@ -19,6 +19,7 @@ from rich.table import Table
 from ssedb import terminal
 from ssedb.analysis import measures
 from ssedb.analysis.probe import draw_transitions, rewards_and_features
+from ssedb.collect.environments import look_around
 from ssedb.config import TrainConfig
 from ssedb.envs.names import rooms_world
 from ssedb.envs.rooms.env import RoomsEnv
@@ -75,12 +76,11 @@ def run_agent(config: TrainConfig, agent: str, seed: int, messages: Any, threads
 def _train(config: TrainConfig, agent: str, seed: int) -> Iterator[tuple[RoomsEnv, Probe]]:
     """Train a policy on its bonus; yield the worlds and a probe of the bonus after each rollout."""
     noise = "none" if agent == RND_CLEAN else config.noise
-    trainer = Trainer(
-        dataclasses.replace(
-            config, bonus=BONUSES[agent], bonus_options={}, noise=noise, seed=seed, device="cpu"
-        )
+    own = dataclasses.replace(
+        config, bonus=BONUSES[agent], bonus_options={}, noise=noise, seed=seed, device="cpu"
     )
-    trainer.fit_observations()
+    trainer = Trainer(own)
+    trainer.fit_observations(look_around(own))
     env: RoomsEnv = trainer.env.env  # type: ignore[attr-defined]
     data = draw_transitions(env.world, None, TRANSITIONS, DRAWS, noise_of(config), seed=1)
 

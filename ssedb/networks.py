@@ -10,10 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d, leaky_relu, relu, softplus
 
-from ssedb import engine
+from ssedb.compiled import compiled
 from ssedb.errors import ConfigError
 from ssedb.normalize import BLOCK, ObsNorm
-from ssedb.parallel import part
 
 LEAK = 0.2
 L = TypeVar("L", nn.Linear, nn.Conv2d)
@@ -35,23 +34,21 @@ def normc(layer: nn.Linear) -> nn.Linear:
     return layer
 
 
-def _leaky_conv(x: Tensor, layer: nn.Conv2d, filters: Tensor) -> Tensor:
-    """A convolution with a layer's bias and stride, and the leaky ReLU after it."""
-    stride = (
-        layer.stride if filters is layer.weight else 1
-    )  # over blocks there is nothing to stride over
-    if layer.bias is None or not engine.fuses():
-        return leaky_relu(conv2d(x, filters, layer.bias, stride), LEAK)
-    return _add_and_leak(conv2d(x, filters, None, stride), layer.bias)
-
-
-@engine.fused
+@compiled
 def _add_and_leak(x: Tensor, bias: Tensor) -> Tensor:
     return leaky_relu(x + bias.to(x.dtype)[:, None, None], LEAK)
 
 
 class ConvTrunk(nn.Module):
-    """Three convolutions (8x8/4, 4x4/2, 3x3/1), leaky ReLU: [B, C, 84, 84], or the same in blocks, to [B, out_dim]."""
+    """Three convolutions (8x8/4, 4x4/2, 3x3/1), leaky ReLU.
+
+    Takes [B, C, 84, 84], or the same in blocks; returns [B, out_dim].
+    """
+
+    compute_dtype = torch.float32
+    """Floats that the convolutions compute in."""
+    fuse = False
+    """Whether bias and leaky ReLU are compiled into one kernel."""
 
     def __init__(self, obs_shape: tuple[int, ...], channels: Sequence[int]) -> None:
         super().__init__()
@@ -68,16 +65,27 @@ class ConvTrunk(nn.Module):
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, x: Tensor) -> Tensor:
-        with engine.convolving():
-            x = _leaky_conv(x, self.conv1, self._filters(x))
-            x = _leaky_conv(x, self.conv2, self.conv2.weight)
-            x = _leaky_conv(x, self.conv3, self.conv3.weight)
-        return (
-            x.permute(0, 2, 3, 1).flatten(1).float()
-        )  # [B, h * w * c]: in channels_last this order needs no copy
+        filters = self._filters(x)
+        # Over blocks there is nothing to stride over.
+        stride = self.conv1.stride if filters is self.conv1.weight else (1, 1)
+        x = self._leaky_conv(x.to(self.compute_dtype), filters, self.conv1.bias, stride)
+        x = self._leaky_conv(x, self.conv2.weight, self.conv2.bias, self.conv2.stride)
+        x = self._leaky_conv(x, self.conv3.weight, self.conv3.bias, self.conv3.stride)
+        # [B, h * w * c]: in channels_last this order needs no copy.
+        return x.permute(0, 2, 3, 1).flatten(1).float()
+
+    def _leaky_conv(
+        self, x: Tensor, filters: Tensor, bias: Tensor | None, stride: tuple[int, ...]
+    ) -> Tensor:
+        """Convolve in the module's precision, add the bias, apply the leaky ReLU."""
+        filters = filters.to(x.dtype)
+        if bias is None or not self.fuse:
+            bias = None if bias is None else bias.to(x.dtype)
+            return leaky_relu(conv2d(x, filters, bias, stride), LEAK)
+        return _add_and_leak(conv2d(x, filters, None, stride), bias)
 
     def _filters(self, x: Tensor) -> Tensor:
-        """The first convolution's; over blocks of 4x4 pixels it is one of 2x2, whose many channels suit the hardware."""
+        """Return the first convolution's filters: 8x8 over pixels, or 2x2 over blocks of 4x4 pixels."""
         weight = self.conv1.weight
         if x.shape[1] == weight.shape[1]:
             return weight
@@ -102,7 +110,7 @@ class Encoder(nn.Module):
 
 
 class Residual(nn.Module):
-    """x + W2 lrelu(W1 x), where `extra` joins the input of both layers (the action, if every layer is to see it)."""
+    """x + W2 lrelu(W1 x), where `extra` (the action, perhaps) joins the input of both layers."""
 
     def __init__(self, dim: int, extra_dim: int = 0) -> None:
         super().__init__()
@@ -146,7 +154,7 @@ class Posterior(nn.Module):
 
 
 class Trunk(nn.Module):
-    """The prediction head's body: z [B, Z] to the hidden layer [B, S] from which the mean (and a std) are made."""
+    """The prediction head's body: z [B, Z] to the hidden layer [B, S] below the mean and the std."""
 
     def __init__(self, latent_dim: int, hidden_dim: int, state_dim: int) -> None:
         super().__init__()
@@ -174,10 +182,10 @@ class Projection(nn.Sequential):
 
 
 class ForwardModels(nn.Module):
-    """K models of the dynamics evaluated as one: features [B, D] and actions [B] to K next features [K, B, D].
+    """K models of the dynamics evaluated as one: [B, D] and actions [B] to next features [K, B, D].
 
-    Each: a layer, four residual blocks, a layer, and every layer sees the action. A one-hot action times its weights is
-    a row of them, so the rows are looked up.
+    Each: a layer, four residual blocks, a layer, and every layer sees the action. A one-hot action
+    times its weights is a row of them, so the rows are looked up.
     """
 
     BLOCKS = 4
@@ -268,12 +276,19 @@ class ActorCritic(nn.Module):
 
     @torch.no_grad()
     def act(self, obs: Tensor, noise: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """Draws actions; returns them [B], their log-probabilities [B] and the values [B]. What they are drawn with, [B, A]
-        from the exponential distribution, may be given."""
+        """Draw actions.
+
+        Args:
+            obs: uint8 [B, C, H, W].
+            noise: what to draw with, [B, A] from the exponential distribution; drawn unless given.
+
+        Returns:
+            Actions, their log-probabilities and the values, each [B].
+        """
         logits, values = self(obs)
         log_probs = logits.log_softmax(-1)
         # Gumbel-max: the largest of logit + noise is a draw from the softmax.
         if noise is None:
-            noise = part(lambda shape: log_probs.new_empty(shape).exponential_(), log_probs.shape)
+            noise = torch.empty_like(log_probs).exponential_()
         actions = (log_probs - noise.log()).argmax(-1)
         return actions, log_probs.gather(-1, actions[:, None]).squeeze(-1), values

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from ssedb import engine
+from ssedb.compiled import compiled
 from ssedb.errors import ConfigError
 
 BLOCK = 4
@@ -15,10 +15,10 @@ BLOCK = 4
 
 
 def to_blocks(images: Tensor) -> Tensor:
-    """Pictures [B, C, H, W] as blocks of 4x4 pixels, [B, 16 C, H / 4, W / 4] laid out channels_last.
+    """Return pictures [B, C, H, W] as blocks of 4x4 pixels, [B, 16 C, H / 4, W / 4] channels_last.
 
-    Channel 16 c + 4 y + x is pixel (y, x) of the blocks of channel c. What is left at the edges is cut off: a convolution
-    of 8x8 that strides by 4 does not reach it.
+    Channel 16 c + 4 y + x is pixel (y, x) of the blocks of channel c. What is left at the edges is
+    cut off: a convolution of 8x8 that strides by 4 does not reach it.
     """
     b, c, h, w = (*images.shape[:2], images.shape[2] // BLOCK, images.shape[3] // BLOCK)
     images = images[..., : h * BLOCK, : w * BLOCK]
@@ -37,24 +37,38 @@ def to_blocks(images: Tensor) -> Tensor:
 
 
 def _pictures(images: Tensor, mean: Tensor, std: Tensor) -> Tensor:
-    """(images - mean) / std, float32 laid out channels_last; the mean and the std are [1, C, H, W], or the std a scalar."""
-    # Interleaving the channels as bytes and then widening them is several times faster than both at once.
+    """Return (images - mean) / std, float32 channels_last; mean and std [1, C, H, W] or a scalar."""
+    # To interleave the channels as bytes and then to widen them is several times faster than both
+    # at once.
     return torch.stack(images.unbind(1), -1).float().permute(0, 3, 1, 2).sub_(mean).div_(std)
 
 
-def _blocks(images: Tensor, mean: Tensor, std: Tensor, clip: float) -> Tensor:
-    """The same in blocks, clipped to +-clip, in the precision of convolutions."""
-    # The mean and the std are put in order beforehand: they are small, and then the large kernel reads in its own order.
-    return _scale_blocks(
-        images, to_blocks(mean), to_blocks(std) if std.ndim else std, clip, engine.image_dtype()
-    )
-
-
-@engine.fused
 def _scale_blocks(
     images: Tensor, mean: Tensor, std: Tensor, clip: float, dtype: torch.dtype
 ) -> Tensor:
     return ((to_blocks(images) - mean) / std).clamp_(-clip, clip).to(dtype)
+
+
+_scale_blocks_compiled = compiled(_scale_blocks)
+
+
+class ForConvolutions(nn.Module):
+    """Base of scales whose result goes into a `ConvTrunk`."""
+
+    compute_dtype = torch.float32
+    """Floats that the convolutions compute in."""
+    fuse = False
+    """Whether scaling is compiled into one kernel."""
+
+    def in_blocks(
+        self, images: Tensor, mean: Tensor, std: Tensor, clip: float = math.inf
+    ) -> Tensor:
+        """Scale images [B, C, H, W] in blocks (`to_blocks`), clipped to +-clip, in those floats."""
+        scale = _scale_blocks_compiled if self.fuse else _scale_blocks
+        # The mean and the std are put in order beforehand: they are small, and then the large
+        # kernel reads in its own order.
+        std = to_blocks(std) if std.ndim else std
+        return scale(images, to_blocks(mean), std, clip, self.compute_dtype)
 
 
 def _in_words(images: Tensor) -> bool:
@@ -67,8 +81,8 @@ def _in_words(images: Tensor) -> bool:
     )
 
 
-class ObsNorm(nn.Module):
-    """(x - mean) / std with a mean per pixel and ONE std, both fixed before training; x / 255 until they are set.
+class ObsNorm(ForConvolutions):
+    """(x - mean) / std with a mean per pixel and ONE std, fixed before training; x / 255 till then.
 
     Takes uint8 (or float of the same scale) [B, C, H, W] and returns float32 of that shape.
     """
@@ -92,12 +106,11 @@ class ObsNorm(nn.Module):
         return _pictures(obs, self.mean, self.std)
 
     def for_convs(self, obs: Tensor) -> Tensor:
-        """The same for a `ConvTrunk`, in the layout and precision that its convolutions like best on the device: on a GPU in
-        blocks (`to_blocks`)."""
+        """Scale for a `ConvTrunk`: on a GPU in blocks (`to_blocks`) and in its precision."""
         if not obs.is_cuda:
             return self(obs)
         self.check(obs)
-        return _blocks(obs, self.mean, self.std, math.inf)
+        return self.in_blocks(obs, self.mean, self.std)
 
     def check(self, obs: Tensor) -> None:
         if obs.shape[1:] != self.mean.shape[1:]:
@@ -109,7 +122,7 @@ class ObsNorm(nn.Module):
 
 
 class RunningMoments(nn.Module):
-    """Mean and squared deviations [*shape] of all that was observed, kept with a module's weights."""
+    """Mean and squared deviations [*shape] of all that was observed, part of a module's state."""
 
     count: Tensor
     mean: Tensor
@@ -127,7 +140,7 @@ class RunningMoments(nn.Module):
 
     @torch.no_grad()
     def add(self, batch: Tensor) -> None:
-        """Move the mean and the sum of squared deviations by a batch [B, *shape], by Chan's rule."""
+        """Move mean and squared deviations by a batch [B, *shape], by Chan's rule."""
         n = len(batch)
         mean, total = batch.mean(0), self.count + n
         delta = mean - self.mean
@@ -138,10 +151,10 @@ class RunningMoments(nn.Module):
         self.count += n
 
 
-class FrameNorm(RunningMoments):
+class FrameNorm(RunningMoments, ForConvolutions):
     """The newest frame of a stack by the running mean and std of each pixel, clipped to +-5.
 
-    Until it has taken anything in, the scale of the observations stands in.
+    Until frames were observed, the scale of the observations stands in.
     """
 
     CLIP = 5.0
@@ -154,16 +167,16 @@ class FrameNorm(RunningMoments):
         std = torch.where(known, self.std.clamp_min(1.0), before.std)
         frames, mean, std = obs[:, -1:], mean[None], std.expand_as(mean)[None]
         if obs.is_cuda:
-            return _blocks(frames, mean, std, self.CLIP)
+            return self.in_blocks(frames, mean, std, self.CLIP)
         return _pictures(frames, mean, std).clamp_(-self.CLIP, self.CLIP)
 
-    def take_in(self, obs: Tensor) -> None:
+    def observe(self, obs: Tensor) -> None:
         """Observe the newest frames of stacks [B, C, H, W]."""
         self.add(obs[:, -1:].float())
 
 
 class FeatureNorm(nn.Module):
-    """(x - mean) / std of each dimension [B, D], by moving moments: features that are learned drift."""
+    """(x - mean) / std of each dimension [B, D], by moving moments: learned features drift."""
 
     WEIGHT = 0.01
     mean: Tensor
@@ -178,7 +191,7 @@ class FeatureNorm(nn.Module):
         return (x - self.mean) / (self.square - self.mean.square()).clamp_min(1e-6).sqrt()
 
     @torch.no_grad()
-    def take_in(self, x: Tensor) -> None:
+    def observe(self, x: Tensor) -> None:
         """Move the moments towards those of a batch."""
         self.mean.lerp_(x.mean(0), self.WEIGHT)
         self.square.lerp_(x.square().mean(0), self.WEIGHT)
@@ -220,7 +233,7 @@ class Moments:
 def discounted_sums(rewards: Tensor, start: Tensor, gamma: float) -> Tensor:
     """R_t = gamma R_{t-1} + r_t forward in time: rewards [T, N] and R before them [N] to [T, N].
 
-    One product with a triangle of powers instead of T small steps; float64 keeps the long sums exact.
+    One product with a triangle of powers instead of T small steps; float64 keeps long sums exact.
     """
     steps = torch.arange(len(rewards), dtype=torch.float64, device=rewards.device)
     age = steps[:, None] - steps[None, :]
@@ -229,9 +242,9 @@ def discounted_sums(rewards: Tensor, start: Tensor, gamma: float) -> Tensor:
 
 
 class RecentVariance:
-    """Variance within the newest batches: v <- v + w (Var(batch) - v), w = max(1 / number of batches, WEIGHT).
+    """Variance within the newest batches: v <- v + w (Var(batch) - v), w = max(1 / batches, WEIGHT).
 
-    A level that drifts over training does not count, as it does in the variance of all that was ever added.
+    A level that drifts over training does not count, as it does in the variance of all batches.
     """
 
     WEIGHT = 0.02
@@ -255,10 +268,10 @@ class RecentVariance:
 
 
 class RewardNorm:
-    """Division of rewards by the std of their discounted sums: of the whole run, or of recent rollouts.
+    """Division of rewards by the std of their discounted sums: of the run, or of recent rollouts.
 
-    The sums run forward in time, go on from rollout to rollout and ignore episode ends; the statistics take in a rollout
-    before it is divided. No mean is subtracted.
+    The sums run forward in time, go on from rollout to rollout and ignore episode ends; a rollout
+    counts in the statistics before it is divided. No mean is subtracted.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
-"""The equations of the Dynamic Bottleneck, one pure function each; the names in brackets are the paper's labels.
+"""The equations of the Dynamic Bottleneck, one pure function each.
 
-Sums run over the dimensions of a vector, means over the batch: the alphas weigh them as such. A mask [B] names the
-pairs that count; the others are as if they had never been in the batch. Where several processes share a batch, each has
-its rows of it, and the means are over all.
+The names in brackets are the paper's labels. Sums run over the dimensions of a vector, means over
+the batch: the alphas weigh them as such. A mask, bool [B], names the rows that count; the others
+are as if they had never been in the batch.
 """
 
 from __future__ import annotations
@@ -13,26 +13,49 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ssedb import parallel
-from ssedb.engine import exact
+from ssedb.float32 import exact
 
 
 def kl_to_standard_normal(mean: Tensor, std: Tensor) -> Tensor:
-    """KL[N(mean, std^2) || N(0, I)] of each row: [B, D] to [B]."""
+    """Return KL[N(mean, std^2) || N(0, I)] = 1/2 sum(mean^2 + std^2 - 1 - 2 log std) of each row.
+
+    Args:
+        mean: [B, D].
+        std: [B, D].
+
+    Returns:
+        Nats, [B].
+    """
     return 0.5 * (mean.square() + std.square() - 1 - 2 * std.log()).sum(-1)
 
 
 def compression_upper_bound(mean: Tensor, std: Tensor, mask: Tensor | None = None) -> Tensor:
-    """I_upper, an upper bound of I([S_t, A_t]; Z_t) [eq:upperbound]."""
+    """Return I_upper = E[KL(N(mean, std^2) || N(0, I))] >= I([S_t, A_t]; Z_t) [eq:upperbound].
+
+    Args:
+        mean: of the posterior, [B, Z].
+        std: of the posterior, [B, Z].
+        mask: rows that count, bool [B].
+
+    Returns:
+        A scalar.
+    """
     return masked_mean(kl_to_standard_normal(mean, std), mask)
 
 
 def predictive_lower_bound(
     next_state: Tensor, mean: Tensor, std: Tensor, mask: Tensor | None = None
 ) -> Tensor:
-    """I_pred, the log-likelihood of the next state under N(mean, std^2 I) [eq::predictive_lower_bound].
+    """Return I_pred = E[log N(s'; mean, std^2 I)] [eq::predictive_lower_bound].
 
-    `std` is [B, 1] or broadcasts to it.
+    Args:
+        next_state: s', [B, S].
+        mean: of its prediction, [B, S].
+        std: of its prediction, [B, 1] or what broadcasts to it.
+        mask: rows that count, bool [B].
+
+    Returns:
+        A scalar.
     """
     standardised = (next_state - mean) / std
     log_density = -0.5 * standardised.square() - std.log() - 0.9189385332046727  # log(2 pi) / 2
@@ -40,69 +63,127 @@ def predictive_lower_bound(
 
 
 def calibrated_std(next_state: Tensor, mean: Tensor, mask: Tensor | None = None) -> Tensor:
-    """The one std that makes I_pred largest on this batch: the root of the mean squared error. A scalar."""
-    # The floor keeps log(std) and its gradient finite on a batch that is predicted exactly, or has nothing that counts.
+    """Return the one std that makes I_pred largest on a batch: sqrt(E[(s' - mean)^2]).
+
+    Args:
+        next_state: s', [B, S].
+        mean: of its prediction, [B, S].
+        mask: rows that count, bool [B].
+
+    Returns:
+        A scalar.
+    """
+    # The floor keeps log(std) and its gradient finite on a batch that is predicted exactly, or in
+    # which nothing counts.
     return masked_mean((next_state - mean).square().mean(-1), mask).clamp_min(1e-6).sqrt()
 
 
 @exact
 def bilinear_scores(predicted: Tensor, weight: Tensor, actual: Tensor) -> Tensor:
-    """h of every prediction with every next state, both projected [eq:nceh]: [B, D], [D, D], [C, D] to [B, C]."""
+    """Return h = p' W s of every prediction p with every next state s, both projected [eq:nceh].
+
+    Args:
+        predicted: [B, D].
+        weight: W, [D, D].
+        actual: [C, D].
+
+    Returns:
+        Scores, [B, C].
+    """
     return predicted @ weight @ actual.T
 
 
 def contrastive_lower_bound(scores: Tensor, mask: Tensor | None = None) -> Tensor:
-    """I_nce: how surely each row's own next state is told from the batch's others [eq:nce].
+    """Return I_nce = E[h_ii - log sum_j exp h_ij] [eq:nce].
 
-    Scores are [B, B] with a row's own on the diagonal; of several processes each has its rows, against all columns.
+    It says how surely each row's own next state is told from the others of the batch.
+
+    Args:
+        scores: h, [B, B], with a row's own next state on the diagonal.
+        mask: rows that count, bool [B], as predictions and as negatives.
+
+    Returns:
+        A scalar.
     """
-    team = parallel.current()
-    own = scores.diagonal(team.rank * len(scores))
+    own = scores.diagonal()
     if mask is not None:
-        scores = scores.masked_fill(~team.gather(mask), torch.finfo(scores.dtype).min)
+        scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
     return masked_mean(own - scores.logsumexp(-1), mask)
 
 
 def db_loss(
     i_upper: Tensor, i_pred: Tensor, i_nce: Tensor, alphas: tuple[float, float, float]
 ) -> Tensor:
-    """L_DB, to be minimised [eq:db-loss]."""
+    """Return L_DB = alpha1 I_upper - alpha2 I_pred - alpha3 I_nce, to be minimised [eq:db-loss].
+
+    Args:
+        i_upper: a scalar, as are the others.
+        i_pred: see `predictive_lower_bound`.
+        i_nce: see `contrastive_lower_bound`.
+        alphas: (alpha1, alpha2, alpha3).
+
+    Returns:
+        A scalar.
+    """
     return alphas[0] * i_upper - alphas[1] * i_pred - alphas[2] * i_nce
 
 
 @torch.no_grad()
 def momentum_update(momentum: Iterable[Tensor], online: Iterable[Tensor], tau: float) -> None:
-    """Moves the momentum copies: tau of themselves, 1 - tau of the online weights."""
+    """Move the momentum copies in place: m <- tau m + (1 - tau) w.
+
+    Args:
+        momentum: the copies m.
+        online: the weights w, of the same shapes.
+        tau: the share that stays.
+    """
     torch._foreach_lerp_(list(momentum), list(online), 1 - tau)
 
 
 def db_bonus(mean: Tensor, std: Tensor, root: Literal["sqrt", "none"] = "sqrt") -> Tensor:
-    """The reward of each row: the root of KL[g^Z || N(0, I)] [eq:reward-practice], or without the root as released."""
-    divergence = kl_to_standard_normal(mean, std).clamp_min(
-        0
-    )  # rounding may leave -1e-7 where it is 0
+    """Return the intrinsic reward sqrt(KL[g^Z || N(0, I)]) [eq:reward-practice].
+
+    Args:
+        mean: of the posterior g^Z, [B, Z].
+        std: of the posterior, [B, Z].
+        root: `none` leaves the root out, as the released code does.
+
+    Returns:
+        Rewards, [B].
+    """
+    # Rounding may leave -1e-7 where the divergence is 0.
+    divergence = kl_to_standard_normal(mean, std).clamp_min(0)
     return divergence.sqrt() if root == "sqrt" else divergence
 
 
 @exact
 def information_gain(eta: Tensor, covariance: Tensor, outputs: int) -> Tensor:
-    """Nats gained about a linear map to `outputs` dimensions by one more sample at eta [thm:ucb-informal]: [B, D] to [B].
+    """Return the information d/2 log(1 + eta' Lambda^-1 eta) of one more sample [thm:ucb-informal].
 
-    `covariance` [D, D] is the inverse of Lambda.
+    Args:
+        eta: features of the sample, [B, D].
+        covariance: Lambda^-1, [D, D].
+        outputs: d, the dimensions that a linear map of eta has.
+
+    Returns:
+        Nats gained about the map, [B].
     """
     return outputs / 2 * torch.log1p((eta @ covariance * eta).sum(-1).clamp_min(0))
 
 
 @exact
 def squared_distances(rows: Tensor, others: Tensor) -> Tensor:
-    """Of every row [B, D] from every other [C, D], [B, C], by products of matrices."""
+    """Return ||x - y||^2 of every row x [B, D] and every other y [C, D].
+
+    Returns:
+        Distances, [B, C], computed by products of matrices.
+    """
     centre = rows.mean(0)  # far from it rows that are alike would seem apart
     return torch.cdist(rows - centre, others - centre).square_()
 
 
 def masked_mean(values: Tensor, mask: Tensor | None) -> Tensor:
-    """The mean of the rows that count; 0 if none does."""
-    team = parallel.current()
+    """Return the mean of values [B] over the rows that a mask, bool [B], counts; 0 if none does."""
     if mask is None:
-        return team.mean(values.mean())
-    return team.sum(torch.where(mask, values, 0.0).sum()) / team.sum(mask.sum()).clamp_min(1)
+        return values.mean()
+    return torch.where(mask, values, 0.0).sum() / mask.sum().clamp_min(1)

@@ -5,16 +5,24 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ssedb import engine
-
 
 def advantages_and_returns(
     rewards: Tensor, values: Tensor, gamma: float, gae_lambda: float
 ) -> tuple[Tensor, Tensor]:
-    """Generalised advantage estimates and the value targets: rewards [T, N], values [T + 1, N] to twice [T, N].
+    """Return generalised advantage estimates and the value targets.
 
-    The task is treated as one without end: exploration goes on through an episode's end, so ends are not looked at. That
-    makes the backward sum one product with a triangle of powers of gamma * lambda.
+    A_t = sum_k (gamma lambda)^k delta_{t+k}, delta_t = r_t + gamma v_{t+1} - v_t, and A_t + v_t.
+    The task is treated as one without end: exploration continues through an episode's end, so ends
+    are not looked at. That makes the sum one product with a triangle of powers.
+
+    Args:
+        rewards: [T, N].
+        values: [T + 1, N].
+        gamma: discount.
+        gae_lambda: lambda.
+
+    Returns:
+        Advantages and value targets, each [T, N].
     """
     deltas = rewards + gamma * values[1:] - values[:-1]
     steps = torch.arange(len(rewards), dtype=deltas.dtype, device=deltas.device)
@@ -27,11 +35,10 @@ def advantages_and_returns(
 
 
 def normalize_advantages(advantages: Tensor) -> Tensor:
-    """Mean 0 and std 1 over the whole rollout."""
+    """Return advantages [T, N] scaled to mean 0 and std 1 over the whole rollout."""
     return (advantages - advantages.mean()) / (advantages.std(correction=0) + 1e-7)
 
 
-@engine.fused
 def ppo_loss(
     logits: Tensor,
     values: Tensor,
@@ -43,7 +50,24 @@ def ppo_loss(
     clip: float,
     entropy_coef: float,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """The clipped surrogate, half the squared value error and the entropy; all inputs [B], logits [B, A]."""
+    """Return the loss of PPO: clipped surrogate, half the squared value error, entropy.
+
+    -E[min(rho A, clamp(rho, 1 - clip, 1 + clip) A)] + E[(v - R)^2] / 2 - entropy_coef H, with
+    rho the ratio of the new to the old probability of an action.
+
+    Args:
+        logits: of the policy, [B, A].
+        values: v, [B].
+        actions: int64 [B].
+        old_log_probs: of the actions when they were chosen, [B].
+        advantages: A, [B].
+        returns: R, [B].
+        clip: how far the ratio counts.
+        entropy_coef: weight of the entropy H.
+
+    Returns:
+        The loss, a scalar, and metrics without gradient.
+    """
     log_probs = logits.log_softmax(-1)
     entropy = -(log_probs.exp() * log_probs).sum(-1).mean()
     log_ratio = log_probs.gather(-1, actions[:, None]).squeeze(-1) - old_log_probs
@@ -64,6 +88,6 @@ def ppo_loss(
 
 
 def explained_variance(values: Tensor, returns: Tensor) -> Tensor:
-    """1 for a perfect value function, 0 for a constant one; 0 where the returns do not vary."""
+    """Return 1 - Var(R - v) / Var(R) of values and returns [T, N]; 0 if returns do not vary."""
     variance = returns.var(correction=0)
     return torch.where(variance > 0, 1 - (returns - values).var(correction=0) / variance, 0.0)

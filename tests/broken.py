@@ -42,7 +42,7 @@ class Sound(Bonus):
         return error, {"error": error.detach()}
 
     @torch.no_grad()
-    def take_in(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> None:
+    def observe(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> None:
         self.scale.lerp_(self.errors(next_obs).mean(), 0.1)
 
     @torch.no_grad()
@@ -195,7 +195,7 @@ class ForgetsItsScale(Sound):
     breaks = "saving_and_loading_keeps_the_rewards"
     seen = 0
 
-    def take_in(self, obs, actions, next_obs):
+    def observe(self, obs, actions, next_obs):
         self.seen += len(obs)
 
     def reward(self, obs, actions, next_obs):
@@ -208,7 +208,7 @@ class ForgetsItsAge(Sound):
     breaks = "saving_and_loading_keeps_the_rewards"
     age = 0
 
-    def take_in(self, obs, actions, next_obs):
+    def observe(self, obs, actions, next_obs):
         self.age += 1
         self.scale.fill_(self.age)
 

@@ -115,7 +115,7 @@ class Forgetful(Column):
     def reward(self, obs, actions, next_obs):
         return torch.ones(len(obs))
 
-    def take_in(self, obs, actions, next_obs):
+    def observe(self, obs, actions, next_obs):
         raise ValueError("nothing learned")
 '''
 

@@ -30,5 +30,5 @@ def test_emulators_the_library_and_training_are_timed_in_turn(tmp_path):
     assert library.num_envs == config.num_envs
     assert got.steps == config.rollout_size
     assert library_vector(tiny_config(tmp_path, env="rooms-small")) is None
-    trainer.env.close()
+    trainer.close()
     library.close()

@@ -36,7 +36,7 @@ class Counts:
 
     def learn(self, cells: Tensor, actions: Tensor, after: Tensor) -> None:
         obs, context = cells[:, None, None, None], Context(torch.zeros_like(cells), cells)
-        self.bonus.take_in(obs, actions, obs, context)
+        self.bonus.observe(obs, actions, obs, context)
 
 
 class FixedKL:

@@ -8,7 +8,10 @@ import torch
 from torch._dynamo.utils import counters
 
 import ssedb
-from ssedb import engine
+from ssedb.collect.environments import look_around
+from ssedb.collect.rollout import STACK
+from ssedb.engine.base import Engine
+from ssedb.engine.cuda import CudaEngine
 from ssedb.networks import ConvTrunk
 from ssedb.noises import list_noises
 from ssedb.normalize import FrameNorm, ObsNorm
@@ -161,7 +164,7 @@ def exact(monkeypatch):
     """Every number by the same kernel, with its sums in the same order, each time. (Compiled kernels round otherwise, and
     Adam makes a step of a gradient that is nothing but rounding; they are compared for themselves.)"""
     monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)
-    monkeypatch.setattr(engine, "fuses", lambda: False)
+    monkeypatch.setattr(CudaEngine, "fuse", False)
 
 
 WORLDS = {
@@ -176,8 +179,9 @@ WORLDS = {
 def trainer_of(out, **settings) -> Trainer:
     """In float32, so that two ways of computing differ by rounding alone."""
     usual = dict(bonus_options={}, device="cuda", precision="fp32", obs_norm_steps=64)
-    trainer = Trainer(tiny_config(out, **{**usual, **settings}))
-    trainer.fit_observations()
+    config = tiny_config(out, **{**usual, **settings})
+    trainer = Trainer(config)
+    trainer.fit_observations(look_around(config))
     return trainer
 
 
@@ -208,30 +212,28 @@ def same_weights(first: dict, second: dict) -> None:
         ("rnd", "clouds"),
     ],
 )
-def test_the_fast_engine_gives_the_numbers_of_the_plain_path(exact, tmp_path, bonus, world):
+def test_the_cuda_engine_gives_the_numbers_of_the_plain_one(exact, tmp_path, bonus, world):
     plain = trainer_of(tmp_path, bonus=bonus, engine="eager", **WORLDS[world])
     rows = [plain.iterate() for _ in range(5)]
     fast = trainer_of(tmp_path, bonus=bonus, engine="fast", **WORLDS[world])  # takes over the seed
     assert fast.engine.overlaps == (world != "rooms")
-    found = [fast.advance() for _ in range(5)] + [
-        fast.finish()
-    ]  # the bonus model learns beside the next rollout
+    # The bonus model is updated while the next rollout is collected.
+    found = [fast.iterate() for _ in range(5)] + [fast.finish()]
     same_numbers(rows, [row for row in found if row is not None])
     same_weights(weights(plain), weights(fast))
 
 
-def test_learning_while_playing_changes_nothing(exact, tmp_path):
-    """`iterate` waits for the bonus model, `advance` does not."""
+def test_updating_the_bonus_while_collecting_changes_nothing(exact, tmp_path):
     waiting = trainer_of(tmp_path, engine="fast", **WORLDS["raw frames"])
-    expected = [waiting.iterate() for _ in range(6)]
+    expected = [waiting.iterate() or waiting.finish() for _ in range(6)]
     going_on = trainer_of(tmp_path, engine="fast", **WORLDS["raw frames"])
-    rows = [going_on.advance() for _ in range(6)] + [going_on.finish()]
+    rows = [going_on.iterate() for _ in range(6)] + [going_on.finish()]
     assert rows[0] is None
     same_numbers(expected, rows[1:])
     same_weights(weights(waiting), weights(going_on))
 
 
-def test_the_fast_engine_goes_on_from_a_checkpoint(exact, tmp_path):
+def test_the_cuda_engine_goes_on_from_a_checkpoint(exact, tmp_path):
     whole = trainer_of(tmp_path, engine="fast", **WORLDS["rooms"])
     for _ in range(4):
         whole.iterate()
@@ -244,15 +246,13 @@ def test_the_fast_engine_goes_on_from_a_checkpoint(exact, tmp_path):
 
 
 def both_ways(compute, precision="fp32"):
-    """What a function gives on the plain path and with compiled kernels."""
+    """What a function of an engine gives with the plain engine, and with compiled kernels."""
     results = []
-    for fast in (False, True):
-        made = engine.Engine(
-            torch.device("cuda"), fast=fast, overlap=False, precision=precision, seed=0
-        )
+    for kind in (Engine, CudaEngine):
+        engine = kind(torch.device("cuda"), precision=precision)
         before = counters["stats"]["unique_graphs"]
-        results.append(made.ready(compute, replayable=False)())
-        assert (counters["stats"]["unique_graphs"] > before) == fast
+        results.append(engine.capture(lambda engine=engine: compute(engine), replayable=False)())
+        assert (counters["stats"]["unique_graphs"] > before) == (kind is CudaEngine)
     return results
 
 
@@ -271,12 +271,14 @@ def test_compiled_kernels_compute_what_they_replace(batch):
         ConvTrunk((4, 84, 84), (32, 64, 64)).cuda(),
     )
     norm.set(255 * torch.rand(4, 84, 84), torch.tensor(37.0))
-    newest.take_in(obs)
+    newest.observe(obs)
     for layer in (trunk.conv1, trunk.conv2, trunk.conv3):
         layer.bias.data.normal_()
     weights = torch.randn(batch, trunk.out_dim, device="cuda")
 
-    def compute():
+    def compute(engine):
+        for module in (norm, newest, trunk):
+            engine.prepare(module)
         scaled = norm.for_convs(obs)
         trunk.zero_grad()
         (trunk(scaled) * weights).mean().backward()
@@ -301,9 +303,10 @@ def test_the_compiled_loss_is_that_of_ppo():
     given = torch.randint(18, (64,), device="cuda"), *(torch.randn(3, 64, device="cuda") - 2)
     for clip in (0.1, 0.2, 0.3):
 
-        def compute(clip=clip):
-            loss, figures = ppo_loss(logits, values, *given, clip=clip, entropy_coef=0.01)
-            return (loss, *torch.autograd.grad(loss, (logits, values)), *figures.values())
+        def compute(engine, clip=clip):
+            loss_of = engine.compile(ppo_loss)
+            loss, metrics = loss_of(logits, values, *given, clip=clip, entropy_coef=0.01)
+            return (loss, *torch.autograd.grad(loss, (logits, values)), *metrics.values())
 
         for plain, fast in zip(*both_ways(compute), strict=True):
             torch.testing.assert_close(fast, plain, rtol=1e-5, atol=1e-7)
@@ -319,11 +322,12 @@ def test_lower_precision_is_near(tmp_path, precision):
             tmp_path, engine="eager", env="rooms-small", bonus_options=TINY_OPTIONS, precision=name
         )
         torch.manual_seed(0)
-        bonus = ssedb.make_bonus("db", (4, 36, 36), 4, **TINY_OPTIONS).cuda()
-        loss = trainer.engine.ready(lambda *x, bonus=bonus: bonus.loss(*x)[0])(*batch)
+        engine = trainer.engine
+        bonus = engine.prepare(ssedb.make_bonus("db", (4, 36, 36), 4, **TINY_OPTIONS))
+        loss = engine.capture(lambda *x, bonus=bonus: bonus.loss(*x)[0])(*batch)
         loss.backward()
         gradient = torch.cat([p.grad.flatten() for p in bonus.parameters() if p.grad is not None])
-        found[name] = trainer.engine.ready(bonus.reward)(*batch), gradient
+        found[name] = engine.capture(bonus.reward)(*batch), gradient
     assert not torch.equal(found[precision][0], found["fp32"][0])
     torch.testing.assert_close(found[precision][0], found["fp32"][0], rtol=0.03, atol=0.01)
     assert torch.cosine_similarity(found[precision][1], found["fp32"][1], dim=0) > 0.99
@@ -336,10 +340,8 @@ def test_sums_over_experience_are_exact_in_any_precision(name, precision):
     torch.manual_seed(0)
     bonus = ssedb.make_bonus(name, (4, 36, 36), 4, **TINY_OPTIONS).cuda()
     eta = torch.randn(256, TINY_OPTIONS["latent_dim"], device="cuda")
-    made = engine.Engine(
-        torch.device("cuda"), fast=False, overlap=False, precision=precision, seed=0
-    )
-    made.ready(bonus.add)(eta)
+    engine = Engine(torch.device("cuda"), precision=precision)
+    engine.capture(bonus.add)(eta)
     rows = eta.cpu().double()
     expected = torch.eye(len(rows.T), dtype=torch.float64) + rows.T @ rows
     torch.testing.assert_close(bonus.precision.cpu(), expected, rtol=1e-12, atol=1e-10)
@@ -349,34 +351,39 @@ def test_sums_over_experience_are_exact_in_any_precision(name, precision):
         / 2
     ).sqrt()
     torch.testing.assert_close(
-        made.ready(bonus.gain)(eta).cpu().double(), gain, rtol=1e-4, atol=1e-6
+        engine.capture(bonus.gain)(eta).cpu().double(), gain, rtol=1e-4, atol=1e-6
     )
 
 
 def test_two_replays_draw_differently(tmp_path):
     trainer = trainer_of(tmp_path, engine="fast", **WORLDS["rooms"])
+    collect, act = trainer.collector.collect, trainer.policy.act
+    actions = [tuple(collect(act).actions.flatten().tolist()) for _ in range(6)]
+    assert len(set(actions)) == 6
     rollout = trainer.rollout
-    actions = [trainer.player._first(*rollout.at(0), rollout=rollout) for _ in range(40)]
-    assert len({tuple(a.tolist()) for a in actions[5:]}) > 10
+    assert len({tuple(row.tolist()) for row in rollout.actions}) > 10
     t, envs = rollout.indices(torch.arange(4, device="cuda"))
-    with trainer.engine.aside():
-        draws = [float(trainer.learn_bonus(t, envs, rollout=rollout)["i_pred"]) for _ in range(12)]
+    with trainer.engine.side():
+        draws = [float(trainer.bonus_step(t, envs, rollout=rollout)["i_pred"]) for _ in range(12)]
     assert len(set(draws[5:])) == len(draws[5:])
-    frames = torch.zeros(4, 84, 84, dtype=torch.uint8, device="cuda")
-    looks = [trainer.env.observer.observe(frames).float().mean().item() for _ in range(12)]
-    assert len(set(looks[5:])) == len(looks[5:])
+    trainer = trainer_of(tmp_path, engine="fast", **WORLDS["raw frames"])
+    for _ in range(2):
+        frames = trainer.collector.collect(trainer.policy.act).frames[STACK:].float()
+    looks = frames.mean((2, 3))  # [T, N]: no two frames have the same boxes
+    assert len(looks.unique()) > 0.99 * looks.numel()
+    trainer.close()
 
 
-def test_a_steady_turn_waits_for_the_device_a_few_times_however_long_it_is(tmp_path):
+def test_a_steady_iteration_waits_for_the_device_a_few_times_however_long_it_is(tmp_path):
     counts = []
     for steps in (16, 48):
         trainer = trainer_of(tmp_path, engine="fast", rollout_steps=steps, **WORLDS["raw frames"])
-        for _ in range(8):  # all is recorded
-            trainer.advance()
+        for _ in range(8):  # all is captured
+            trainer.iterate()
         torch.cuda.set_sync_debug_mode("warn")
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            trainer.advance()
+            trainer.iterate()
         torch.cuda.set_sync_debug_mode("default")
         counts.append(sum("synchronizing" in str(warning.message) for warning in caught))
     assert counts[0] == counts[1] <= 7, counts

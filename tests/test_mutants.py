@@ -13,7 +13,10 @@ from tests.mutate import ROOT, judge, read_mutants
 def test_mutant_can_be_applied(mutant):
     assert mutant.source() != (ROOT / mutant.file).read_text(encoding="utf-8")
     for test in mutant.tests:
-        assert (ROOT / test.partition("::")[0]).exists(), test
+        file, _, name = test.partition("::")
+        tests = (ROOT / file).read_text(encoding="utf-8") if name else ""
+        assert (ROOT / file).exists(), test
+        assert not name or f"def {name.partition('[')[0]}(" in tests, test
 
 
 def test_no_mutant_is_listed_twice():

@@ -143,7 +143,7 @@ def test_frames_are_scaled_by_all_that_was_taken_in_and_clipped():
     for n in (1, 7, 30):
         batch = rng.integers(60, 120, size=(n, 4, 8, 4)).astype(np.uint8)
         batch[..., 0] = 90  # a column that never changes: its std counts as 1
-        frames.take_in(torch.from_numpy(batch))
+        frames.observe(torch.from_numpy(batch))
         seen.append(batch[:, -1:].astype(np.float64))
         everything = np.concatenate(seen)
         expected = np.clip((newest - everything.mean(0)) / np.maximum(everything.std(0), 1), -5, 5)
@@ -168,6 +168,6 @@ def test_features_are_scaled_by_moving_moments():
     norm, rows = FeatureNorm(3), torch.tensor([[1.0, -2.0, 0.5], [3.0, 2.0, 0.5]])
     torch.testing.assert_close(norm(rows), rows)  # mean 0 and std 1 until anything was taken in
     for _ in range(3000):
-        norm.take_in(rows)
+        norm.observe(rows)
     expected = torch.tensor([[-1.0, -1.0, 0.0], [1.0, 1.0, 0.0]])
     torch.testing.assert_close(norm(rows), expected, atol=1e-3, rtol=0)

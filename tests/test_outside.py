@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import ssedb
-from ssedb import cli, engine
+from ssedb import cli
 from ssedb.compare.results import Run, conditions
 from ssedb.runs.metrics import read_metrics
 from ssedb.sweep.grid import read_grid
@@ -187,7 +187,7 @@ def test_the_step_at_which_an_environment_raises_is_named(shell, monkeypatch, tm
     ("bonus", "message"),
     [
         ("Column", "Column.reward gave shape [32, 1], not a tensor of shape [32], at step 64;"),
-        ("Forgetful", "Forgetful.take_in raised ValueError: nothing learned, at step 64;"),
+        ("Forgetful", "Forgetful.observe raised ValueError: nothing learned, at step 64;"),
     ],
     ids=["shape", "raises"],
 )
@@ -258,9 +258,8 @@ def test_a_loaded_agent_has_its_networks_alone_on_the_device(tmp_path, monkeypat
     assert (
         cli.main(["train", "--env", "rooms-small", *TINY, "--steps", "64", "--out", str(run)]) == 0
     )
-    monkeypatch.setattr(
-        engine, "pick_device", lambda device: torch.device("meta")
-    )  # as a GPU, on any machine
+    # As a GPU, on any machine.
+    monkeypatch.setattr("ssedb.runs.agent.pick_device", lambda device: torch.device("meta"))
     agent = ssedb.load(run)
     assert {weight.device.type for weight in agent.policy.parameters()} == {"meta"}
     assert {weight.device.type for weight in agent.make_bonus().parameters()} == {"meta"}

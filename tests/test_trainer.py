@@ -6,15 +6,15 @@ import shutil
 import signal
 import threading
 import time
-from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 import ssedb
-from ssedb import engine
-from ssedb import trainer as trainer_module
+from ssedb import ppo
+from ssedb.collect import environments
+from ssedb.engine.overlap import OverlappingEngine
 from ssedb.errors import TrainingError
 from ssedb.runs.loop import resume, train
 from ssedb.runs.metrics import read_metrics
@@ -166,76 +166,55 @@ def test_a_restored_trainer_goes_on_bit_for_bit(tmp_path):
     assert same(parameters(whole), parameters(again))
 
 
-@pytest.fixture
-def overlapping(monkeypatch):
-    """A trainer that does things in the order of a GPU's host: rollouts in two places, updates and metrics amid the next,
-    randomness of its own for what runs aside."""
+def make(overlap=True, **settings):
+    """A trainer whose engine runs in the order of a GPU's: in turn, or bonus updates in slices."""
+    world = Grid(8, episode=9)
+    world.on_host = overlap
+    config = tiny_config("unused", bonus_epochs=2, minibatch_envs=2, **settings)
 
-    class Overlapping(engine.Engine):
-        def __init__(self, *args, overlap, **kwargs):
-            super().__init__(*args, overlap=overlap, **kwargs)
-            self.overlaps, self.randomness = overlap, torch.Generator().manual_seed(1)
+    def engine(device, name, *, precision, seed, overlap, group):
+        return OverlappingEngine(device, seed=seed, overlap=overlap)
 
-        @contextmanager
-        def aside(self):
-            before = torch.get_rng_state()
-            torch.set_rng_state(self.randomness.get_state())
-            try:
-                yield
-            finally:
-                self.randomness.set_state(torch.get_rng_state())
-                torch.set_rng_state(before)
-
-        def state_dict(self):
-            return {"aside": self.randomness.get_state()}
-
-        def load_state_dict(self, state):
-            self.randomness.set_state(state["aside"])
-
-    def make(overlap=True, **settings):
-        world = Grid(8, episode=9)
-        world.on_host = overlap
-        with monkeypatch.context() as patch:
-            patch.setattr(engine, "Engine", Overlapping)
-            return Trainer(
-                tiny_config("unused", bonus_epochs=2, minibatch_envs=2, **settings), world
-            )
-
-    return make
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(environments, "make_engine", engine)
+        return Trainer(config, world)
 
 
 def without_time(rows):
     return [{k: v for k, v in row.items() if k != "sps"} for row in rows if row is not None]
 
 
-def test_learning_while_the_next_rollout_is_played_changes_no_number(overlapping):
-    def rows(trainer, turn):
-        return without_time([turn(trainer) for _ in range(4)] + [trainer.finish()])
+def test_updating_the_bonus_while_collecting_changes_no_number():
+    def rows(trainer):
+        return without_time([trainer.iterate() for _ in range(4)] + [trainer.finish()])
 
-    expected = rows(overlapping(False), Trainer.iterate)
+    def finished_rows(trainer):
+        return without_time([trainer.iterate() or trainer.finish() for _ in range(4)])
+
+    expected = rows(make(False))
     assert [row["updates"] for row in expected] == [1, 2, 3, 4]
-    assert rows(overlapping(), Trainer.iterate) == expected
-    assert rows(overlapping(), Trainer.advance) == expected
+    assert rows(make()) == expected
+    assert finished_rows(make()) == expected
 
 
-def test_metrics_are_made_beside_play_and_what_goes_wrong_there_is_told(overlapping, monkeypatch):
-    trainer, threads = overlapping(), []
+def test_metrics_are_made_on_a_worker_thread_and_its_errors_are_raised():
+    trainer, threads = make(), []
 
     def diagnose(*args, **kwargs):
         threads.append(threading.current_thread())
         return {"rank": torch.tensor(3.0 if len(threads) < 2 else torch.nan)}
 
-    monkeypatch.setattr(trainer, "diagnose", diagnose)
-    assert trainer.advance() is None
-    assert trainer.advance()["rank"] == 3
+    trainer.diagnose_step = diagnose
+    assert trainer.iterate() is None
+    assert trainer.iterate()["rank"] == 3
     assert threading.main_thread() not in threads
     with pytest.raises(TrainingError, match="rank is nan after update 2"):
-        trainer.advance()
+        trainer.iterate()
 
 
-def test_a_bonus_is_paid_when_the_model_has_learned(overlapping, monkeypatch):
-    trainer, order = overlapping(), []
-    trainer.advance()
+def test_intrinsic_rewards_wait_for_the_bonus_update(monkeypatch):
+    trainer, order = make(), []
+    trainer.iterate()
 
     def note(owner, name):
         function = getattr(owner, name)
@@ -246,73 +225,67 @@ def test_a_bonus_is_paid_when_the_model_has_learned(overlapping, monkeypatch):
 
         monkeypatch.setattr(owner, name, call)
 
-    for owner, name in ((trainer, "learn_bonus"), (trainer.engine, "join"), (trainer, "pay")):
+    names = ("bonus_step", "after_rollout_step", "reward_step")
+    for owner, name in (*((trainer, name) for name in names), (trainer.engine, "join")):
         note(owner, name)
-    trainer.advance()
-    assert (
-        order.index("pay")
-        > order.index("join")
-        > max(i for i, name in enumerate(order) if name == "learn_bonus")
-    )
+    trainer.iterate()
+    last_update = len(order) - 1 - order[::-1].index("bonus_step")
+    assert last_update < order.index("after_rollout_step")
+    assert order.index("after_rollout_step") < order.index("join") < order.index("reward_step")
 
 
-def test_metrics_outlive_a_rollout_that_was_interrupted(overlapping):
-    expected = overlapping(False).iterate()
-    trainer = overlapping()
-    trainer.advance()
+def test_metrics_outlive_a_rollout_that_was_interrupted():
+    expected = make(False).iterate()
+    trainer = make()
+    trainer.iterate()
 
     def interrupt(steps):
         if steps == trainer.config.rollout_size * 2:
             raise KeyboardInterrupt
 
-    trainer.progress = SimpleNamespace(step=interrupt)
+    trainer.progress = SimpleNamespace(step=interrupt, learn=lambda: None)
     with pytest.raises(KeyboardInterrupt):
-        trainer.advance()
+        trainer.iterate()
     assert without_time([trainer.finish()]) == without_time([expected])
     assert trainer.finish() is None
 
 
-def test_a_checkpoint_holds_what_was_still_to_be_learned(overlapping):
-    waiting = overlapping(False)
-    for _ in range(2):
-        waiting.iterate()
-    going_on = overlapping()  # takes over the seed
-    for _ in range(2):
-        going_on.advance()
-    assert not same(parameters(going_on), parameters(waiting))
-    going_on.state_dict()
-    assert same(parameters(going_on), parameters(waiting))
+def test_a_checkpoint_holds_the_bonus_update_under_way():
+    waiting, overlapping = make(False), make()
+    for trainer in (waiting, overlapping):
+        torch.manual_seed(0)
+        trainer.iterate(), trainer.iterate()
+    assert not same(parameters(overlapping), parameters(waiting))
+    overlapping.state_dict()
+    assert same(parameters(overlapping), parameters(waiting))
 
 
-def test_all_the_time_of_a_turn_is_counted(overlapping, monkeypatch):
-    trainer = overlapping()
-    monkeypatch.setattr(trainer, "after_rollout", lambda: time.sleep(0.5))
-    row = trainer.iterate()
+@pytest.mark.parametrize("overlap", [False, True])
+def test_speed_counts_all_the_time_of_an_iteration(overlap):
+    trainer = make(overlap)
+    trainer.after_rollout_step = lambda: time.sleep(0.5)
+    row = trainer.iterate() or trainer.finish()
     assert 0 < row["sps"] < trainer.config.rollout_size / 0.5
 
 
-def test_a_used_trainer_takes_no_checkpoint(overlapping):
-    trainer = overlapping()
-    trainer.advance()
+def test_a_used_trainer_takes_no_checkpoint():
+    trainer = make()
+    trainer.iterate()
     with pytest.raises(RuntimeError, match="has made 1 updates; load into a new one"):
         trainer.load_state_dict(trainer.state_dict())
 
 
 @pytest.mark.parametrize("updates", [1, 2])
-def test_nor_does_going_on_from_a_checkpoint(overlapping, updates):
-    whole = overlapping()
+def test_an_overlapping_trainer_restored_goes_on_bit_for_bit(updates):
+    whole = make()
     for _ in range(updates):
-        whole.advance()
+        whole.iterate()
     whole.finish()
     state = copy.deepcopy(whole.state_dict())
-    expected = without_time([whole.advance() for _ in range(3)] + [whole.finish()])
-    again = overlapping()
+    expected = without_time([whole.iterate() for _ in range(3)] + [whole.finish()])
+    again = make()
     again.load_state_dict(state)
-    rows = []
-    for _ in range(3):
-        rows.append(again.advance())
-        assert again.played is not again._before  # what is learned from is not played over
-    assert without_time([*rows, again.finish()]) == expected
+    assert without_time([again.iterate() for _ in range(3)] + [again.finish()]) == expected
 
 
 def test_a_run_and_its_folder(tmp_path):
@@ -369,13 +342,13 @@ def test_resume_continues_the_counters_and_everything_that_learned(tmp_path):
 
 
 def test_a_resumed_run_does_not_replay_its_first_episodes(tmp_path, monkeypatch):
-    streams, make = [], trainer_module.training_env
+    streams, make_envs = [], environments.training_envs
 
-    def spy(config, num_envs, stream, device):
+    def spy(config, stream, device, group):
         streams.append(stream)
-        return make(config, num_envs, stream, device)
+        return make_envs(config, stream, device, group)
 
-    monkeypatch.setattr(trainer_module, "training_env", spy)
+    monkeypatch.setattr(environments, "training_envs", spy)
     train(tiny_config(tmp_path / "run", env="rooms-small", steps=512, obs_norm_steps=64))
     resume(tmp_path / "run", steps=768)
     assert streams == [0, 2 + 2]
@@ -429,9 +402,7 @@ def test_a_checkpoint_that_does_not_fit_is_one_line(tmp_path):
 def test_a_number_gone_wrong_stops_the_run_and_is_named(tmp_path, monkeypatch):
     train(tiny_config(tmp_path / "run", steps=256, obs_norm_steps=100))
     good = sorted(p.name for p in (tmp_path / "run" / "checkpoints").iterdir())
-    monkeypatch.setattr(
-        trainer_module.ppo, "explained_variance", lambda *x: torch.tensor(float("nan"))
-    )
+    monkeypatch.setattr(ppo, "explained_variance", lambda *x: torch.tensor(float("nan")))
     with pytest.raises(TrainingError, match="explained_variance is nan after update 2"):
         resume(tmp_path / "run", steps=1024)
     assert sorted(p.name for p in (tmp_path / "run" / "checkpoints").iterdir()) == good
@@ -441,14 +412,14 @@ def test_a_spoiled_weight_is_named_and_never_saved(tmp_path, monkeypatch):
     train(tiny_config(tmp_path / "run", env="rooms-small", steps=256, obs_norm_steps=100))
     good = sorted(p.name for p in (tmp_path / "run" / "checkpoints").iterdir())
     for module, name in (("bonus", "encoder.dense.bias"), ("policy", "value.bias")):
-        advance = Trainer.advance
+        iterate = Trainer.iterate
 
-        def spoil(self, module=module, name=name, advance=advance):
+        def spoil(self, module=module, name=name, iterate=iterate):
             getattr(self, module).get_parameter(name).data.fill_(float("nan"))
-            return advance(self)
+            return iterate(self)
 
         with monkeypatch.context() as patch:
-            patch.setattr(Trainer, "advance", spoil)
+            patch.setattr(Trainer, "iterate", spoil)
             with pytest.raises(TrainingError, match=r"is nan after update 2"):
                 resume(tmp_path / "run", steps=1024)
     trainer = Trainer(tiny_config(tmp_path), Grid(8))

@@ -11,6 +11,8 @@ import torch
 import ssedb
 from ssedb import ppo
 from ssedb.bonuses.base import Bonus
+from ssedb.collect import environments
+from ssedb.collect.environments import look_around, training_envs
 from ssedb.config import TrainConfig
 from ssedb.trainer import Trainer
 from tests.toy import SIDE, ToyEnv, tiny_config
@@ -158,7 +160,7 @@ class PlainRun:
             return loss(*args, **settings)
 
         trainer.policy.register_forward_pre_hook(keep)
-        monkeypatch.setattr(ppo, "ppo_loss", spy)
+        trainer.ppo_loss = spy
 
     def iterate(self) -> None:
         """One iteration of the trainer, checked step by step."""
@@ -338,7 +340,7 @@ def outcome(toy: bool = True, **settings):
     config = tiny_config(**{"out": "unused", **UNUSUAL, "obs_norm_steps": 64, **settings})
     trainer = Trainer(config, Snow(config.num_envs) if toy else None)
     if not toy:
-        trainer.fit_observations()
+        trainer.fit_observations(look_around(config))
     rows = [trainer.iterate() for _ in range(2)]
     trainer.close()
     for row in rows:
@@ -473,19 +475,23 @@ def test_another_seed_shows_other_frames():
     assert torch.equal(first[0], first[2])
 
 
-def test_pools_of_emulators_differ():
+def test_pools_of_emulators_differ(monkeypatch):
     """With one seed for all, the four pools would show the same noise on the same first frame."""
-    first = frames_of(env="breakout", noise="random-box", noop_max=0)[3]
-    assert len({frame.numpy().tobytes() for frame in first}) == 4
+    made = []
+    monkeypatch.setattr(environments, "make_env", lambda *x, **settings: made.append(settings))
+    config = tiny_config("unused", env="breakout", num_envs=8)
+    training_envs(config, 0, torch.device("cuda"))
+    assert len({settings["seed"] for settings in made}) == 4
 
 
 def test_observation_statistics_are_those_of_the_noisy_world_and_reach_policy_and_bonus():
     settings = dict(noise="pixel", noise_strength=0.5)
-    trainer = Trainer(tiny_config("unused", env="rooms-small", obs_norm_steps=400, **settings))
-    trainer.fit_observations()
+    noisy = tiny_config("unused", env="rooms-small", obs_norm_steps=400, **settings)
+    trainer = Trainer(noisy)
+    trainer.fit_observations(look_around(noisy))
     clean = tiny_config("unused", env="rooms-small", obs_norm_steps=400)
     without = Trainer(clean)
-    without.fit_observations()
+    without.fit_observations(look_around(clean))
     env = ssedb.make_env("rooms-small", 8, noise="pixel", strength=0.5, seed=5)
     env.reset()
     actions = torch.randint(5, (60, 8), generator=torch.Generator().manual_seed(0))

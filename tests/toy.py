@@ -115,7 +115,7 @@ class Grid(ToyEnv):
 
 def transitions(env: ToyEnv, steps: int) -> tuple[Tensor, Tensor, Tensor]:
     """(obs, actions, next_obs) of a random agent, stacks of 4, episode ends left out."""
-    from ssedb.collect.rollout import Player, Rollout
+    from ssedb.collect.collector import Collector
 
     def act(obs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         unused = torch.zeros(env.num_envs)
@@ -125,10 +125,7 @@ def transitions(env: ToyEnv, steps: int) -> tuple[Tensor, Tensor, Tensor]:
             unused,
         )
 
-    rollout = Rollout(steps, env.num_envs, (SIDE, SIDE))
-    rollout.begin(env.reset())
-    Player(env, act).play(rollout)
+    rollout = Collector(env, steps).collect(act)
     t, n = rollout.indices(torch.arange(env.num_envs))
     inside = ~rollout.dones[t, n]
-    t, n = t[inside], n[inside]
-    return rollout.stacks(t, n), rollout.actions[t, n], rollout.stacks(t + 1, n)
+    return rollout.transitions(t[inside], n[inside])

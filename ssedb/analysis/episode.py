@@ -146,7 +146,7 @@ def read_episode(episode: Episode, run: Path, device: str = "auto") -> Reading:
                     pair.append(Context(torch.full((len(t),), THIS_EPISODE, device=place), states))  # type: ignore[arg-type]
                 paid.append(bonus.reward(*pair).float().cpu())
                 if bonus.uses_context:
-                    bonus.take_in(*pair)
+                    bonus.observe(*pair)
     known = [f.float().cpu() for f in features if f is not None]
     return Reading(
         run,

@@ -113,7 +113,7 @@ def play_transitions(
     config: TrainConfig, count: int, draws: int, seed: int, device: torch.device
 ) -> Transitions:
     """What a random agent meets in the run's environment, before and under the noise."""
-    from ssedb.trainer import env_of
+    from ssedb.collect.environments import env_of
 
     env = env_of(dataclasses.replace(config, seed=seed), PLAYED_ENVS, stream=3, device=device)
     noise, envs = env.observer.noise, draws * PLAYED_ENVS
@@ -245,7 +245,7 @@ def _fall(
         batch = experience(twin, data, None if draws is None else step % draws, slice(FALL_BATCH))
         if step in FALL_AT:
             found.append(float(twin.reward(*batch).mean()))
-        twin.take_in(*batch)
+        twin.observe(*batch)
         loss, _ = twin.loss(*batch[:3])
         if adam is not None and loss.requires_grad:
             adam.zero_grad()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import traceback
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
+from ssedb.errors import Blamed
 from ssedb.normalize import ObsNorm
 from ssedb.validate import Channels, PositiveInt
 
@@ -46,27 +48,28 @@ class FeatureOptions(NoOptions):
 class Context:
     """What a trainer knows of transitions beyond themselves."""
 
-    episodes: Tensor  # int64 [B], a number for each episode; the transitions of one come in the order of time
+    episodes: Tensor  # int64 [B], a number for each episode, whose transitions come in order
     states: Tensor | None = None  # int64 [B], the true state acted in, where the world tells it
 
 
 class Bonus(nn.Module, ABC):
     """An intrinsic reward and the model behind it.
 
-    Observations are stacks, uint8 [B, C, H, W]; actions are int64 [B]. A subclass lives in a file of its own in this
-    folder, is named in that file's `BONUS`, and is built as `cls(obs_shape, num_actions, options)`.
+    Observations are stacks, uint8 [B, C, H, W]; actions are int64 [B]. A subclass lives in a file of
+    its own in this folder, is named in that file's `BONUS`, and is built as
+    `cls(obs_shape, num_actions, options)`.
     """
 
     Options: type[Any] = NoOptions
     pays: ClassVar[bool] = True
-    """Whether there is anything to learn from; without it (and without extrinsic reward) the policy stays uniform."""
+    """Whether there is a reward; without it (and without extrinsic reward) the policy stays uniform."""
     deterministic: ClassVar[bool] = True
     """Whether the same call of `reward` gives the same answer."""
     uses_context: ClassVar[bool] = False
-    """Whether `reward` and `take_in` are given a `Context` as a fourth argument."""
+    """Whether `reward` and `observe` are given a `Context` as a fourth argument."""
     replayable: ClassVar[bool] = True
-    """Whether `reward`, `loss` and `after_step` may be recorded as CUDA graphs: no shapes that depend on data, no waiting
-    for the device, no Python state that changes from call to call."""
+    """Whether `reward`, `loss` and `after_step` may be captured as CUDA graphs: no shapes that depend
+    on data, no waiting for the device, no Python state that changes from call to call."""
     needs_states = False
     """Whether the context must hold true states, which few environments tell."""
     fixed: tuple[str, ...] = ()
@@ -85,14 +88,14 @@ class Bonus(nn.Module, ABC):
     def loss(
         self, obs: Tensor, actions: Tensor, next_obs: Tensor, mask: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """What to minimise, a scalar with gradient, and figures for the log.
+        """Return what to minimise, a scalar with gradient, and metrics.
 
-        A mask, bool [B], names the transitions that count; the others are pairs across an episode's end. A bonus without
-        trained parameters returns a constant.
+        A mask, bool [B], names the transitions that count; the others are pairs across an episode's
+        end. A bonus without trained parameters returns a constant.
         """
 
-    def take_in(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> None:
-        """Called with every transition once, after its reward was paid: counts, statistics and memories move here."""
+    def observe(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> None:
+        """Called with every transition once, after its reward: counts and memories move here."""
 
     def after_step(self) -> None:
         """Called after each optimiser step."""
@@ -108,6 +111,20 @@ class Bonus(nn.Module, ABC):
         return None
 
     def diagnostics(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> dict[str, Tensor]:
-        """Slower figures for the log, asked for once a rollout on one minibatch. Perhaps in another thread, while the next
-        is played, so it changes nothing and draws nothing at random."""
+        """Slower metrics, asked for once a rollout on one minibatch.
+
+        Perhaps on a worker thread, while the next rollout is collected: a method that changes
+        nothing and draws nothing at random.
+        """
         return {}
+
+
+def checked(bonus: Bonus, method: str, value: Any, shape: tuple[int, ...]) -> Tensor:
+    """Return what a method of a bonus gave; raise Blamed if it is no tensor of that shape."""
+    if isinstance(value, Tensor) and value.shape == shape:
+        return value
+    tensor = isinstance(value, Tensor)
+    given = f"shape {list(value.shape)}" if tensor else f"a {type(value).__name__}"
+    owner = f"{type(bonus).__name__}.{method}"
+    message = f"{owner} gave {given}, not a tensor of shape {list(shape)}"
+    raise Blamed(message, "".join(traceback.format_stack()))

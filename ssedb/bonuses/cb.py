@@ -13,7 +13,6 @@ from ssedb.bonuses.base import Bonus, NoOptions
 from ssedb.networks import ConvTrunk, glorot
 from ssedb.normalize import FrameNorm
 from ssedb.objectives import kl_to_standard_normal, masked_mean
-from ssedb.parallel import randn_like
 from ssedb.validate import Channels, NonNegativeFloat, PositiveInt
 
 
@@ -74,7 +73,7 @@ class CuriosityBottleneck(Bonus):
         self, obs: Tensor, actions: Tensor, next_obs: Tensor, mask: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
         mean, std = self.encode(next_obs)
-        code = mean + std * randn_like(mean)
+        code = mean + std * torch.randn_like(mean)
         error = masked_mean(self.value(code).squeeze(-1).square(), mask)  # the return to tell is 0
         nats = masked_mean(kl_to_standard_normal(mean, std), mask)
         return error + self.options.beta * nats, {
@@ -82,8 +81,8 @@ class CuriosityBottleneck(Bonus):
             "code_nats": nats.detach(),
         }
 
-    def take_in(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> None:
-        self.scale.take_in(next_obs)
+    def observe(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> None:
+        self.scale.observe(next_obs)
 
 
 BONUS = CuriosityBottleneck

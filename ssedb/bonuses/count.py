@@ -1,4 +1,4 @@
-"""Counts: pays 1 / sqrt(N + 1) for a choice that was made N times before."""
+"""Counts: rewards a state-action pair by 1 / sqrt(N + 1), N how often it occurred before."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Count(Bonus):
         return (self.visits[self.places(obs, actions, context)] + 1.0).rsqrt()
 
     @torch.no_grad()
-    def take_in(
+    def observe(
         self, obs: Tensor, actions: Tensor, next_obs: Tensor, context: Context | None = None
     ) -> None:
         places = self.places(obs, actions, context)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot, softplus
 
-from ssedb import objectives, parallel
+from ssedb import objectives
 from ssedb.bonuses.base import Bonus
 from ssedb.networks import Encoder, Posterior, Projection, Residual, Trunk, glorot
 from ssedb.options import DBOptions
@@ -90,14 +90,14 @@ class DynamicBottleneck(Bonus):
     ) -> tuple[Tensor, dict[str, Tensor]]:
         z_mean, z_std = self.represent(obs, actions)
         next_state = self.target(next_obs)
-        mean, std = self.head(z_mean + z_std * parallel.randn_like(z_mean))
+        mean, std = self.head(z_mean + z_std * torch.randn_like(z_mean))
         if std is None:
             std = objectives.calibrated_std(next_state, mean, mask)
         contrasted = (
-            mean if self.options.nce_input == "mean" else mean + std * parallel.randn_like(mean)
+            mean if self.options.nce_input == "mean" else mean + std * torch.randn_like(mean)
         )
         with torch.no_grad():
-            actual = parallel.current().gather(self.momentum_projection(next_state))
+            actual = self.momentum_projection(next_state)
         scores = objectives.bilinear_scores(self.projection(contrasted), self.score_weight, actual)
 
         i_upper = objectives.compression_upper_bound(z_mean, z_std, mask)

@@ -1,4 +1,4 @@
-"""DB-BeBold: pays for stepping from what is known to what is not, both measured in DB's representation."""
+"""DB-BeBold: rewards steps from known to unknown states, measured in DB's representation."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class BeBold(UpperConfidence):
         self.regulation = options.regulation
 
     def state(self, obs: Tensor) -> Tensor:
-        """DB represents choices, not states; a state is the mean [B, Z] over the choices it offers."""
+        """Represent a state by the mean [B, Z] over its state-action pairs, which DB represents."""
         encoded = self.encoder(self.normalize.for_convs(obs))
         actions = one_hot(
             torch.arange(self.num_actions, device=obs.device), self.num_actions
@@ -47,7 +47,7 @@ class BeBold(UpperConfidence):
         ).clamp_min(0)
 
     @torch.no_grad()
-    def take_in(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> None:
+    def observe(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> None:
         self.add(self.state(obs))
 
 

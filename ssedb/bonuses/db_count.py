@@ -72,7 +72,7 @@ class DBCount(DynamicBottleneck):
         return (self.counts(self.represent(obs, actions)[0]) + 1).rsqrt()
 
     @torch.no_grad()
-    def take_in(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> None:
+    def observe(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> None:
         """Reservoir sampling: the n-th choice takes a place at random with probability memory / n."""
         order = self.seen + torch.arange(len(obs), device=obs.device)
         draw = (torch.rand(len(obs), dtype=torch.float64, device=obs.device) * (order + 1)).long()

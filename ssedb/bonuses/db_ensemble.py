@@ -62,8 +62,8 @@ class DBEnsemble(DynamicBottleneck):
         }
 
     @torch.no_grad()
-    def take_in(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> None:
-        self.scale.take_in(self.represent(obs, actions)[0])
+    def observe(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> None:
+        self.scale.observe(self.represent(obs, actions)[0])
 
 
 BONUS = DBEnsemble

@@ -90,7 +90,7 @@ class NeverGiveUp(UpperConfidence):
         return self.episodic(eta, self._episodes(eta, context)) * self.lifelong(eta)
 
     @torch.no_grad()
-    def take_in(
+    def observe(
         self, obs: Tensor, actions: Tensor, next_obs: Tensor, context: Context | None = None
     ) -> None:
         eta = self.represent(obs, actions)[0]

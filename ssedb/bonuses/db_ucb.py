@@ -45,7 +45,7 @@ class UpperConfidence(DynamicBottleneck):
         return self.gain(self.represent(obs, actions)[0])
 
     @torch.no_grad()
-    def take_in(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> None:
+    def observe(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> None:
         self.add(self.represent(obs, actions)[0])
 
     def add(self, eta: Tensor) -> None:

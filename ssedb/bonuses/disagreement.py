@@ -13,7 +13,6 @@ from torch.nn.functional import dropout
 from ssedb.bonuses.base import Bonus, FeatureOptions
 from ssedb.networks import Encoder, ForwardModels
 from ssedb.objectives import masked_mean
-from ssedb.parallel import part
 
 
 @dataclass(frozen=True)
@@ -62,11 +61,7 @@ class Disagreement(Bonus):
             self.encoder(self.normalize.for_convs(next_obs)),
         )
         errors = self.ensemble.errors(now, actions, later)  # [K, B]
-        kept = part(
-            lambda shape: dropout(errors.new_ones(shape), self.options.loss_dropout),
-            errors.shape,
-            dim=1,
-        )
+        kept = dropout(torch.ones_like(errors), self.options.loss_dropout)
         return masked_mean((errors * kept).mean(0), mask), {}
 
 

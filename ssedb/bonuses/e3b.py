@@ -93,7 +93,7 @@ class EllipticalEpisodicBonus(Encoded):
         return torch.cholesky_inverse(torch.linalg.cholesky(ellipses)), rows
 
     @torch.no_grad()
-    def take_in(
+    def observe(
         self, obs: Tensor, actions: Tensor, next_obs: Tensor, context: Context | None = None
     ) -> None:
         if context is None:

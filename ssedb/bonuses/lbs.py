@@ -12,7 +12,6 @@ from ssedb.bonuses.base import Bonus, FeatureOptions
 from ssedb.networks import LEAK, Encoder, glorot
 from ssedb.normalize import RunningMoments
 from ssedb.objectives import kl_to_standard_normal, masked_mean, predictive_lower_bound
-from ssedb.parallel import randn_like
 from ssedb.validate import NonNegativeFloat
 
 
@@ -76,7 +75,7 @@ class LatentBayesianSurprise(Bonus):
         self, obs: Tensor, actions: Tensor, next_obs: Tensor, mask: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
         mean, std, surprise = self.believe(obs, actions, next_obs)
-        told = self.head(mean + std * randn_like(mean))
+        told = self.head(mean + std * torch.randn_like(mean))
         likelihood = predictive_lower_bound(
             self.targets(next_obs), told, torch.ones_like(told[:, :1]), mask
         )
@@ -94,7 +93,7 @@ class LatentBayesianSurprise(Bonus):
         )
 
     @torch.no_grad()
-    def take_in(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> None:
+    def observe(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> None:
         self.target_scale.add(self.target(self.normalize.for_convs(next_obs)))
 
 

@@ -1,4 +1,4 @@
-"""Random Network Distillation: pays for what a network has not yet learned to imitate of a fixed random one."""
+"""Random Network Distillation: rewards what a network has not learned of a fixed random one."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ class RandomNetworkDistillation(Bonus):
     ) -> tuple[Tensor, dict[str, Tensor]]:
         return masked_mean(self.errors(next_obs), mask), {}
 
-    def take_in(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> None:
-        self.scale.take_in(next_obs)
+    def observe(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> None:
+        self.scale.observe(next_obs)
 
 
 BONUS = RandomNetworkDistillation

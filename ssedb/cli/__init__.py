@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
-from ssedb import __version__, parallel
+from ssedb import __version__
+from ssedb.engine import distributed
 from ssedb.errors import ConfigError, Note, TrainingError
 from ssedb.terminal import print_pairs
 
@@ -68,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except (TrainingError, OSError) as error:
         # A TrainingError stops all processes of a run; the first one says it.
-        if parallel.rank() == 0 or isinstance(error, OSError):
+        if distributed.rank() == 0 or isinstance(error, OSError):
             print(f"ssedb: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt as stop:
@@ -119,9 +120,9 @@ def dispatch(args: list[str]) -> int:
         return 0
     if args[0] not in COMMANDS:
         raise ConfigError(f"unknown command {args[0]!r}; use one of {', '.join(COMMANDS)}")
-    if parallel.size() > 1 and args[0] != "train":
+    if distributed.size() > 1 and args[0] != "train":
         raise ConfigError(
-            f"`ssedb {args[0]}` runs in one process, not in {parallel.size()}; leave torchrun out"
+            f"`ssedb {args[0]}` runs in one process, not in {distributed.size()}; leave torchrun out"
         )
     command: Callable[[list[str]], int] = import_module(f"ssedb.cli.{args[0]}").main
     return command(args[1:])

@@ -111,6 +111,7 @@ def _check_devices(devices: Iterable[tuple[str, str]]) -> None:
     """Raise ConfigError once, and not in each run, for a GPU that is asked for and not there."""
     for device, kind in sorted(set(devices)):
         if device.startswith("cuda") or kind == "fast":
-            from ssedb.engine import is_fast, pick_device
+            from ssedb.engine import check_engine
+            from ssedb.engine.host import pick_device
 
-            is_fast(kind, pick_device(device))
+            check_engine(kind, pick_device(device))

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from ssedb import parallel, terminal
+from ssedb import terminal
 from ssedb.cli.parsing import parse, setting_names
 from ssedb.config import TrainConfig
+from ssedb.engine import distributed
 from ssedb.errors import ConfigError, TrainingError
 from ssedb.options import OPTIONS, canonical_bonus, options_class
 from ssedb.runs.alarms import Alarm
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 def main(args: list[str]) -> int:
     """Run the command; return the exit code."""
-    if parallel.rank() > 0 and not {"-h", "--help"} & set(args):
+    if distributed.rank() > 0 and not {"-h", "--help"} & set(args):
         from ssedb.runs.loop import train_along  # the first process reads the flags for all
 
         return 0 if train_along().finished else 130

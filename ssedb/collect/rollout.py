@@ -1,32 +1,29 @@
-"""One stretch of experience, [T, N] on the learner's device. Every frame is kept once; stacks are made by indexing."""
+"""Storage of one rollout, [T, N] on the learner's device.
+
+Every frame is kept once; stacks are made by indexing.
+"""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from functools import partial
-from queue import SimpleQueue
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ssedb import parallel
-from ssedb.engine import lasting
-from ssedb.envs.base import Env, Step
-from ssedb.normalize import Moments
-from ssedb.parallel import Team, current
-from ssedb.threads import patiently
+from ssedb.envs.base import Step
 
 STACK = 4
 ALL = slice(None)
 
 
 class Rollout:
-    """T steps of N environments, kept from one update to the next so that stacks run on across its edge.
+    """T steps of N environments, continued from one rollout to the next so that stacks run on.
 
-    Frame t + 3 is the newest of observation t, so T + 4 frames hold the observations 0 to T. `starts[t]` is the index of
-    the first frame of the episode that observation t is in: older frames are not looked at, the first stands in for them.
+    Frame t + 3 is the newest of observation t, so T + 4 frames hold the observations 0 to T.
+    `starts[t]` is the index of the first frame of the episode that observation t is in: older
+    frames are not looked at, the first stands in for them.
     """
 
     def __init__(
@@ -35,8 +32,15 @@ class Rollout:
         num_envs: int,
         frame_shape: tuple[int, int],
         device: torch.device | str = "cpu",
+        rank: int = 0,
+        size: int = 1,
     ) -> None:
-        self.steps, self.num_envs, self.device = steps, num_envs, torch.device(device)
+        """Allocate for environments of the process `rank` of `size` that have as many each."""
+        self.steps = steps
+        self.num_envs = num_envs
+        self.device = torch.device(device)
+        self.rank = rank
+        self.size = size
         self.frames = torch.zeros(
             steps + STACK, num_envs, *frame_shape, dtype=torch.uint8, device=device
         )
@@ -46,15 +50,11 @@ class Rollout:
         self.dones = torch.zeros(steps, num_envs, dtype=torch.bool, device=device)
         self.log_probs = torch.zeros(steps, num_envs, device=device)
         self.values = torch.zeros(steps + 1, num_envs, device=device)
-        self._all_envs = num_envs * current().size
-        numbers = current().mine(torch.arange(self._all_envs, device=device))
-        self.episodes = numbers.repeat(steps + 1, 1)  # a number for each episode
-        self.states: Tensor | None = (
-            None  # int64 [T, N], the true states acted in, where the world tells them
-        )
-        self.noise: Tensor | None = (
-            None  # [T + 1, N, A], what actions are drawn with, where that is drawn beforehand
-        )
+        # A number for each episode, unique over all processes.
+        first = torch.arange(num_envs, device=device) + rank * num_envs
+        self.episodes = first.repeat(steps + 1, 1)
+        self.states: Tensor | None = None
+        """True states acted in, int64 [T, N], where the environment tells them and someone asks."""
         self._envs = torch.arange(num_envs, device=device)
         self._times = torch.arange(steps + 1, device=device)[:, None].repeat(1, num_envs)
         self._offsets = torch.arange(STACK, device=device)
@@ -64,225 +64,118 @@ class Rollout:
         return (STACK, *self.frames.shape[2:])
 
     def begin(self, frames: Tensor) -> None:
-        """Observation 0 is the first of an episode everywhere; until steps are played it is the last one, too."""
+        """Make frames [N, H, W] observation 0, and until steps are stored the last one, too."""
         for t in (0, self.steps):
             self.frames[t + STACK - 1] = frames
             self.starts[t] = t + STACK - 1
 
-    def go_on_from(self, before: Rollout) -> None:
-        """The last observation of a stretch (another one or this) becomes observation 0."""
+    def continue_from(self, before: Rollout) -> None:
+        """Make the last observation of a rollout, another one or this, observation 0."""
         self.frames[:STACK] = before.frames[self.steps :].clone()
         self.starts[0] = (before.starts[self.steps] - self.steps).clamp_min(0)
         self.episodes[0] = before.episodes[self.steps]
 
-    def acted(
+    def store_actions(
         self, t: Tensor, envs: Tensor, actions: Tensor, log_probs: Tensor, values: Tensor
     ) -> None:
-        """Files what was done on the observations at times t [B] of envs [B]."""
-        self.actions[t, envs], self.log_probs[t, envs], self.values[t, envs] = (
-            actions,
-            log_probs,
-            values,
-        )
+        """Store what was done on the observations at times t [B] of envs [B]."""
+        self.actions[t, envs] = actions
+        self.log_probs[t, envs] = log_probs
+        self.values[t, envs] = values
 
-    def came(self, t: Tensor, envs: Tensor, frames: Tensor, rewards: Tensor, dones: Tensor) -> None:
-        """Files what came of it."""
-        self.rewards[t, envs], self.dones[t, envs] = rewards, dones
+    def store_step(
+        self, t: Tensor, envs: Tensor, frames: Tensor, rewards: Tensor, dones: Tensor
+    ) -> None:
+        """Store how the environments answered the actions at times t [B] of envs [B]."""
+        self.rewards[t, envs] = rewards
+        self.dones[t, envs] = dones
         self.frames[t + STACK, envs] = frames
         self.starts[t + 1, envs] = torch.where(dones, t + STACK, self.starts[t, envs])
-        self.episodes[t + 1, envs] = self.episodes[t, envs] + self._all_envs * dones
+        next_episodes = self.episodes[t, envs] + self.num_envs * self.size
+        self.episodes[t + 1, envs] = torch.where(dones, next_episodes, self.episodes[t, envs])
 
     def take(self, step: Step) -> None:
-        """For a rollout of one step: files what came of it and goes on from there."""
-        self.came(*self.at(0), step.frames, step.rewards, step.dones)
-        self.go_on_from(self)
+        """Store a step in a rollout of one step, and continue from there."""
+        self.store_step(*self.at(0), step.frames, step.rewards, step.dones)
+        self.continue_from(self)
 
-    def whole(self, team: Team) -> Rollout:
-        """The rollout of all processes, side by side."""
-        if team.size == 1:
-            return self
+    def whole(self, gather: Callable[[Tensor, int], Tensor]) -> Rollout:
+        """Return the rollout of all processes, side by side.
+
+        Args:
+            gather: concatenates the tensors of all processes along a dimension.
+        """
         whole = copy.copy(self)
         for name, value in vars(self).items():
-            if (
-                isinstance(value, Tensor) and value.ndim > 1 and name not in ("_times", "noise")
-            ):  # [T, N, ...]
-                setattr(whole, name, team.gather(value, 1))
-        whole.num_envs = self._all_envs
+            if isinstance(value, Tensor) and value.ndim > 1 and name != "_times":  # [T, N, ...]
+                setattr(whole, name, gather(value, 1))
+        whole.num_envs = self.num_envs * self.size
         whole._envs = torch.arange(whole.num_envs, device=self.device)
-        whole._times = self._times.repeat(1, team.size)
+        whole._times = self._times.repeat(1, self.size)
         return whole
 
     def stacks(self, t: Tensor, envs: Tensor) -> Tensor:
-        """Observations uint8 [B, 4, H, W] at times t [B] of envs [B]."""
+        """Return the observations uint8 [B, 4, H, W] at times t [B] of envs [B]."""
         index = torch.maximum(t[:, None] + self._offsets, self.starts[t, envs][:, None])  # [B, 4]
         rows = (index * self.num_envs + envs[:, None]).flatten()
-        flat = self.frames.view(
-            -1, self.frames[0, 0].numel()
-        )  # [(T + 4) N, H W]: whole rows copy fast
+        flat = self.frames.view(-1, self.frames[0, 0].numel())  # [(T + 4) N, H W]: rows copy fast
         return flat.index_select(0, rows).view(len(t), *self.obs_shape)
 
     def obs(self, t: int) -> Tensor:
-        """All environments' observations at time t."""
+        """Return the observations of all environments at time t."""
         return self.stacks(*self.at(t))
 
+    def transitions(self, t: Tensor, envs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return (obs, actions, next_obs) at times t [B] of envs [B]."""
+        return self.stacks(t, envs), self.actions[t, envs], self.stacks(t + 1, envs)
+
     def at(self, t: int, envs: slice = ALL) -> tuple[Tensor, Tensor]:
-        """Indices (t, env) of all environments, or of some, at time t."""
+        """Return the indices (t, env) of all environments, or of some, at time t."""
         return self._times[t, envs], self._envs[envs]
 
     def minibatches(self, minibatch_envs: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """All steps of a few environments at a time, in random order: indices (t, env), each [T * minibatch_envs]."""
+        """Yield this process's share of minibatches, each all steps of a few environments.
+
+        The order is random, and the same in all processes.
+
+        Args:
+            minibatch_envs: environments of a minibatch, over all processes.
+
+        Yields:
+            Indices (t, env), each [T * minibatch_envs / processes].
+        """
         order = torch.randperm(self.num_envs)
         if self.device.type == "cuda":
-            order = order.pin_memory()  # so that nobody waits for it
+            order = order.pin_memory()  # so that the host does not wait for the copy
         for envs in order.to(self.device, non_blocking=True).split(minibatch_envs):
-            yield self.indices(envs)
+            yield self.indices(envs[self.rank :: self.size])
 
     def groups(self, envs: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """The same in order."""
+        """Yield the indices (t, env) of all environments, so many at a time, in order."""
         for some in self._envs.split(envs):
             yield self.indices(some)
 
     def indices(self, envs: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the indices (t, env) of all steps of these environments."""
         times = torch.arange(self.steps, device=self.device)
         return times.repeat_interleave(len(envs)), envs.repeat(self.steps)
 
     def state_dict(self) -> dict[str, Any]:
-        """The observation on which the next stretch begins."""
+        """Return the observation on which the next rollout begins."""
         last = {name: getattr(self, name)[self.steps].clone() for name in ("starts", "episodes")}
         return {"frames": self.frames[self.steps :].clone(), **last}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        mine = current().mine
-        self.frames[self.steps :] = mine(state["frames"], 1).to(self.device)
-        self.starts[self.steps] = mine(state["starts"]).to(self.device)
-        self.episodes[self.steps] = mine(state["episodes"]).to(self.device)
+        """Load the last observation of this process's environments from that of all."""
+        own = self._own_envs()
+        self.frames[self.steps :] = state["frames"][:, own].to(self.device)
+        self.starts[self.steps] = state["starts"][own].to(self.device)
+        self.episodes[self.steps] = state["episodes"][own].to(self.device)
 
+    def number_episodes_after(self, episodes: Tensor) -> None:
+        """Give new episodes the numbers that follow those [N of all processes] of earlier ones."""
+        own = episodes[self._own_envs()].to(self.device)
+        self.episodes[0] = own + self.num_envs * self.size
 
-Act = Callable[..., tuple[Tensor, Tensor, Tensor]]
-"""Observations [N, 4, H, W] to actions, log-probabilities and values, each [N]. Where an environment plays in parts it is
-given what to draw the actions with, too: [N, A] from the exponential distribution."""
-
-
-class Player:
-    """Plays an environment into rollouts. `ready` makes what happens on the device at each step ready for it."""
-
-    def __init__(
-        self,
-        env: Env,
-        act: Act,
-        ready: Callable[[Any], Any] = lambda function: function,
-        split: bool | None = None,
-    ) -> None:
-        self.env, self.act = env, act
-        # While some parts of the environments step, a GPU chooses the actions of another. On a CPU the two would fight over
-        # the cores, so there all take turns.
-        parts = env.parts if split or (split is None and env.device.type == "cuda") else (env,)
-        self.parts = [(part, slice(i, None, len(parts))) for i, part in enumerate(parts)]
-        numbers = torch.arange(env.num_envs, device=env.device)
-        self._envs = [lasting(numbers[envs]) for _, envs in self.parts]
-        self._first, self._next, self._last = (
-            ready(self._choose),
-            ready(self._file_and_choose),
-            ready(self._file_and_value),
-        )
-
-    def play(self, rollout: Rollout, on_step: Callable[[int], None] = lambda t: None) -> None:
-        """T steps, going on from the observation the rollout begins with. `on_step` is told of each that all have made.
-
-        Each part goes on as soon as it has answered: a game that begins anew keeps only its own part waiting. What actions
-        are drawn with is drawn for the whole rollout at once, so that no number depends on who was first.
-        """
-        if len(self.parts) > 1:
-            self._draw(rollout)
-        answered: SimpleQueue[int] = SimpleQueue()
-        times = [0] * len(self.parts)
-        for number, (part, envs) in enumerate(self.parts):
-            _note_states(rollout, 0, part, envs)
-            part.send(
-                self._first(*rollout.at(0, envs), rollout=rollout), partial(answered.put, number)
-            )
-        for t in range(1, rollout.steps + 1):
-            while min(times) < t:
-                number = patiently(lambda seconds: answered.get(timeout=seconds))
-                times[number] += 1
-                self._go_on(rollout, times[number], number, partial(answered.put, number))
-            on_step(t - 1)
-
-    def _go_on(self, rollout: Rollout, t: int, number: int, then: Callable[[], None]) -> None:
-        """A part is at time t: what it has answered is filed, and its next actions are sent."""
-        part, envs = self.parts[number]
-        step = part.recv()
-        answer = rollout.at(t, envs)[0], self._envs[number], step.frames, step.rewards, step.dones
-        if t == rollout.steps:
-            self._last(*answer, rollout=rollout)
-            return
-        _note_states(rollout, t, part, envs)
-        part.send(self._next(*answer, rollout=rollout), then)
-
-    def _draw(self, rollout: Rollout) -> None:
-        if rollout.noise is None:
-            rollout.noise = torch.empty(
-                rollout.steps + 1, rollout.num_envs, self.env.num_actions, device=rollout.device
-            )
-        noise = rollout.noise
-        noise.copy_(
-            parallel.part(lambda shape: noise.new_empty(shape).exponential_(), noise.shape, dim=1)
-        )
-
-    def _act(self, t: Tensor, envs: Tensor, rollout: Rollout) -> tuple[Tensor, Tensor, Tensor]:
-        obs = rollout.stacks(t, envs)
-        if len(self.parts) == 1:
-            return self.act(obs)
-        assert rollout.noise is not None
-        return self.act(obs, rollout.noise[t, envs])
-
-    def _choose(self, t: Tensor, envs: Tensor, rollout: Rollout) -> Tensor:
-        actions, log_probs, values = self._act(t, envs, rollout)
-        rollout.acted(t, envs, actions, log_probs, values)
-        return actions
-
-    def _file_and_choose(
-        self,
-        t: Tensor,
-        envs: Tensor,
-        frames: Tensor,
-        rewards: Tensor,
-        dones: Tensor,
-        rollout: Rollout,
-    ) -> Tensor:
-        rollout.came(t - 1, envs, frames, rewards, dones)
-        return self._choose(t, envs, rollout)
-
-    def _file_and_value(
-        self,
-        t: Tensor,
-        envs: Tensor,
-        frames: Tensor,
-        rewards: Tensor,
-        dones: Tensor,
-        rollout: Rollout,
-    ) -> None:
-        rollout.came(t - 1, envs, frames, rewards, dones)
-        rollout.values[t, envs] = self._act(t, envs, rollout)[2]
-
-
-def _note_states(rollout: Rollout, t: int, part: Env, envs: slice) -> None:
-    if rollout.states is not None and (states := part.true_states()) is not None:
-        rollout.states[t, envs] = states
-
-
-def random_agent_statistics(env: Env, steps: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Mean picture [4, H, W] and ONE std (the mean of the pixels' stds) of what a uniform random agent sees."""
-    generator = torch.Generator().manual_seed(seed)
-    frames = env.reset()
-    env.stagger()
-    rollout = Rollout(1, env.num_envs, (frames.shape[1], frames.shape[2]), env.device)
-    rollout.begin(frames)
-    moments = Moments(rollout.obs_shape, env.device)
-    for _ in range(-(-steps // env.num_envs)):
-        moments.add(rollout.obs(0))
-        actions = torch.randint(env.num_actions, (env.num_envs,), generator=generator).to(
-            env.device
-        )
-        rollout.take(env.step(actions))
-    return moments.mean.float(), moments.variance.sqrt().mean().clamp_min(1e-3).float()
+    def _own_envs(self) -> slice:
+        return slice(self.rank * self.num_envs, (self.rank + 1) * self.num_envs)

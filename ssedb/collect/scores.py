@@ -20,7 +20,7 @@ class Scores:
         self._episodes = 0
 
     def add(self, rewards: np.ndarray, dones: np.ndarray) -> dict[str, Any]:
-        """Takes in a rollout [T, N]; returns the figures for the log, None where no episode has ended yet."""
+        """Add a rollout [T, N]; return metrics, None where no episode has ended yet."""
         ended: list[float] = []
         for reward, done in zip(rewards, dones, strict=True):
             self._running += reward

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from ssedb.envs.base import Env
     from ssedb.envs.noisy import NoisyEnv
-    from ssedb.envs.shard import Shard
     from ssedb.noises.base import Noise
 
 
@@ -25,7 +24,6 @@ def make_env(
     noop_max: int = 30,
     env_kwargs: Mapping[str, Any] | None = None,
     env_workers: int | Literal["auto"] = "auto",
-    shard: tuple[int, int] = (0, 1),
     **variants: str,
 ) -> NoisyEnv:
     """Make `num_envs` copies of an environment, seen through a noise.
@@ -43,7 +41,6 @@ def make_env(
         env_kwargs: arguments for gymnasium.make.
         env_workers: processes that step Gymnasium environments, 0 for this process alone; auto
             measures what is faster. The frames are the same either way.
-        shard: (rank, size), if these are share number rank of size shares of a run's environments.
         **variants: of a noise, against the fidelity: sticky="step" or "frame",
             pixel_noise="add" or "zeros", box_noise="fill" or "wrap".
     """
@@ -53,7 +50,6 @@ def make_env(
 
     from ssedb.envs.names import canonical_env, check_env_kwargs, dropped_sticky_actions
     from ssedb.envs.noisy import NoisyEnv
-    from ssedb.envs.shard import Shard
     from ssedb.errors import ConfigError, Note
 
     made = _noise(noise, strength, fidelity, variants)
@@ -66,12 +62,10 @@ def make_env(
     if note := dropped_sticky_actions(env, noise):
         warnings.warn(note, Note, stacklevel=2)
     env_seed, noise_seed = (int(s) for s in np.random.SeedSequence(seed).generate_state(2))
-    share = Shard(*shard)
     source = _source(
         name,
         num_envs,
         made,
-        share,
         seed=env_seed,
         device=device,
         max_steps=max_episode_steps,
@@ -79,7 +73,7 @@ def make_env(
         kwargs=env_kwargs,
         workers=env_workers,
     )
-    return NoisyEnv(source, made, seed=noise_seed, shard=share)
+    return NoisyEnv(source, made, seed=noise_seed)
 
 
 def _noise(name: str, strength: float, fidelity: str, variants: Mapping[str, str]) -> Noise:
@@ -104,7 +98,6 @@ def _source(
     name: str,
     num_envs: int,
     noise: Noise,
-    shard: Shard,
     *,
     seed: int,
     device: str,
@@ -139,9 +132,7 @@ def _source(
         from ssedb.envs.rooms.env import RoomsEnv
 
         size, layout_seed = world
-        return RoomsEnv(
-            num_envs, size, layout_seed=layout_seed, device=device, max_steps=max_steps, shard=shard
-        )
+        return RoomsEnv(num_envs, size, layout_seed=layout_seed, device=device, max_steps=max_steps)
     from ssedb.envs.gymnasium import GymnasiumEnv
 
     return GymnasiumEnv(

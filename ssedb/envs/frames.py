@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from ssedb.engine import exact
+from ssedb.float32 import exact
 
 SIDE = 84
 LUMA = (0.299, 0.587, 0.114)

@@ -6,7 +6,7 @@ import math
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -19,7 +19,6 @@ from ssedb.envs.base import Env, Step
 from ssedb.envs.names import bare_id, gymnasium_id
 from ssedb.envs.workers import Copies, Workers
 from ssedb.errors import ConfigError, one_line
-from ssedb.parallel import part
 
 TIMED_STEPS, TIMED_SECONDS = 20, 0.5
 """Steps of one environment that are timed to decide on processes, and seconds after which the timing stops."""
@@ -87,8 +86,7 @@ class GymnasiumEnv(Env):
         self.device = torch.device(device)
         self._first_action = int(actions.start)
         rng = np.random.default_rng(seed)
-        seeds: Any = part(lambda shape: rng.integers(0, 2**31 - 1, shape), (num_envs,))
-        self._seeds: list[int] = seeds.tolist()
+        self._seeds: list[int] = rng.integers(0, 2**31 - 1, num_envs).tolist()
         shape = (num_envs, *shape)
         self._envs = (
             Workers(make, shape, self.workers)
@@ -101,14 +99,7 @@ class GymnasiumEnv(Env):
         return self._frames(self._envs.frames)
 
     def step(self, actions: Tensor) -> Step:
-        self.send(actions)
-        return self.recv()
-
-    def send(self, actions: Tensor, then: Callable[[], None] = lambda: None) -> None:
         self._envs.send(actions.cpu().numpy() + self._first_action)
-        then()
-
-    def recv(self) -> Step:
         rewards, dones, last = self._envs.recv()
         final = None
         if last:

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from ssedb.envs.base import Env, Step
 from ssedb.envs.frames import SIDE, to_agent_frames
-from ssedb.envs.shard import Shard
 from ssedb.noises.base import Memory, Noise
 
 
@@ -34,66 +33,42 @@ class Observer:
         seed: int = 0,
         device: torch.device | str = "cpu",
         side: int = SIDE,
-        shard: Shard = Shard(),  # noqa: B008 (a constant)
     ) -> None:
-        self.noise, self.num_envs, self.num_actions, self.shard = (
-            noise,
-            num_envs,
-            num_actions,
-            shard,
-        )
-        self.device, self.side = torch.device(device), side
+        self.noise = noise
+        self.num_envs = num_envs
+        self.num_actions = num_actions
+        self.device = torch.device(device)
+        self.side = side
         self.generator = torch.Generator(self.device).manual_seed(seed)
-        first = self._first_memory()
-        self.memory = {name: shard.own(rows).clone() for name, rows in first.items()}
-        self._captured: Callable[[Tensor], Tensor] | None = None
+        first = noise.begin(num_envs, num_actions, self.generator)
+        self.memory: Memory = {name: rows.clone() for name, rows in first.items()}
 
     def begin(self) -> None:
         """Forget; episodes begin everywhere."""
-        self._remember(self._first_memory())
+        self._remember(self.noise.begin(self.num_envs, self.num_actions, self.generator))
 
     def disturb(self, actions: Tensor) -> Tensor:
         """Return the actions that are executed when these are chosen, int64 [N]."""
         if not self.noise.changes_actions():
             return actions
-        whole = self.shard.whole(actions)
-        executed, _ = self.noise.disturb_actions(whole, self._whole_memory(), self.generator)
-        return self.shard.own(executed)
+        return self.noise.disturb_actions(actions, self.memory, self.generator)[0]
 
     def advance(self, actions: Tensor, dones: Tensor) -> None:
         """Move the memory on after a step with these executed actions [N] and ends [N]."""
         if self.memory:
-            actions, dones = self.shard.whole(actions), self.shard.whole(dones)
-            self._remember(self.noise.advance(self._whole_memory(), actions, dones, self.generator))
+            self._remember(self.noise.advance(self.memory, actions, dones, self.generator))
 
     def observe(self, frames: Tensor) -> Tensor:
         """Return source frames as the agent sees them, uint8 [N, side, side]."""
-        return self._look(frames) if self._captured is None else self._captured(frames)
-
-    def _look(self, frames: Tensor) -> Tensor:
         if not self.noise.raw:
             frames = to_agent_frames(frames, self.side)
         if self.noise.changes_frames():
-            whole = self.shard.whole(frames)
-            noisy, _ = self.noise.disturb_frames(whole, self._whole_memory(), self.generator)
-            frames = self.shard.own(noisy)
+            frames, _ = self.noise.disturb_frames(frames, self.memory, self.generator)
         return to_agent_frames(frames, self.side)
 
-    def prepare(self, engine: Any) -> None:
-        """Capture the noise, the gray and the smaller picture in one CUDA graph."""
-        if self.noise.changes_frames():
-            self._captured = engine.ready(self._look, generators=[self.generator])
-
-    def _first_memory(self) -> Memory:
-        envs = self.num_envs * self.shard.size
-        return self.noise.begin(envs, self.num_actions, self.generator)
-
-    def _whole_memory(self) -> Memory:
-        return {name: self.shard.whole(rows) for name, rows in self.memory.items()}
-
-    def _remember(self, whole: Memory) -> None:
+    def _remember(self, memory: Memory) -> None:
         for name, rows in self.memory.items():
-            rows.copy_(self.shard.own(whole[name]))
+            rows.copy_(memory[name])
 
     def state_dict(self) -> dict[str, Any]:
         return {
@@ -117,16 +92,11 @@ class Observer:
 class NoisyEnv(Env):
     """An environment behind an observer."""
 
-    def __init__(
-        self,
-        env: Env,
-        noise: Noise,
-        *,
-        seed: int = 0,
-        shard: Shard = Shard(),  # noqa: B008 (a constant)
-    ) -> None:
+    def __init__(self, env: Env, noise: Noise, *, seed: int = 0) -> None:
         self.env = env
         self.num_envs, self.num_actions, self.device = env.num_envs, env.num_actions, env.device
+        self.on_host = env.on_host
+        self.side = env.side
         self.observer = Observer(
             noise,
             env.num_envs,
@@ -134,26 +104,20 @@ class NoisyEnv(Env):
             seed=seed,
             device=env.device,
             side=env.side,
-            shard=shard,
         )
-        self.side = env.side
-        self.per_env, self.on_host = (*env.per_env, *self.observer.memory), env.on_host
+        self.capturable = env.capturable and noise.replayable
+        draws = noise.changes_frames() or noise.changes_actions()
+        self.generators = [self.observer.generator] if draws else []
 
     def reset(self) -> Tensor:
         self.observer.begin()
         return self.observer.observe(self.env.reset())
 
     def step(self, actions: Tensor) -> Step:
-        self.send(torch.as_tensor(actions, device=self.device))  # lists and arrays will do
-        return self.recv().kept()
-
-    def send(self, actions: Tensor, then: Callable[[], None] = lambda: None) -> None:
-        self._executed = self.observer.disturb(actions)
-        self.env.send(self._executed, then)
-
-    def recv(self) -> Step:
-        step, observe = self.env.recv(), self.observer.observe
-        self.observer.advance(self._executed, step.dones)
+        actions = torch.as_tensor(actions, device=self.device)  # lists and arrays will do
+        executed, observe = self.observer.disturb(actions), self.observer.observe
+        step = self.env.step(executed)
+        self.observer.advance(executed, step.dones)
         last = step.final_frames
         return Step(
             observe(step.frames),
@@ -162,17 +126,14 @@ class NoisyEnv(Env):
             None if last is None else lambda: observe(last()),
         )
 
-    def prepare(self, engine: Any) -> None:
-        self.observer.prepare(engine)
-
     def stagger(self) -> None:
         self.env.stagger()
 
     def true_states(self) -> Tensor | None:
         return self.env.true_states()
 
-    def merge(self, team: Any) -> None:
-        self.env.merge(team)
+    def merge(self, gather: Callable[[Tensor], Tensor]) -> None:
+        self.env.merge(gather)
 
     def metrics(self) -> dict[str, float]:
         return self.env.metrics()

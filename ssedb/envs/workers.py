@@ -20,8 +20,8 @@ import gymnasium
 import numpy as np
 import torch
 
+from ssedb.envs.timeout import wait_for
 from ssedb.errors import Blamed, TrainingError, methods_of
-from ssedb.threads import patiently
 
 Make = Callable[[], "gymnasium.Env[Any, Any]"]
 Answer = tuple[np.ndarray, np.ndarray, dict[int, np.ndarray]]
@@ -69,7 +69,7 @@ def _answer(pipe: Connection, seconds: float) -> Any:
 
 def _in_time(pipe: Connection, process: Any) -> Any:
     """Wait for a step or a reset, which has a time-out."""
-    return patiently(partial(_answer, pipe))
+    return wait_for(partial(_answer, pipe))
 
 
 def _when_made(pipe: Connection, process: Any) -> Any:

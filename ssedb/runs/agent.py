@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from ssedb import engine
 from ssedb.bonuses import make_bonus
 from ssedb.collect.rollout import STACK
 from ssedb.config import TrainConfig
+from ssedb.engine.host import pick_device, tune_allocator
 from ssedb.errors import ConfigError
 from ssedb.networks import ActorCritic
 from ssedb.runs import checkpoint
@@ -80,7 +80,7 @@ class Agent:
 
     def make_env(self, num_envs: int = 1, *, seed: int = 1000, stream: int = 0) -> NoisyEnv:
         """Make the run's environment, noise included; each seed and stream draws its own."""
-        from ssedb.trainer import env_of
+        from ssedb.collect.environments import env_of
 
         env = env_of(dataclasses.replace(self.config, seed=seed), num_envs, stream, self.device)
         if env.num_actions != self.num_actions:
@@ -113,8 +113,8 @@ def load(run: Path | str, device: str = "auto") -> Agent:
     run = Path(run)
     config = saved_config(run)
     require_checkpoint(run, config)
-    engine.tune_allocator()
-    place = engine.pick_device(device)
+    tune_allocator()
+    place = pick_device(device)
     tell = partial(print, file=sys.stderr)
     # On the CPU: the optimizer and the memories need no place on a GPU.
     saved = checkpoint.load_latest(run / "checkpoints", "cpu", tell)

@@ -11,7 +11,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from ssedb import __version__, parallel
+from ssedb import __version__
 from ssedb.config import TrainConfig
 from ssedb.envs.names import bare_id
 from ssedb.errors import ConfigError
@@ -19,6 +19,7 @@ from ssedb.runs import checkpoint
 from ssedb.runs.files import refuse_other_files, write_json, write_whole
 from ssedb.runs.lock import FolderLock, lock_folder
 from ssedb.runs.metrics import MetricsLog, read_metrics, require_wandb
+from ssedb.runs.processes import check_processes
 
 MAY_CHANGE = ("steps", "device", "engine", "env_workers", "checkpoint_minutes", "wandb")
 """Settings that a resumed run may change: those that make no other run of it."""
@@ -50,7 +51,7 @@ class RunFolder:
     def create(cls, config: TrainConfig) -> RunFolder:
         """Make the folder of a new run; raise ConfigError if it holds a run or other files."""
         path = config.out
-        parallel.check(config)
+        check_processes(config)
         require_wandb(config)
         refuse_other_files(path, own="config.toml", ignore=(*BEFORE_A_RUN, *OF_A_RUN))
         lock = lock_folder(path, create=True)
@@ -80,7 +81,7 @@ class RunFolder:
                 raise ConfigError(
                     f"steps={config.steps}: {path} is at step {reached:,} already; ask for more"
                 )
-            parallel.check(config)
+            check_processes(config)
             require_wandb(config)
         except ConfigError:
             lock.close()

@@ -11,17 +11,19 @@ from typing import Any
 
 import torch
 
-from ssedb import engine, parallel
 from ssedb.analysis.maps import MapLog
+from ssedb.collect.environments import look_around
 from ssedb.config import TrainConfig
-from ssedb.parallel import Team
+from ssedb.engine import distributed
+from ssedb.engine.distributed import Group
+from ssedb.engine.host import machine, pick_device
 from ssedb.runs import checkpoint
 from ssedb.runs.alarms import Watch
 from ssedb.runs.blame import blaming
 from ssedb.runs.folder import OtherProcess, RunFolder
 from ssedb.runs.progress import Progress, silent
 from ssedb.runs.signals import stop_requests
-from ssedb.trainer import Trainer, look_around
+from ssedb.trainer import Trainer
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,9 @@ def train(config: TrainConfig, progress: Progress = silent) -> TrainResult:
     Raises:
         ConfigError: `config.out` holds a run or other files.
     """
-    return train_in(RunFolder.create(config), progress) if parallel.rank() == 0 else train_along()
+    return (
+        train_in(RunFolder.create(config), progress) if distributed.rank() == 0 else train_along()
+    )
 
 
 def resume(path: Path | str, progress: Progress = silent, **overrides: Any) -> TrainResult:
@@ -55,7 +59,7 @@ def resume(path: Path | str, progress: Progress = silent, **overrides: Any) -> T
         progress: the display; silent unless given.
         overrides: `steps`, `device` and others that do not make it another run.
     """
-    if parallel.rank() > 0:
+    if distributed.rank() > 0:
         return train_along()
     return train_in(RunFolder.reopen(Path(path), **overrides), progress)
 
@@ -73,14 +77,14 @@ def train_in(run: RunFolder, progress: Progress = silent) -> TrainResult:
         return "before training" if trainer is None else f"at step {trainer.reached:,}"
 
     try:
-        with blaming(run.path, when), parallel.join() as team, ExitStack() as later:
-            config = run.config = team.from_first(lambda: run.config)
-            device = engine.pick_device(config.device)
-            if team.size > 1 and device.type == "cuda":
+        with blaming(run.path, when), distributed.process_group() as group, ExitStack() as later:
+            config = run.config = group.from_first(lambda: run.config)
+            device = pick_device(config.device)
+            if group.size > 1 and device.type == "cuda":
                 torch.cuda.set_device(device)
             later.enter_context(torch.random.fork_rng([device] if device.type == "cuda" else []))
             later.enter_context(progress)
-            trainer, resumed = _set_up(run, progress, team)
+            trainer, resumed = _set_up(run, progress, group)
             if trainer.steps >= config.steps:
                 progress.note(
                     f"nothing left to do at step {trainer.steps:,}; --steps makes the run longer"
@@ -110,10 +114,10 @@ def train_in(run: RunFolder, progress: Progress = silent) -> TrainResult:
 
             saved_at, stop = time.monotonic(), False
             while trainer.steps < config.steps and not stop:
-                report(trainer.advance())
+                report(trainer.iterate())
                 counters = {"steps": trainer.steps, "updates": trainer.updates}
-                due = team.any(time.monotonic() - saved_at >= 60 * config.checkpoint_minutes)
-                stop = team.any(stopping())
+                due = group.any(time.monotonic() - saved_at >= 60 * config.checkpoint_minutes)
+                stop = group.any(stopping())
                 if due or trainer.steps >= config.steps or stop:
                     report(trainer.finish())
                     trainer.check_weights()
@@ -127,7 +131,7 @@ def train_in(run: RunFolder, progress: Progress = silent) -> TrainResult:
                 "alarms": watch.as_data(),
                 "device": str(trainer.device),
             }
-            summary |= {"machine": engine.machine(trainer.device)}
+            summary |= {"machine": machine(trainer.device)}
             if row:
                 run.write_summary({"steps": trainer.steps, **summary})
         return TrainResult(config.out, trainer.steps, finished, summary)
@@ -138,14 +142,14 @@ def train_in(run: RunFolder, progress: Progress = silent) -> TrainResult:
 
 
 def _set_up(
-    run: RunFolder, progress: Progress, team: Team
+    run: RunFolder, progress: Progress, group: Group
 ) -> tuple[Trainer, dict[str, int] | None]:
     """Make a trainer, fresh or from the run's newest checkpoint; return it and its counters."""
     config = run.config
-    saved = team.from_first(lambda: checkpoint.load_latest(run.checkpoints, tell=progress.note))
+    saved = group.from_first(lambda: checkpoint.load_latest(run.checkpoints, tell=progress.note))
     if saved is None:
-        seen = look_around(config, progress, team)
-        trainer = Trainer(config, progress=progress, team=team)
+        seen = look_around(config, progress, group)
+        trainer = Trainer(config, progress=progress, group=group)
         trainer.fit_observations(seen)
         if not run.has_metrics:
             return trainer, None
@@ -154,12 +158,12 @@ def _set_up(
     state, _ = saved
     # Emulators that cannot be restored start new episodes; another stream keeps them from
     # replaying the first ones.
-    trainer = Trainer(config, progress=progress, team=team, stream=2 + state["updates"])
+    trainer = Trainer(config, progress=progress, group=group, stream=2 + state["updates"])
     with checkpoint.must_fit(run.path):
         trainer.load_state_dict(state)
     progress.note(
         f"resumed at step {trainer.steps:,}"
-        + ("" if trainer.env.restorable else "; episodes begin afresh")
+        + ("" if trainer.collector.restorable else "; episodes begin afresh")
     )
     return trainer, {"steps": trainer.steps, "updates": trainer.updates}
 

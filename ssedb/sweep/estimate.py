@@ -57,7 +57,8 @@ def calibrate(config: TrainConfig) -> Cost:
     """Time one update after others that warm up (on a GPU, capture graphs); write nothing."""
     import torch
 
-    from ssedb.trainer import Trainer, look_around
+    from ssedb.collect.environments import look_around
+    from ssedb.trainer import Trainer
 
     short = replace(config, rollout_steps=min(SHORT_ROLLOUT, config.rollout_steps))
 
@@ -75,15 +76,15 @@ def calibrate(config: TrainConfig) -> Cost:
     start = made + first + max(0.0, more) * (config.obs_norm_steps / SHORT_LOOK - 1)
     try:
         trainer.fit_observations(seen)
-        for _ in range(4 if trainer.engine.fast else 1):
+        for _ in range(4 if trainer.engine.captures else 1):
             trainer.iterate()
         began = time.perf_counter()
-        row = trainer.iterate()
+        row = trainer.iterate() or trainer.finish()
         step = (time.perf_counter() - began) / short.rollout_size
         buffer = io.BytesIO()
         torch.save(trainer.state_dict(), buffer)
     finally:
-        trainer.env.close()
+        trainer.close()
     return Cost(start, step, buffer.tell(), len(json.dumps(row)))
 
 

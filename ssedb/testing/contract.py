@@ -147,7 +147,7 @@ def _changes(bonus: Bonus, what: str, call: Callable[[], object]) -> bool:
         name for name, value in bonus.state_dict().items() if not torch.equal(value, before[name])
     ]:
         raise Failure(
-            f"{what} changed {', '.join(changed)}; what counts or remembers belongs in take_in"
+            f"{what} changed {', '.join(changed)}; what counts or remembers belongs in observe"
         )
     return not torch.equal(_randomness(bonus.normalize.mean.device), random)
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ssedb.engine import pick_device
+from ssedb.engine.host import pick_device
 from ssedb.envs import make_env
 from ssedb.envs.noisy import NoisyEnv
 from ssedb.noises import noise_class

@@ -14,7 +14,7 @@ from ssedb.analysis.probe import Transitions, draw_transitions, experience
 from ssedb.bonuses import make_bonus
 from ssedb.bonuses.base import Bonus
 from ssedb.collect.rollout import STACK
-from ssedb.engine import pick_device, tune_allocator
+from ssedb.engine.host import pick_device, tune_allocator
 from ssedb.envs.rooms.world import World
 from ssedb.noises import make_noise
 
@@ -79,7 +79,7 @@ def practise(bonus: Bonus, batch: tuple[Any, ...], rounds: int) -> None:
     """Do what a trainer does with a rollout, for some rounds."""
     adam = make_adam(bonus)
     for _ in range(rounds):
-        bonus.take_in(*batch)
+        bonus.observe(*batch)
         train_step(bonus, batch, adam)
         bonus.after_epoch()
         bonus.after_rollout()

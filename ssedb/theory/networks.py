@@ -18,6 +18,7 @@ from ssedb import objectives
 from ssedb.analysis.probe import draw_transitions
 from ssedb.bonuses import make_bonus
 from ssedb.bonuses.db import DynamicBottleneck
+from ssedb.collect.environments import look_around
 from ssedb.collect.rollout import STACK
 from ssedb.config import TrainConfig
 from ssedb.envs.rooms.world import World
@@ -174,10 +175,9 @@ def train_on_river(
 def train_on_rooms(updates: int, seed: int, options: dict[str, Any]) -> Iterator[Snapshot]:
     """The whole system on the small Rooms world without noise, paid by its own bonus, looked at on random transitions."""
     torch.manual_seed(seed)
-    trainer = Trainer(
-        TrainConfig(env="rooms-small", preset="rooms", seed=seed, device="cpu", **options)
-    )
-    trainer.fit_observations()
+    config = TrainConfig(env="rooms-small", preset="rooms", seed=seed, device="cpu", **options)
+    trainer = Trainer(config)
+    trainer.fit_observations(look_around(config))
     bonus, rollout, counts = trainer.bonus, trainer.rollout, trainer.env.env.visit_counts  # type: ignore[attr-defined]
     assert isinstance(bonus, DynamicBottleneck)
     data = draw_transitions(World("small"), None, 512, 1, make_noise("none"), seed=1)

@@ -81,7 +81,7 @@ def test_other_environments_have_none(tmp_path):
     ssedb.train(tiny_config(tmp_path / "game", steps=256, obs_norm_steps=32))
     assert not (tmp_path / "game" / "maps.jsonl").exists()
     trainer = Trainer(tiny_config(tmp_path / "x", env="rooms-small"))
-    trainer.env = trainer.env.env  # not behind an observer: not known
+    trainer.collector.env = trainer.env.env  # not behind an observer: not known
     maps.MapLog(tmp_path, trainer).record()
     assert not (tmp_path / "maps.jsonl").exists()
 

@@ -8,10 +8,10 @@ import torch
 import ssedb
 from ssedb.analysis.probe import draw_transitions, play_transitions, probe_bonus, probe_run
 from ssedb.bonuses.base import Bonus
+from ssedb.collect.environments import env_of
 from ssedb.envs.frames import to_agent_frames
 from ssedb.envs.rooms.world import World
 from ssedb.noises import make_noise
-from ssedb.trainer import env_of
 from tests.toy import tiny_config
 
 

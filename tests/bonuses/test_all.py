@@ -67,8 +67,8 @@ class Recorder(bonus_class("none")):
         self.calls.append(f"reward {len(obs)} {len(context.episodes)}")
         return torch.zeros(len(obs))
 
-    def take_in(self, obs, actions, next_obs, context):
-        self.calls.append(f"take_in {len(obs)} {len(context.episodes)}")
+    def observe(self, obs, actions, next_obs, context):
+        self.calls.append(f"observe {len(obs)} {len(context.episodes)}")
 
     def loss(self, obs, actions, next_obs, mask=None):
         self.calls.append(f"loss {len(obs)}")
@@ -91,7 +91,7 @@ def test_a_bonus_is_called_in_the_documented_order(tmp_path):
         Recorder.calls.clear()
         trainer.iterate()
         epoch = ["loss 128", "after_step"] * 2 + ["after_epoch"]
-        assert Recorder.calls == ["reward 128 128"] * 2 + ["take_in 128 128"] * 2 + epoch * 2 + [
+        assert Recorder.calls == ["reward 128 128"] * 2 + ["observe 128 128"] * 2 + epoch * 2 + [
             "after_rollout"
         ]
 

@@ -25,7 +25,7 @@ def code(bonus, frames):
 def taught(**options):
     bonus, seen = make("cb", **SMALL, **options), [batch(20, seed=s) for s in (1, 2)]
     for data in seen:
-        bonus.take_in(*data)
+        bonus.observe(*data)
     return bonus, [data[2] for data in seen]
 
 

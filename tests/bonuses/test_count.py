@@ -25,9 +25,9 @@ def test_reward_is_one_over_the_root_of_the_earlier_choices_plus_one():
         return bonus.reward(obs, actions, obs, context).tolist()
 
     assert paid() == [1.0] * 6  # a rollout is paid before it counts
-    bonus.take_in(obs, actions, obs, context)
+    bonus.observe(obs, actions, obs, context)
     assert paid() == pytest.approx([4**-0.5, 4**-0.5, 2**-0.5, 2**-0.5, 2**-0.5, 4**-0.5])
-    bonus.take_in(obs[:1], actions[:1], obs[:1], states(5))
+    bonus.observe(obs[:1], actions[:1], obs[:1], states(5))
     assert paid() == pytest.approx([5**-0.5, 5**-0.5, 2**-0.5, 2**-0.5, 2**-0.5, 5**-0.5])
 
 
@@ -41,7 +41,7 @@ def test_frames_are_counted_by_the_newest_coarse_picture_and_the_action():
         return round(reward.item() ** -2) - 1
 
     for _ in range(3):
-        bonus.take_in(picture, torch.tensor([1]), picture)
+        bonus.observe(picture, torch.tensor([1]), picture)
     assert visits(picture) == 3
     assert visits(picture, action=2) == 0
     for place, value, expected in (
@@ -67,7 +67,7 @@ def test_many_pictures_hardly_collide():
         obs[:, -1, ::3, ::3].repeat_interleave(3, 1).repeat_interleave(3, 2)
     )  # so that coarse fields differ
     actions = torch.arange(300) % ACTIONS
-    bonus.take_in(obs, actions, obs)
+    bonus.observe(obs, actions, obs)
     assert (bonus.visits > 0).sum() >= 297
     assert bonus.visits.sum() == 300
 

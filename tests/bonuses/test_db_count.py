@@ -33,7 +33,7 @@ def test_every_choice_of_life_is_equally_likely_to_be_held(sizes):
         torch.manual_seed(life)
         bonus.seen.zero_()
         for data in batches:
-            bonus.take_in(*data)
+            bonus.observe(*data)
         numbers = bonus.past_obs[:, 0, 0, 0].long() + 256 * bonus.past_obs[:, 0, 0, 1].long()
         assert len(numbers.unique()) == 10  # no choice is held twice
         assert torch.equal(bonus.past_actions, numbers % 4)
@@ -53,7 +53,7 @@ def test_the_first_choice_that_does_not_fit_is_taken_with_the_right_chance():
     torch.manual_seed(0)
     for _ in range(600):
         bonus.seen.zero_()
-        bonus.take_in(*labelled(torch.arange(3)))
+        bonus.observe(*labelled(torch.arange(3)))
         taken += int((bonus.past_obs[:, 0, 0, 0] == 2).any())
     assert abs(taken / 600 - 2 / 3) < 4 * (2 / 9 / 600) ** 0.5
 
@@ -62,7 +62,7 @@ def test_count_is_the_nearness_to_all_that_fits_in_memory():
     bonus, data = make("db-count", memory=64, **TINY), batch(10)
     past = [batch(20, seed=1), batch(20, seed=2)]
     for seen in past:
-        bonus.take_in(*seen)
+        bonus.observe(*seen)
     bonus.width.fill_(0.02)
     z, old = (
         plain.posterior(bonus, *data[:2])[0],
@@ -85,7 +85,7 @@ def test_count_is_the_nearness_to_all_that_fits_in_memory():
 @pytest.mark.parametrize("neighbours", [1, 10])
 def test_memories_are_encoded_anew_after_a_rollout_and_set_the_width(neighbours):
     bonus, seen = make("db-count", memory=64, neighbours=neighbours, **TINY), batch(40, seed=1)
-    bonus.take_in(*seen)
+    bonus.observe(*seen)
     with torch.no_grad():
         bonus.encoder.dense.bias += 1
     before = bonus.past.clone()
@@ -105,12 +105,12 @@ def test_too_few_memories_leave_the_width_alone():
     bonus = make("db-count", memory=64, neighbours=10, **TINY)
     bonus.width.fill_(0.7)
     bonus.after_rollout()
-    bonus.take_in(*batch(10))
+    bonus.observe(*batch(10))
     bonus.after_rollout()
     assert bonus.width.item() == pytest.approx(0.7)
     alike = [x[:1].repeat_interleave(20, 0) for x in batch()]
     bonus = make("db-count", memory=20, neighbours=10, **TINY)
-    bonus.take_in(*alike)
+    bonus.observe(*alike)
     bonus.after_rollout()
     assert bonus.reward(*alike).tolist() == pytest.approx([21**-0.5] * 20, rel=1e-3)
 
@@ -127,7 +127,7 @@ def test_beyond_memory_the_count_is_estimated():
     bonus.represent = represent
     torch.manual_seed(0)
     for part in torch.arange(1000).split(64):
-        bonus.take_in(*labelled(part))
+        bonus.observe(*labelled(part))
     counts = bonus.counts(represent(*labelled(torch.arange(4))[:2])[0])
     assert counts.sum().item() == pytest.approx(1000, rel=1e-5)
     assert (counts - 250).abs().max() < 4 * 1000 * (0.25 * 0.75 / 200) ** 0.5

@@ -49,7 +49,7 @@ def plain_predictions(bonus, z):
 
 
 def test_reward_is_the_spread_of_the_models(bonus, batch):
-    bonus.scale.take_in(torch.randn(64, bonus.options.latent_dim) * 3 + 1)
+    bonus.scale.observe(torch.randn(64, bonus.options.latent_dim) * 3 + 1)
     predictions = plain_predictions(bonus, bonus.features(*batch[:2]).double().numpy())
     expected = np.sqrt(((predictions - predictions.mean(0)) ** 2).mean(0).mean(-1))
     np.testing.assert_allclose(bonus.reward(*batch), expected, rtol=1e-4)
@@ -124,7 +124,7 @@ def test_ensemble_gives_the_representation_no_gradient(batch):
 def test_inputs_follow_the_scale_of_z(bonus, batch):
     before = bonus.scale.mean.clone()
     for _ in range(5):
-        bonus.take_in(*batch)
+        bonus.observe(*batch)
     z = bonus.features(*batch[:2])
     expected = (1 - 0.99**5) * z.mean(0)
     torch.testing.assert_close(bonus.scale.mean - before, expected, rtol=1e-3, atol=1e-5)

@@ -45,7 +45,7 @@ class SlowNGU:
             rewards.append(lifelong / np.sqrt(similar + 1))
         return rewards
 
-    def take_in(self, eta, episodes):
+    def observe(self, eta, episodes):
         found, memory = self.nearest(eta, episodes)
         known = [d for distances in found for d in distances]
         if known:
@@ -78,8 +78,8 @@ def test_reward_is_episodic_novelty_times_lifelong_novelty(neighbours):
         np.testing.assert_allclose(
             array(bonus.reward(*data, context)), slow.reward(eta, episodes.tolist()), rtol=1e-2
         )
-        bonus.take_in(*data, context)
-        slow.take_in(eta, episodes.tolist())
+        bonus.observe(*data, context)
+        slow.observe(eta, episodes.tolist())
         assert bonus.spread.item() == pytest.approx(slow.spread, rel=1e-3)
         assert bonus.gain_mean.item() == pytest.approx(slow.gain_mean, rel=1e-3)
         assert bonus.gain_square.item() == pytest.approx(slow.gain_square, rel=1e-3)
@@ -100,11 +100,11 @@ def test_the_oldest_choices_are_forgotten_first():
     eta = bonus.represent(*data[:2])[0].detach()
     for start in (0, 4, 8):  # 12 choices in a memory of 10
         rows = slice(start, start + 4)
-        bonus.take_in(*(x[rows] for x in data), Context(torch.zeros(4, dtype=torch.int64)))
+        bonus.observe(*(x[rows] for x in data), Context(torch.zeros(4, dtype=torch.int64)))
     order = [*range(10, 12), *range(2, 10)]
     torch.testing.assert_close(bonus.remembered, eta[order])
     long = batch(23, seed=1)
-    bonus.take_in(*long, Context(torch.ones(23, dtype=torch.int64)))  # more than fits
+    bonus.observe(*long, Context(torch.ones(23, dtype=torch.int64)))  # more than fits
     assert bonus.owners.tolist() == [1] * 10
     newest = bonus.represent(*long[:2])[0].detach()[-10:]
     torch.testing.assert_close(
@@ -114,7 +114,7 @@ def test_the_oldest_choices_are_forgotten_first():
 
 def test_without_a_context_every_transition_is_an_episode_of_its_own():
     bonus, data = make("db-ngu", **TINY), batch()
-    bonus.take_in(*data)
+    bonus.observe(*data)
     assert (bonus.owners == -1).all()
     eta = bonus.represent(*data[:2])[0]
     torch.testing.assert_close(bonus.reward(*data), bonus.lifelong(eta))
@@ -127,12 +127,12 @@ def test_in_training_the_episodes_are_the_real_ones(tmp_path):
     )
     trainer = Trainer(config, Grid(8, episode=13))
     bonus, slow, story, offered = trainer.bonus, None, {}, []
-    reward, take_in = bonus.reward, bonus.take_in
+    reward, observe = bonus.reward, bonus.observe
     bonus.reward = lambda *x: offered.append((x, reward(*x))) or offered[-1][1]
     taken = []
     type_of = type(bonus)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type_of, "take_in", lambda self, *x: taken.append(x) or take_in(*x))
+        patch.setattr(type_of, "observe", lambda self, *x: taken.append(x) or observe(*x))
         slow = SlowNGU(bonus)
         for _ in range(3):
             offered.clear(), taken.clear()
@@ -143,7 +143,7 @@ def test_in_training_the_episodes_are_the_real_ones(tmp_path):
                 np.testing.assert_allclose(array(rewards), slow.reward(eta, episodes), rtol=2e-2)
                 assert torch.equal(again[3].episodes, data[3].episodes)
             for data in taken:
-                slow.take_in(eta_of(bonus, data), data[3].episodes.tolist())
+                slow.observe(eta_of(bonus, data), data[3].episodes.tolist())
                 for episode in data[3].episodes.tolist():
                     story[episode] = story.get(episode, 0) + 1
     assert len(story) == 8 * 8  # 96 steps in episodes of 13

@@ -28,7 +28,7 @@ def test_reward_is_the_information_gain_given_all_that_was_taken_in(ridge):
     np.testing.assert_allclose(array(bonus.reward(*data)), gain(eta, past, ridge), rtol=1e-3)
     for seed in (1, 2, 3):
         seen = batch(20, seed=seed)
-        bonus.take_in(*seen)
+        bonus.observe(*seen)
         past = np.concatenate([past, plain.posterior(bonus, *seen[:2])[0]])
         np.testing.assert_allclose(array(bonus.reward(*data)), gain(eta, past, ridge), rtol=2e-3)
     np.testing.assert_allclose(array(bonus.features(*data[:2])), eta, rtol=1e-3, atol=1e-5)
@@ -69,7 +69,7 @@ def test_bebold_pays_for_the_rise_in_novelty(regulation):
     for seed in (None, 1, 2):
         if seed is not None:
             seen = batch(20, seed=seed)
-            bonus.take_in(*seen)
+            bonus.observe(*seen)
             past = np.concatenate([past, state(bonus, seen[0])])
         rise = gain(state(bonus, next_obs), past, 1.0) - regulation * gain(
             state(bonus, obs), past, 1.0

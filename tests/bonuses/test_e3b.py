@@ -62,7 +62,7 @@ def test_reward_is_the_ellipse_over_the_episode_so_far(ridge):
             slow.reward(x, episodes.tolist()),
             rtol=1e-3,
         )
-        bonus.take_in(*data, Context(episodes))
+        bonus.observe(*data, Context(episodes))
         slow.observe(x, episodes.tolist())
         first = 4 * int(episodes[-4:].max() // 4)  # the episodes under way go on
 
@@ -72,7 +72,7 @@ def test_memory_is_of_the_episode_alone(number):
     bonus, data = make("e3b", **TINY), batch()
     episode = Context(torch.full((12,), number))
     first = bonus.reward(*data, episode)
-    bonus.take_in(*data, episode)
+    bonus.observe(*data, episode)
     again = bonus.reward(*data, episode)
     assert (again < 0.8 * first).all()
     other = bonus.reward(*data, Context(torch.full((12,), 5)))
@@ -83,18 +83,18 @@ def test_episodes_that_share_a_slot_keep_the_last():
     bonus, data = make("e3b", **{**TINY, "slots": 4}), batch()
     x = encoded(bonus, data[2])
     episodes = torch.tensor([1, 2, 1, 2, 5, 2, 5, 2, 9, 2, 9, 2])  # 1, 5 and 9 share a slot
-    bonus.take_in(*data, Context(episodes))
+    bonus.observe(*data, Context(episodes))
     assert bonus.owners.tolist() == [NOBODY, 9, 2, NOBODY]
     last = np.zeros((6, 6))
     for row in (8, 10):
         last += np.outer(x[row], x[row])
     np.testing.assert_allclose(array(bonus.sums[1]), last, rtol=1e-3, atol=1e-6)
     before = bonus.sums.clone()
-    bonus.take_in(
+    bonus.observe(
         *(v[:2] for v in data), Context(torch.tensor([5, 5]))
     )  # one that is over does not come back
     assert torch.equal(bonus.sums, before)
-    bonus.take_in(
+    bonus.observe(
         *(v[:1] for v in data), Context(torch.tensor([13]))
     )  # one that begins takes the slot over
     np.testing.assert_allclose(array(bonus.sums[1]), np.outer(x[0], x[0]), rtol=1e-3, atol=1e-6)
@@ -105,7 +105,7 @@ def test_episodes_that_share_a_slot_keep_the_last():
 def test_without_a_context_every_transition_is_an_episode_of_its_own():
     bonus, data = make("e3b", **TINY), batch()
     expected = (encoded(bonus, data[2]) ** 2).sum(1) / 0.1
-    bonus.take_in(*data)
+    bonus.observe(*data)
     assert (bonus.owners == NOBODY).all()
     np.testing.assert_allclose(array(bonus.reward(*data)), expected, rtol=1e-3)
 

@@ -54,7 +54,7 @@ def test_loss_is_the_divergence_and_the_error_in_standardised_random_features(ma
     bonus, (obs, actions, next_obs) = make("lbs", beta=0.3, **SMALL), batch()
     seen = [batch(20, seed=s) for s in (1, 2)]
     for data in seen:
-        bonus.take_in(*data)
+        bonus.observe(*data)
     features = np.concatenate([encoded(bonus.target, bonus, data[2]) for data in seen])
     targets = (encoded(bonus.target, bonus, next_obs) - features.mean(0)) / features.std(0)
     prior, (mean, std) = beliefs(bonus, obs, actions, next_obs)

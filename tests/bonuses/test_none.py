@@ -84,7 +84,7 @@ def test_with_more_epochs_of_ppo_than_of_the_bonus_nothing_empty_is_learned_from
         )
     )
     calls = []
-    trainer.learn_policy = lambda *args, **kwargs: calls.append("policy") or {}
-    trainer.learn_bonus = lambda *args, **kwargs: calls.append("bonus") or {}
+    trainer.policy_step = lambda *args, **kwargs: calls.append("policy") or {}
+    trainer.bonus_step = lambda *args, **kwargs: calls.append("bonus") or {}
     trainer.iterate()
     assert calls == ["bonus"] * 2

@@ -24,7 +24,7 @@ def test_reward_is_the_mean_squared_error_on_the_newest_frame_by_running_statist
     bonus = small_rnd()
     seen = [batch(seed=s)[2][:, -1:].double().numpy() for s in (1, 2, 3)]
     for s in (1, 2, 3):
-        bonus.take_in(*batch(seed=s))
+        bonus.observe(*batch(seed=s))
     everything = np.concatenate(seen)
     obs, actions, next_obs = batch(seed=4)
     scaled = (next_obs[:, -1:].double().numpy() - everything.mean(0)) / np.maximum(

@@ -9,13 +9,10 @@ import pytest
 import torch
 
 import ssedb
-from ssedb import threads
-from ssedb.collect.rollout import Player, Rollout
+from ssedb.envs import timeout
 from ssedb.envs.atari import AtariEnv
 from ssedb.envs.frames import to_agent_frames
 from ssedb.envs.noisy import NoisyEnv
-from ssedb.envs.pools import Pools
-from ssedb.networks import ActorCritic
 from ssedb.noises import make_noise
 from ssedb.runs.loop import resume
 
@@ -187,86 +184,50 @@ def test_bad_settings(settings, message):
         ssedb.make_env("alien", **{"num_envs": 1, **settings})
 
 
-def test_what_goes_wrong_in_the_emulator_is_told_to_who_waits_for_it():
-    env, called = AtariEnv("breakout", 2), []
+def test_an_error_in_the_emulator_is_raised_to_who_steps():
+    env = AtariEnv("breakout", 2)
     env.reset()
 
     def fail():
         raise RuntimeError("the cartridge is gone")
 
     env.ale.recv = fail
-    env.send(torch.zeros(2, dtype=torch.int64), lambda: called.append(True))
     with pytest.raises(RuntimeError, match="the cartridge is gone"):
-        env.recv()
-    env.close()
-    assert called == [True]
+        env.step(torch.zeros(2, dtype=torch.int64))
 
 
-@pytest.mark.parametrize(("noise", "fidelity"), [("sticky", "paper"), ("random-box", "released")])
-def test_pools_that_go_on_as_they_answer_play_the_same_again(noise, fidelity):
-    torch.manual_seed(0)
-    policy = ActorCritic((4, 84, 84), 4, (4, 4, 4), 8, ["relu"])
-    rollouts = []
-    for _ in range(2):
-        parts = [
-            ssedb.make_env("breakout", 2, noise=noise, fidelity=fidelity, seed=seed, noop_max=2)
-            for seed in (1, 2)
-        ]
-        env, rollout = Pools(parts), Rollout(40, 4, (84, 84))
-        torch.manual_seed(1)
-        rollout.begin(env.reset())
-        player = Player(env, policy.act, split=True)
-        for _ in range(2):
-            player.play(rollout)
-            rollout.go_on_from(rollout)
-        env.close()
-        rollouts.append(rollout)
-    for name in ("frames", "actions", "rewards", "dones", "log_probs", "values"):
-        assert torch.equal(getattr(rollouts[0], name), getattr(rollouts[1], name)), name
-
-
-def test_a_reset_waits_for_an_answer_that_nobody_asked_for():
+def test_reset_discards_an_answer_that_nobody_has_received():
     env, calm = AtariEnv("breakout", 4, seed=3), AtariEnv("breakout", 4, seed=3)
     expected = calm.reset()
     for _ in range(5):
         env.reset()
-        env.send(torch.zeros(4, dtype=torch.int64))
-        env.send(torch.zeros(4, dtype=torch.int64))
+        env.send(np.zeros(4, np.int64))
     assert torch.equal(env.reset(), expected)
-    env.close()
-    calm.close()
 
 
-@pytest.mark.parametrize("split", [False, True])
-def test_emulators_that_are_stuck_are_given_up(split, monkeypatch):
-    monkeypatch.setattr(threads, "PATIENCE", 0.5)
+def test_step_gives_up_emulators_that_are_stuck(monkeypatch):
+    monkeypatch.setattr(timeout, "TIME_OUT", 0.5)
     going_on = threading.Event()
-    parts = [AtariEnv("breakout", 2, seed=seed) for seed in (1, 2)]
-    env, rollout = (
-        Pools([NoisyEnv(part, make_noise("none")) for part in parts]),
-        Rollout(8, 4, (84, 84)),
-    )
-    rollout.begin(env.reset())
-    player = Player(env, ActorCritic((4, 84, 84), 4, (4, 4, 4), 8, ["relu"]).act, split=split)
-    player.play(rollout)
-    monkeypatch.setattr(parts[1].ale, "recv", going_on.wait)
+    env = AtariEnv("breakout", 2)
+    env.reset()
+    monkeypatch.setattr(env.ale, "recv", going_on.wait)
     with pytest.raises(ssedb.TrainingError, match=r"the environments have not answered for 0\.5 s"):
-        player.play(rollout)
-    env.close()
+        env.step(torch.zeros(2, dtype=torch.int64))
     going_on.set()
 
 
 STUCK = """
 import sys
 from ale_py.vector_env import AtariVectorEnv
-from ssedb import cli, threads
+from ssedb import cli
+from ssedb.envs import timeout
 
-threads.PATIENCE, answer, answered = 2.0, AtariVectorEnv.recv, 0
+timeout.TIME_OUT, answer, answered = 2.0, AtariVectorEnv.recv, 0
 
 def recv(env):
     global answered
     answered += 1
-    if answered > 100:
+    if answered > 60:
         answer(env)
     return answer(env)  # the second time nothing was sent, and the emulators never answer
 

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import ssedb
-from ssedb import threads
+from ssedb.envs import timeout
 from ssedb.envs.names import canonical_env
 from tests.outside import forget_package, write_package
 from tests.sweep.grids import wait_for
@@ -196,7 +196,7 @@ def two_threads():
 
 
 def test_an_environment_may_compute_with_torch_in_its_process(monkeypatch, two_threads):
-    monkeypatch.setattr(threads, "PATIENCE", 5.0)
+    monkeypatch.setattr(timeout, "TIME_OUT", 5.0)
     torch.ones(512, 512) @ torch.ones(
         512, 512
     )  # starts the threads of this process, which a fork does not have
@@ -207,7 +207,7 @@ def test_an_environment_may_compute_with_torch_in_its_process(monkeypatch, two_t
 
 
 def test_environments_may_take_longer_to_make_than_to_step(monkeypatch):
-    monkeypatch.setattr(threads, "PATIENCE", 0.5)
+    monkeypatch.setattr(timeout, "TIME_OUT", 0.5)
     env = ssedb.make_env("Laborious-v0", 6, env_workers=2)  # 1.5 s in each process
     assert (env.reset() == 0).all()
     env.close()
@@ -311,7 +311,7 @@ def test_a_process_that_is_stuck_or_dies_ends_training_and_leaves_none_behind(
 ):
     from tests.toy import tiny_config
 
-    monkeypatch.setattr(threads, "PATIENCE", 1.0)
+    monkeypatch.setattr(timeout, "TIME_OUT", 1.0)
     config = tiny_config(
         tmp_path / "run",
         env="strangeworlds:Stuck-v0",
@@ -330,7 +330,7 @@ def test_processes_end_with_one_that_is_killed(strangers, tmp_path):
         "env = ssedb.make_env('strangeworlds:Stuck-v0', 4, env_workers=2)\n"
         "env.reset()\n"
         "for _ in range(3): env.step(torch.zeros(4, dtype=torch.int64))\n"
-        "env.send(torch.zeros(4, dtype=torch.int64))\n"  # both are stuck now
+        "env.env._envs.send(torch.zeros(4, dtype=torch.int64).numpy())\n"  # both are stuck now
         "print(*[child.pid for child in multiprocessing.active_children()], flush=True)\n"
         "time.sleep(60)\n"
     )

@@ -1,4 +1,4 @@
-"""An environment seen through any noise: whose randomness it is, restoring, and shares of it."""
+"""An environment seen through any noise: whose randomness it is, and restoring."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,6 @@ import torch
 
 import ssedb
 from ssedb.envs.noisy import NoisyEnv, Observer
-from ssedb.envs.shard import Shard
 from ssedb.noises import list_noises, make_noise, noise_class
 from tests.toy import Grid
 
@@ -38,27 +37,6 @@ def test_observer_of_colour_frames_draws_by_its_seed(noise):
     assert not torch.equal(seen(1), seen(2))
     assert not torch.equal(seen(1)[0], seen(1)[1])  # each environment has noise of its own
     assert torch.equal(seen(1, strength=0.0), torch.zeros_like(seen(1)))
-
-
-@pytest.mark.parametrize("noise", NOISES)
-def test_shards_together_see_what_one_process_sees(noise):
-    size, steps = 2, 12
-    envs = {
-        shard: NoisyEnv(Grid(num_envs=n, episode=5), make_noise(noise, 2.0), seed=3, shard=shard)
-        for shard, n in [(Shard(), 4), *((Shard(rank, size), 2) for rank in range(size))]
-    }
-    whole, shares = envs[Shard()], [envs[Shard(rank, size)] for rank in range(size)]
-    for env in (whole, *shares):  # each share begins in the same cells
-        cells = torch.tensor([[0, 1], [2, 3]]).repeat(env.num_envs // 2, 1)
-        env.env.draw = lambda cells=cells: cells
-    seen = [env.reset() for env in (whole, *shares)]
-    assert torch.equal(seen[0], torch.cat(seen[1:]))
-    generator = torch.Generator().manual_seed(0)
-    for _ in range(steps):
-        actions = torch.randint(4, (4,), generator=generator)
-        frames = whole.step(actions).frames
-        parts = [env.step(own).frames for env, own in zip(shares, actions.chunk(2), strict=True)]
-        assert torch.equal(frames, torch.cat(parts))
 
 
 def test_actions_as_an_array_or_a_list_are_taken():

@@ -1,4 +1,4 @@
-"""Every noise, in both variants, from the settings down to the frames that training gets, pools included."""
+"""Every noise, in both variants, from the settings down to the frames that training gets."""
 
 from collections.abc import Callable
 from functools import cache
@@ -25,7 +25,7 @@ BOUND = 5.0
 
 
 def by_config(noise: str, strength: float = 1.0, **settings) -> tuple[Env, Tensor]:
-    """The environment that a run trains in, and its first frames. On Atari it comes in four pools."""
+    """The environment that a run trains in, and its first frames."""
     settings = {
         "env": "breakout",
         "num_envs": ENVS,
@@ -34,7 +34,6 @@ def by_config(noise: str, strength: float = 1.0, **settings) -> tuple[Env, Tenso
         **settings,
     }
     trainer = Trainer(tiny_config("unused", **settings))
-    assert len(trainer.env.parts) == (1 if settings["env"] == "rooms-small" else 4)
     return trainer.env, trainer.rollout.frames[STACK - 1]
 
 

@@ -101,7 +101,7 @@ def test_a_run_that_is_stopped_twice_says_what_is_saved(project, capsys, monkeyp
         for _ in range(2):
             signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(Trainer, "advance", stopped_twice)
+    monkeypatch.setattr(Trainer, "iterate", stopped_twice)
     assert cli.main(["train", *FLAGS, "--out", "run"]) == 130
     assert (
         "ssedb: stopped; saved at step 0; go on with: ssedb train --resume run\n"

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import ssedb
-from ssedb import trainer
+from ssedb.collect import environments
 from ssedb.networks import ActorCritic
 from ssedb.runs import checkpoint, evaluation
 from ssedb.runs.evaluation import evaluate, play, write_video
@@ -101,11 +101,11 @@ def played(run, monkeypatch):
             env.step = lambda chosen: taken.append(chosen.clone()) or step(chosen)
             return env
 
-        monkeypatch.setattr(trainer, "env_of", noting)
+        monkeypatch.setattr(environments, "env_of", noting)
         assert len(evaluate(run, episodes, seed=seed).scores) == episodes
         return torch.cat(firsts), [torch.stack(taken) for taken in actions]
 
-    env_of = trainer.env_of
+    env_of = environments.env_of
     monkeypatch.setattr(evaluation, "MOST_ENVS", 2)
     return evaluate_in_pairs
 

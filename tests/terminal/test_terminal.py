@@ -82,7 +82,7 @@ def test_sixty_columns_show_the_bar_and_whole_words(tmp_path):
     bars = [
         re.sub(r"\s+", " ", line) for line in lines if line.startswith(("exploring", "learning"))
     ]
-    assert any(bar.startswith("learning 1/") for bar in bars)
+    assert any(re.match(r"learning \d+/", bar) for bar in bars)
     assert bars[-1].startswith("exploring ━━━━━━━━━━ 100% 64/64 steps left 0:00:00")
 
 

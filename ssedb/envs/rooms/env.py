@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from ssedb.envs.base import Env, Step
 from ssedb.envs.rooms.visits import VisitCounts
 from ssedb.envs.rooms.world import State, World
-from ssedb.envs.shard import Shard
 
 STAGGER = 16
 """Groups of worlds whose episodes end at different times."""
@@ -26,9 +26,11 @@ class RoomsEnv(Env):
 
     All episodes begin in the same state and end after a number of steps: at the same time unless
     `stagger` has spread them. The reward (keys, doors, treasure) is for measuring.
+
+    A step waits for nothing and changes tensors in their place, so a CUDA graph may hold it.
     """
 
-    per_env = (*State._fields, "age", "now")
+    capturable = True
 
     def __init__(
         self,
@@ -38,52 +40,48 @@ class RoomsEnv(Env):
         layout_seed: int = 0,
         device: torch.device | str = "cpu",
         max_steps: int | None = None,
-        shard: Shard = Shard(),  # noqa: B008 (a constant)
     ) -> None:
         self.world = World(size, layout_seed, device)
         self.num_envs, self.num_actions = num_envs, self.world.num_actions
-        self.device, self.side, self.shard = self.world.device, self.world.side, shard
+        self.device = self.world.device
+        self.side = self.world.side
         self.episode = min(max_steps or self.world.episode, self.world.episode)
+        self._start = self.world.start(num_envs)
         self.state = self.world.start(num_envs)
-        self.visit_counts = VisitCounts(self.world)
-        # On the host, so that no step waits for the device.
-        self._age = np.zeros(num_envs, np.int64)
-        self._never = torch.zeros(num_envs, dtype=torch.bool, device=self.device)
+        self.visit_counts = VisitCounts(self.world, num_envs)
+        self._age = torch.zeros(num_envs, dtype=torch.int64, device=self.device)
 
     def reset(self) -> Tensor:
-        self.state = self.world.start(self.num_envs)
-        self._age = np.zeros(self.num_envs, np.int64)
+        self._set_state(self._start)
+        self._age.zero_()
         self.visit_counts.begin(self.world.state_ids(self.state))
         return self.world.frames(self.state)
 
     def stagger(self) -> None:
-        number = self.shard.rank * self.num_envs + np.arange(self.num_envs)
-        self._age = number % STAGGER * self.episode // STAGGER
+        group = torch.arange(self.num_envs, device=self.device) % STAGGER
+        self._age.copy_(group * self.episode // STAGGER)
 
     def step(self, actions: Tensor) -> Step:
         self.visit_counts.act(actions)
-        self.state, rewards = self.world.move(self.state, actions)
-        self.visit_counts.arrive(self.world.state_ids(self.state))
+        moved, rewards = self.world.move(self.state, actions)
+        self.visit_counts.arrive(self.world.state_ids(moved))
         self._age += 1
+        dones = self._age >= self.episode
+        self._age.masked_fill_(dones, 0)
+        self._set_state(State(*map(partial(_where, dones), self._start, moved)))
+        self.visit_counts.begin(self.world.state_ids(self.state), dones)
         frames = self.world.frames(self.state)
-        ended = np.flatnonzero(self._age >= self.episode)
-        if not len(ended):
-            return Step(frames, rewards, self._never)
-        self._age[ended] = 0
-        index = torch.from_numpy(ended).to(self.device)
-        fresh = self.world.start(len(ended))
-        self.state = State(
-            *(rows.index_copy(0, index, new) for rows, new in zip(self.state, fresh, strict=True))
-        )
-        self.visit_counts.begin(self.world.state_ids(self.state), index)
-        dones = self._never.index_fill(0, index, True)
-        return Step(self.world.frames(self.state), rewards, dones, final_frames=lambda: frames)
+        return Step(frames, rewards, dones, final_frames=lambda: self.world.frames(moved))
+
+    def _set_state(self, state: State) -> None:
+        for rows, new in zip(self.state, state, strict=True):
+            rows.copy_(new)
 
     def true_states(self) -> Tensor:
         return self.visit_counts.now
 
-    def merge(self, team: Any) -> None:
-        self.visit_counts.merge(lambda counts: team.gather(counts[None]))
+    def merge(self, gather: Callable[[Tensor], Tensor]) -> None:
+        self.visit_counts.merge(gather)
 
     def metrics(self) -> dict[str, float]:
         return self.visit_counts.metrics()
@@ -94,12 +92,17 @@ class RoomsEnv(Env):
 
     def state_dict(self) -> dict[str, Any]:
         return {
-            **self.state._asdict(),
-            "age": torch.from_numpy(self._age.copy()),
+            **{name: rows.clone() for name, rows in self.state._asdict().items()},
+            "age": self._age.clone(),
             "visit_counts": self.visit_counts.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.state = State(*(state[name].to(self.device).clone() for name in State._fields))
-        self._age = state["age"].cpu().numpy().copy()
+        self._set_state(State(*(state[name] for name in State._fields)))
+        self._age.copy_(state["age"])
         self.visit_counts.load_state_dict(state["visit_counts"])
+
+
+def _where(dones: Tensor, ended: Tensor, others: Tensor) -> Tensor:
+    """Choose rows [N, ...] by dones [N]."""
+    return torch.where(dones.view(-1, *[1] * (ended.ndim - 1)), ended, others)

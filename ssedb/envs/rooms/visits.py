@@ -20,24 +20,27 @@ class VisitCounts:
         pair_visits: int64 [states, actions], N(s, a).
         first_seen: int64 [states], steps of all worlds before the first visit; -1 without one.
         now: int64 [N], the state that each world is in.
-        steps: steps of all worlds so far, those of other processes included.
     """
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, num_envs: int) -> None:
         self._world = world
         self._processes = 1  # that have as many worlds each
         zeros = partial(torch.zeros, dtype=torch.int64, device=world.device)
         self.pair_visits = zeros(world.num_states, world.num_actions)
         self.visits = zeros(world.num_states)
         self.first_seen = zeros(world.num_states) - 1
-        self.now = zeros(0)
-        self.steps = 0
+        self.now = zeros(num_envs)
+        self._steps = zeros(())
         self._remember_merged()
 
+    @property
+    def steps(self) -> int:
+        """Steps of all worlds so far, those of other processes included."""
+        return int(self._steps)
+
     def begin(self, ids: Tensor, where: Tensor | None = None) -> None:
-        """Count that episodes begin in these states [N], everywhere or at these indices."""
-        self.now = ids
-        self._see(ids if where is None else ids[where])
+        """Count that episodes begin in these states [N], everywhere or where a mask [N] says."""
+        self._see(ids, torch.ones_like(ids, dtype=torch.bool) if where is None else where)
 
     def act(self, actions: Tensor) -> None:
         """Count that these actions [N] are taken where the worlds are."""
@@ -46,14 +49,15 @@ class VisitCounts:
 
     def arrive(self, ids: Tensor) -> None:
         """Count the states [N] that the actions led to."""
-        self.steps += len(ids) * self._processes
-        self.now = ids
-        self._see(ids)
+        self._steps += len(ids) * self._processes
+        self._see(ids, torch.ones_like(ids, dtype=torch.bool))
 
-    def _see(self, ids: Tensor) -> None:
-        self.visits.scatter_add_(0, ids, torch.ones_like(ids))
+    def _see(self, ids: Tensor, counted: Tensor) -> None:
+        self.now.copy_(ids)
+        self.visits.scatter_add_(0, ids, counted.to(ids.dtype))
         first = self.first_seen[ids]
-        self.first_seen[ids] = torch.where(first < 0, self.steps, first)
+        # A world that is not counted was when it arrived, so rows of one state agree.
+        self.first_seen[ids] = torch.where(counted & (first < 0), self._steps, first)
 
     def merge(self, gather: Callable[[Tensor], Tensor]) -> None:
         """Add what the worlds of other processes have seen since the last time.
@@ -104,7 +108,7 @@ class VisitCounts:
         return {**{name: getattr(self, name).clone() for name in self.KEPT}, "steps": self.steps}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.steps = state["steps"]
+        self._steps.fill_(state["steps"])
         for name in self.KEPT:
-            setattr(self, name, state[name].to(self._world.device).clone())
+            getattr(self, name).copy_(state[name])
         self._remember_merged()

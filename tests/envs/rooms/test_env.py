@@ -19,7 +19,6 @@ def test_episodes_when_staggered_end_by_group_and_keep_the_last_frame():
             ends[i].append(t)
             assert torch.equal(step.frames[i], first[i])
             assert not torch.equal(step.final_frames()[i], step.frames[i])
-        assert (step.final_frames is None) == (not step.dones.any())
     for i, times in enumerate(ends):
         assert times[0] == 48 - i % STAGGER * 3
         assert set(np.diff(times)) == {48}

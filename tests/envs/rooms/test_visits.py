@@ -19,9 +19,8 @@ def test_visit_counts_over_staggered_episodes_are_those_of_brute_force():
     for t in range(1, 120):
         actions = torch.randint(5, (5,), generator=generator)
         pairs.update(zip(now, actions.tolist(), strict=True))
-        before = env.state
+        arrived = env.world.state_ids(env.world.move(env.state, actions)[0]).tolist()
         step = env.step(actions)
-        arrived = env.world.state_ids(env.world.move(before, actions)[0]).tolist()
         now = env.world.state_ids(env.state).tolist()
         begun = [s for s, done in zip(now, step.dones.tolist(), strict=True) if done]
         visits.update(arrived + begun)

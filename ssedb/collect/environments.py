@@ -1,0 +1,170 @@
+"""The environments of a run, the collector that steps them, and a random agent's look at them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ssedb.collect.collector import Collector
+from ssedb.collect.pipelined import PipelinedCollector, low_priority_threads
+from ssedb.collect.rollout import STACK, Rollout
+from ssedb.config import TrainConfig
+from ssedb.engine import check_engine, make_engine
+from ssedb.engine.distributed import ALONE, Group
+from ssedb.engine.host import memory, pick_device, tune_allocator
+from ssedb.envs import make_env
+from ssedb.envs.base import Env, HostEnv
+from ssedb.envs.frames import SIDE
+from ssedb.envs.names import pools_of, rooms_world
+from ssedb.envs.noisy import NoisyEnv
+from ssedb.envs.rooms.layout import SIZES
+from ssedb.errors import ConfigError
+from ssedb.normalize import Moments
+from ssedb.runs.progress import Progress, silent
+
+OBS_NORM_ENVS = 8
+"""Environments of the random agent: few, so that its steps reach deep into the episodes."""
+
+
+def env_of(
+    config: TrainConfig, num_envs: int, stream: int, device: torch.device, shard: int = 0
+) -> NoisyEnv:
+    """Make environments of a run.
+
+    Args:
+        config: the run's settings.
+        num_envs: how many.
+        stream: each has randomness of its own: 0 is training, 1 the random agent, and so on.
+        device: where the learner is.
+        shard: number of the pool or process; each has randomness of its own, too.
+    """
+    seeds = np.random.SeedSequence([config.seed, stream]).generate_state(shard + 1)
+    return make_env(
+        config.env,
+        num_envs,
+        noise=config.noise,
+        strength=config.noise_strength,
+        seed=int(seeds[shard]),
+        device=str(device),
+        max_episode_steps=config.max_episode_steps,
+        noop_max=config.noop_max,
+        sticky=config.sticky,
+        pixel_noise=config.pixel_noise,
+        box_noise=config.box_noise,
+        env_kwargs=config.env_kwargs,
+        env_workers=config.env_workers,
+    )
+
+
+def training_envs(
+    config: TrainConfig, stream: int, device: torch.device, group: Group = ALONE
+) -> list[NoisyEnv]:
+    """Make the environments of this process: emulators beside a GPU in pools, others in one."""
+    num_envs = config.num_envs // group.size
+    pools = pools_of(config.env, num_envs) if device.type == "cuda" else 1
+    shards = range(group.rank * pools, (group.rank + 1) * pools)
+    if pools == 1:
+        return [env_of(config, num_envs, stream, device, shards[0])]
+    with low_priority_threads():
+        return [env_of(config, num_envs // pools, stream, device, shard) for shard in shards]
+
+
+def make_collector(
+    config: TrainConfig,
+    env: Env | Sequence[Env] | None = None,
+    group: Group = ALONE,
+    stream: int = 0,
+    on_step: Callable[[int], None] = lambda t: None,
+) -> Collector:
+    """Make the collector of a run, and the engine that it runs on.
+
+    The collector is pipelined where a GPU acts for emulators on the host.
+
+    Args:
+        config: the run's settings.
+        env: environments to collect in, or pools of them; those of the settings unless given.
+        group: the processes that share the run.
+        stream: which of the run's random streams the environments draw from.
+        on_step: called with t after every step.
+    """
+    device = place(config, group)
+    if env is None:
+        envs: Sequence[Env] = training_envs(config, stream, device, group)
+    else:
+        envs = [env] if isinstance(env, Env) else env
+    engine = make_engine(
+        device,
+        config.engine,
+        precision=config.precision,
+        seed=config.seed,
+        overlap=envs[0].on_host,
+        group=group,
+    )
+    pools = [env for env in envs if isinstance(env, NoisyEnv) and isinstance(env.env, HostEnv)]
+    if pools and device.type == "cuda":
+        return PipelinedCollector(pools, config.rollout_steps, engine, on_step)
+    return Collector(envs[0], config.rollout_steps, engine, on_step)
+
+
+def place(config: TrainConfig, group: Group = ALONE) -> torch.device:
+    """Choose the learner's device; raise ConfigError if the rollout does not fit in its memory."""
+    device = pick_device(config.device)
+    check_engine(config.engine, device)
+    world = rooms_world(config.env)
+    side = SIZES[world[0]].picture if world else SIDE
+    frames = (config.rollout_steps + STACK) * config.num_envs // group.size * side**2 / 2**30
+    there = memory(device) / 2**30
+    if frames > there:
+        raise ConfigError(
+            f"num_envs={config.num_envs}: the frames of {config.rollout_steps} steps would take "
+            f"{frames:,.0f} GiB, and there are {there:,.0f}; use fewer environments or a smaller "
+            "--rollout-steps"
+        )
+    if device.index is not None:
+        torch.cuda.set_device(device)  # streams and events are of the current one
+    tune_allocator()
+    return device
+
+
+def look_around(
+    config: TrainConfig, progress: Progress = silent, group: Group = ALONE
+) -> tuple[Tensor, Tensor]:
+    """Return the mean picture [4, H, W] and the std of what a random agent sees.
+
+    The agent has environments of its own. A run does so before it makes those it trains in: to
+    close one may take away what all of the process share.
+    """
+    device = place(config, group)
+
+    def look() -> tuple[Tensor, Tensor]:
+        env = env_of(config, min(OBS_NORM_ENVS, config.num_envs), stream=1, device=device)
+        progress.phase(f"a random agent looks around for {config.obs_norm_steps:,} steps")
+        try:
+            mean, std = random_agent_statistics(env, config.obs_norm_steps, config.seed)
+        finally:
+            env.close()
+        return mean.cpu(), std.cpu()
+
+    return group.from_first(look)
+
+
+def random_agent_statistics(env: Env, steps: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Return what a uniform random agent sees: the mean picture and ONE std.
+
+    Returns:
+        The mean [4, H, W], and a scalar: the mean of the pixels' stds.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    frames = env.reset()
+    env.stagger()
+    rollout = Rollout(1, env.num_envs, (frames.shape[1], frames.shape[2]), env.device)
+    rollout.begin(frames)
+    moments = Moments(rollout.obs_shape, env.device)
+    for _ in range(-(-steps // env.num_envs)):
+        moments.add(rollout.obs(0))
+        actions = torch.randint(env.num_actions, (env.num_envs,), generator=generator)
+        rollout.take(env.step(actions.to(env.device)))
+    return moments.mean.float(), moments.variance.sqrt().mean().clamp_min(1e-3).float()

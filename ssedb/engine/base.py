@@ -1,0 +1,227 @@
+"""The plain engine, the reference: every step runs when it is called, updates run at once."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ssedb.engine.precision import Precision
+
+F = TypeVar("F", bound=Callable[..., Any])
+M = TypeVar("M", bound=nn.Module)
+T = TypeVar("T")
+
+
+class Task(Generic[T]):
+    """Updates in the background, and the result made when all of them have run."""
+
+    def __init__(self, updates: Iterator[object], result: Callable[[], T], engine: Engine) -> None:
+        self._updates = updates
+        self._make_result = result
+        self._engine = engine
+        self._result: Callable[[], T] | None = None
+        self.done = False
+
+    def advance(self) -> None:
+        """Run one more update; after the last, begin to make the result."""
+        if self._result is not None:
+            return
+        with self._engine.side():
+            for _ in self._updates:
+                return
+        self._result = self._engine.later(self._make_result)
+
+    def wait(self) -> T:
+        """Run what is left. What is called from now on sees all updates; return the result."""
+        while self._result is None:
+            self.advance()
+        self._engine.join()
+        result = self._result()
+        self.done = True
+        return result
+
+
+class Engine:
+    """The plain engine: eager on one device, one thing after the other."""
+
+    captures = False
+    """Whether steps are replayed as CUDA graphs."""
+    overlaps = False
+    """Whether background updates run while environments step."""
+    fuse = False
+    """Whether elementwise functions are compiled."""
+    rank = 0
+    """Number of this process, of those that share the run."""
+    size = 1
+    """How many processes share the run."""
+
+    def __init__(
+        self,
+        device: torch.device,
+        *,
+        precision: str = "fp32",
+        seed: int = 0,
+        own_draws: bool = False,
+    ) -> None:
+        """Set up a device.
+
+        Args:
+            device: where tensors live.
+            precision: `fp32`, `tf32` or `bf16`; see `Precision`.
+            seed: of the generator that background updates draw from.
+            own_draws: whether they draw from a generator of their own on a CPU. On a GPU they do,
+                so that an engine which overlaps them with other work draws the same numbers.
+        """
+        self.device = device
+        self.precision = Precision(precision, device)
+        self._generator: torch.Generator | None = None
+        if device.type == "cuda" or own_draws:
+            self._generator = torch.Generator(device).manual_seed(self._background_seed(seed))
+
+    def _background_seed(self, seed: int) -> int:
+        """Derive another seed, or both generators would draw the same numbers."""
+        return int(np.random.SeedSequence(seed).generate_state(self.rank + 1)[self.rank])
+
+    # The five verbs.
+
+    def prepare(self, module: M) -> M:
+        """Place a module on the device and set the precision it computes in."""
+        module.to(self.device)
+        self.precision.set(module, self.fuse)
+        return module
+
+    def capture(
+        self,
+        step: F,
+        *,
+        side: bool = False,
+        replayable: bool = True,
+        generators: Sequence[torch.Generator] = (),
+    ) -> F:
+        """Return a step as it is to be called, often.
+
+        Args:
+            step: function of tensors, and by name of objects whose tensors stay in their place. It
+                returns None, a tensor, or a tuple or dict of tensors.
+            side: whether it is called by background updates.
+            replayable: whether a CUDA graph may hold it: it waits for nothing on the host, and no
+                shape depends on data.
+            generators: what it draws from, other than torch's.
+        """
+        if self.device.type != "cuda":
+            return step
+
+        @functools.wraps(step)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with self.precision.products():
+                return step(*args, **kwargs)
+
+        return call  # type: ignore[return-value]
+
+    def background(self, updates: Iterator[object], result: Callable[[], T]) -> Task[T]:
+        """Run updates, and then make the result of the task: here at once.
+
+        Args:
+            updates: runs one update each time it is advanced.
+            result: called once after the last update; draws nothing at random.
+        """
+        task = Task(updates, result, self)
+        task.wait()
+        return task
+
+    def idle(self) -> None:
+        """Use the time while environments step; the collector calls it after every step."""
+
+    def synchronize(self) -> None:
+        """Wait until the device has nothing left to do."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+    # What modules and several processes need.
+
+    def compile(self, function: F) -> F:
+        """Return an elementwise function as it is to be called: here as it is."""
+        return function
+
+    def adam(self, module: nn.Module, rate: float, eps: float) -> torch.optim.Adam:
+        """Make the optimizer of a module's trained parameters."""
+        trained = [p for p in module.parameters() if p.requires_grad]
+        if not trained:  # an optimizer needs something to hold
+            trained = [nn.Parameter(torch.zeros(1, device=self.device))]
+        return torch.optim.Adam(trained, lr=rate, eps=eps, fused=True, capturable=self.captures)
+
+    def gather(self, part: Tensor, dim: int = 0) -> Tensor:
+        """Concatenate the parts of all processes along a dimension."""
+        return part
+
+    def gather_objects(self, own: T) -> list[T]:
+        """Return the objects of all processes, by rank."""
+        return [own]
+
+    def mean(self, values: Tensor) -> Tensor:
+        """Average over the processes."""
+        return values
+
+    # What a task is made of.
+
+    def side(self) -> AbstractContextManager[None]:
+        """Run a block as part of background updates, with their generator."""
+        if self._generator is None:
+            return nullcontext()
+        draws = _drawing_on_gpu if self.device.type == "cuda" else _drawing_on_cpu
+        return draws(self._generator)
+
+    def later(self, function: Callable[[], T]) -> Callable[[], T]:
+        """Call a function that may wait for the device; return how to get its result."""
+        result = function()
+        return lambda: result
+
+    def join(self) -> None:
+        """Let what is called from now on begin when all background updates are done."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the random states that are not torch's on a CPU."""
+        state = {} if self._generator is None else {"background": self._generator.get_state()}
+        if self.device.type == "cuda":
+            state["cuda"] = torch.cuda.get_rng_state(self.device)
+        return state
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Load random states; a run from another kind of device has none for this one."""
+        on_gpu = self.device.type == "cuda"
+        if self._generator is None or on_gpu != ("cuda" in state) or "background" not in state:
+            return
+        self._generator.set_state(state["background"].cpu())
+        if on_gpu:
+            torch.cuda.set_rng_state(state["cuda"].cpu(), self.device)
+
+
+@contextmanager
+def _drawing_on_gpu(generator: torch.Generator) -> Iterator[None]:
+    """Let torch's generator of a GPU share the state of another one, as CUDA graphs allow."""
+    index = generator.device.index
+    default = torch.cuda.default_generators[torch.cuda.current_device() if index is None else index]
+    before = default.graphsafe_get_state()
+    default.graphsafe_set_state(generator.graphsafe_get_state())
+    try:
+        yield
+    finally:
+        default.graphsafe_set_state(before)
+
+
+@contextmanager
+def _drawing_on_cpu(generator: torch.Generator) -> Iterator[None]:
+    """Let torch's generator draw the numbers of another one."""
+    before = torch.get_rng_state()
+    torch.set_rng_state(generator.get_state())
+    try:
+        yield
+    finally:
+        generator.set_state(torch.get_rng_state())
+        torch.set_rng_state(before)

@@ -1,0 +1,120 @@
+"""Process groups, as `torchrun` starts them. Importing this imports no torch by itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ssedb.errors import TrainingError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+T = TypeVar("T")
+
+
+def size() -> int:
+    """Return how many processes torchrun has started."""
+    return int(os.environ.get("WORLD_SIZE", 1)) if "RANK" in os.environ else 1
+
+
+def rank() -> int:
+    """Return the number of this process among them."""
+    return int(os.environ["RANK"]) if size() > 1 else 0
+
+
+class Group:
+    """A process group; with one process, every exchange returns what it is given."""
+
+    def __init__(self, rank: int = 0, size: int = 1) -> None:
+        self.rank = rank
+        self.size = size
+
+    def all_reduce(self, x: Tensor) -> Tensor:
+        """Sum over the processes."""
+        if self.size == 1:
+            return x
+        import torch.distributed as dist
+
+        total = x.detach().contiguous().clone()
+        with _naming_lost_processes():
+            dist.all_reduce(total)
+        return total
+
+    def gather(self, part: Tensor, dim: int = 0) -> Tensor:
+        """Concatenate the parts of all processes along a dimension."""
+        if self.size == 1:
+            return part
+        import torch
+        import torch.distributed as dist
+
+        part = part.detach().contiguous()
+        parts = [torch.empty_like(part) for _ in range(self.size)]
+        with _naming_lost_processes():
+            dist.all_gather(parts, part)
+        return torch.cat(parts, dim)
+
+    def gather_objects(self, own: T) -> list[T]:
+        """Return the objects of all processes, by rank."""
+        if self.size == 1:
+            return [own]
+        import torch.distributed as dist
+
+        objects: list[Any] = [None] * self.size
+        with _naming_lost_processes():
+            dist.all_gather_object(objects, own)
+        return objects
+
+    def from_first(self, make: Callable[[], T]) -> T:
+        """Make an object in the first process, for all."""
+        if self.size == 1:
+            return make()
+        import torch.distributed as dist
+
+        box = [make() if self.rank == 0 else None]
+        with _naming_lost_processes():
+            dist.broadcast_object_list(box, src=0)
+        return box[0]  # type: ignore[return-value]
+
+    def any(self, flag: bool) -> bool:
+        """Tell whether a flag is set in any process."""
+        if self.size == 1:
+            return flag
+        import torch
+
+        return bool(self.all_reduce(torch.tensor(int(flag))) > 0)
+
+
+ALONE = Group()
+
+
+@contextmanager
+def process_group() -> Iterator[Group]:
+    """Connect the processes that torchrun has started; without torchrun this one is alone."""
+    if size() == 1:
+        yield ALONE
+        return
+    import torch
+    import torch.distributed as dist
+
+    dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
+    try:
+        yield Group(rank(), size())
+        with _naming_lost_processes():
+            dist.barrier()  # torchrun ends the others when one leaves: let all be done
+    finally:
+        dist.destroy_process_group()
+
+
+@contextmanager
+def _naming_lost_processes() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:
+        reason = str(error).split("] ", 1)[-1]  # without the place in the C++ code
+        reason = reason.split(". ")[0].splitlines()[0]
+        raise TrainingError(
+            f"process {rank()} of {size()} has lost the others ({reason})"
+        ) from None

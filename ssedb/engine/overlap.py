@@ -1,0 +1,47 @@
+"""Background updates in slices, while other steps go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import torch
+
+from ssedb.engine.base import Engine, Task
+from ssedb.engine.worker import WorkerThread
+
+T = TypeVar("T")
+
+
+class OverlappingEngine(Engine):
+    """Runs background updates one at a time, whenever the collector calls `idle`.
+
+    They draw from a generator of their own, and whoever reads what they write waits for their task
+    first. So the numbers are those of the plain engine.
+    """
+
+    def __init__(
+        self, device: torch.device, *, precision: str = "fp32", seed: int = 0, overlap: bool = True
+    ) -> None:
+        super().__init__(device, precision=precision, seed=seed, own_draws=True)
+        self.overlaps = overlap
+        self._worker = WorkerThread(device) if overlap else None
+        self._task: Task[Any] | None = None
+
+    def background(self, updates: Iterator[object], result: Callable[[], T]) -> Task[T]:
+        """Keep updates for when the engine is idle, or for who waits for the task."""
+        if not self.overlaps:
+            return super().background(updates, result)
+        self._task = Task(updates, result, self)
+        return self._task
+
+    def idle(self) -> None:
+        """Issue one background update. All at once would keep the host away from environments."""
+        if self._task is not None:
+            self._task.advance()
+
+    def later(self, function: Callable[[], T]) -> Callable[[], T]:
+        """Call a function on the worker thread: it may wait for the device."""
+        if self._worker is None:
+            return super().later(function)
+        return self._worker.submit(function).result

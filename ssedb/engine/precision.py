@@ -1,0 +1,41 @@
+"""Which floats products are computed in."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+from torch import nn
+
+from ssedb.float32 import tf32
+
+
+class Precision:
+    """Floats of products on a device: `fp32`, `tf32`, or `bf16`.
+
+    `bf16` is for convolutions, with `tf32` for all other products. A CPU computes in fp32, and so
+    do the convolutions of a GPU that has no bfloat16.
+    """
+
+    def __init__(self, name: str, device: torch.device) -> None:
+        on_gpu = device.type == "cuda"
+        self.tf32 = on_gpu and name != "fp32"
+        halves = on_gpu and name == "bf16" and torch.cuda.get_device_capability(device) >= (8, 0)
+        self.compute_dtype = torch.bfloat16 if halves else torch.float32
+        self.on_gpu = on_gpu
+
+    def set(self, module: nn.Module, fuse: bool) -> None:
+        """Tell every part of a module that asks for it which floats to convolve in, and how.
+
+        Args:
+            module: parts with an attribute `compute_dtype` get it and `fuse`.
+            fuse: whether elementwise functions around the convolutions are compiled into one.
+        """
+        for part in module.modules():
+            if hasattr(part, "compute_dtype"):
+                part.compute_dtype = self.compute_dtype  # type: ignore[assignment]
+                part.fuse = fuse  # type: ignore[assignment]
+
+    def products(self) -> AbstractContextManager[None]:
+        """Set torch's TF32 switch for the products of a block."""
+        return tf32(self.tf32) if self.on_gpu else nullcontext()

@@ -1,0 +1,49 @@
+"""A thread that works beside the main one."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+from concurrent.futures import Future
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+import torch
+
+T = TypeVar("T")
+Job = tuple[Future[Any], Callable[[], Any]]
+
+
+class WorkerThread:
+    """A worker thread that runs one function after the other; a stuck one lets the process end."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        gpu = None
+        if device.type == "cuda":
+            gpu = torch.cuda.current_device() if device.index is None else device.index
+        threading.Thread(target=_work, args=(self._jobs, gpu), daemon=True).start()
+        self._end = weakref.finalize(self, self._jobs.put, None)
+
+    def submit(self, function: Callable[[], T]) -> Future[T]:
+        """Queue a function."""
+        future: Future[T] = Future()
+        self._jobs.put((future, function))
+        return future
+
+    def close(self) -> None:
+        """End the thread when it has run what was queued."""
+        self._end()
+
+
+def _work(jobs: SimpleQueue[Job | None], gpu: int | None) -> None:
+    if gpu is not None:  # a thread that is not told would take memory of the first GPU
+        torch.cuda.set_device(gpu)
+    while (job := jobs.get()) is not None:
+        future, function = job
+        try:
+            future.set_result(function())
+        except BaseException as error:
+            future.set_exception(error)
+        del job, future, function  # while the thread waits it keeps nothing alive

@@ -1,0 +1,46 @@
+"""Waiting for environments that may never answer."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from queue import Empty
+from typing import TypeVar
+
+from ssedb.errors import TrainingError
+
+T = TypeVar("T")
+
+TIME_OUT = 50.0
+"""Seconds after which an environment that has not answered is given up."""
+
+
+def wait_for(get: Callable[[float], T]) -> T:
+    """Wait for an answer; raise TrainingError after the time-out.
+
+    The wait is in ten pieces, as a machine that slept, or a process that was stopped, finds the
+    time over when it goes on.
+
+    Args:
+        get: takes seconds to wait, and raises TimeoutError or Empty after them.
+    """
+    for _ in range(10):
+        with suppress(TimeoutError, Empty):
+            return get(TIME_OUT / 10)
+    raise TrainingError(f"the environments have not answered for {TIME_OUT:g} s")
+
+
+def call(function: Callable[[], T]) -> T:
+    """Call a function that may never return; raise TrainingError after the time-out."""
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(function())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()  # if it is stuck, the process can still end
+    return wait_for(future.result)

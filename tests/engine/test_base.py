@@ -1,0 +1,87 @@
+"""The plain engine on a CPU: steps as they are, updates at once, own draws if asked for."""
+
+import pytest
+import torch
+from torch import nn
+
+from ssedb.engine import make_engine
+from ssedb.engine.base import Engine
+from ssedb.engine.overlap import OverlappingEngine
+from ssedb.errors import ConfigError
+from ssedb.networks import ActorCritic
+
+CPU = torch.device("cpu")
+
+
+def test_a_cpu_computes_in_float32_without_capture():
+    engine = make_engine(CPU, precision="bf16", overlap=True)
+    policy = engine.prepare(ActorCritic((4, 36, 36), 4, (4, 4, 4), 8, ["relu"]))
+    assert policy.trunk.compute_dtype is policy.normalize.compute_dtype is torch.float32
+    assert not policy.trunk.fuse
+    assert not engine.overlaps
+    assert not engine.captures
+
+    def step(x):
+        return 2 * x
+
+    assert engine.capture(step) is step
+    assert engine.compile(step) is step
+    assert engine.state_dict() == {}
+    engine.load_state_dict({"cuda": torch.zeros(1), "background": torch.zeros(1)})  # from a GPU
+
+
+def test_prepare_sets_precision_on_every_part_that_asks():
+    engine = Engine(CPU)
+    engine.precision.compute_dtype = torch.bfloat16
+    engine.fuse = True
+    policy = engine.prepare(ActorCritic((4, 36, 36), 4, (4, 4, 4), 8, ["relu"]))
+    for part in (policy.trunk, policy.normalize):
+        assert part.compute_dtype is torch.bfloat16
+        assert part.fuse
+    assert not hasattr(policy.value, "compute_dtype")
+
+
+def test_the_fast_engine_needs_a_gpu():
+    with pytest.raises(ConfigError, match="engine=fast: it replays CUDA graphs and needs a GPU"):
+        make_engine(CPU, "fast")
+
+
+def updates(log, count=3):
+    for number in range(count):
+        log.append((number, float(torch.rand(()))))
+        yield
+
+
+def test_background_runs_everything_at_once_with_torchs_generator():
+    log = []
+    torch.manual_seed(0)
+    task = Engine(CPU).background(updates(log), result=lambda: len(log))
+    assert task.done
+    assert task.wait() == 3
+    torch.manual_seed(0)
+    assert [number for _, number in log] == [float(torch.rand(())) for _ in range(3)]
+
+
+@pytest.mark.parametrize("kind", [Engine, OverlappingEngine])
+def test_own_draws_leave_torchs_generator_alone_and_go_on_after_a_restore(kind):
+    def make():
+        return (
+            Engine(CPU, seed=3, own_draws=True)
+            if kind is Engine
+            else OverlappingEngine(CPU, seed=3)
+        )
+
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    first, second, log, again = make(), make(), [], []
+    first.background(updates(log), result=lambda: None).wait()
+    assert torch.equal(torch.get_rng_state(), before)
+    second.load_state_dict(first.state_dict())
+    for engine, drawn in ((first, log), (second, again)):
+        engine.background(updates(drawn), result=lambda: None).wait()
+    assert log[3:] == again
+    assert log[:3] != again
+
+
+def test_adam_holds_something_for_a_module_without_parameters():
+    assert len(Engine(CPU).adam(nn.Identity(), 1e-3, 1e-8).param_groups[0]["params"]) == 1

@@ -1,0 +1,37 @@
+"""A worker thread goes with its owner."""
+
+import threading
+import time
+import weakref
+
+import pytest
+import torch
+
+from ssedb.engine.worker import WorkerThread
+
+
+def wait_until(done):
+    limit = time.monotonic() + 5
+    while not done():
+        assert time.monotonic() < limit
+        time.sleep(0.01)
+
+
+def test_a_worker_thread_keeps_nothing_alive_and_ends_with_its_owner():
+    class Task:
+        def __call__(self):
+            return threading.current_thread()
+
+    worker, task = WorkerThread(torch.device("cpu")), Task()
+    thread, left = worker.submit(task).result(5), weakref.ref(task)
+    del task
+    wait_until(lambda: left() is None)
+    assert thread.is_alive()
+    del worker
+    wait_until(lambda: not thread.is_alive())
+
+
+def test_an_error_is_raised_where_the_result_is_asked_for():
+    future = WorkerThread(torch.device("cpu")).submit(lambda: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        future.result(5)
