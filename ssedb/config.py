@@ -101,7 +101,7 @@ class TrainConfig:
     """Train an agent that explores with no reward."""
 
     env: str = BY_NAME
-    """An Atari game, rooms (-small, -large), or a Gymnasium id (docs/environments.md)."""
+    """An Atari game, rooms (-tiny, -small, -large), or a Gymnasium id (docs/environments.md)."""
     env_kwargs: Mapping[str, Any] = field(default_factory=dict)
     """Arguments for gymnasium.make as KEY=VALUE: size=8 'mode="hard"'; not for Atari and rooms."""
     noise: str = "none"

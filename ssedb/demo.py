@@ -1,4 +1,4 @@
-"""Why noise fools curiosity and not DB, in minutes on a laptop: DB, RND and a random agent on noisy Rooms."""
+"""Exploration with and without noise in minutes on a laptop: RND, DB and chance on Rooms."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 import multiprocessing
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -18,13 +18,7 @@ from rich.table import Table
 
 from ssedb import terminal
 from ssedb.analysis import measures
-from ssedb.analysis.maps import mean_by_cell
-from ssedb.analysis.probe import (
-    Transitions,
-    count_correlation,
-    draw_transitions,
-    rewards_and_features,
-)
+from ssedb.analysis.probe import draw_transitions, rewards_and_features
 from ssedb.collect.environments import look_around
 from ssedb.config import TrainConfig
 from ssedb.envs.names import rooms_world
@@ -38,98 +32,110 @@ from ssedb.terminal import plural
 from ssedb.terminal.bar import Bar
 from ssedb.trainer import Trainer
 
-METHODS = ("db", "rnd", "random")
+DB, RND, RND_CLEAN, CHANCE = "DB under noise", "RND under noise", "RND without noise", "chance"
+BONUSES = {DB: "db-ensemble", RND: "rnd", RND_CLEAN: "rnd"}
+AGENTS = (DB, RND, RND_CLEAN, CHANCE)
+"""The agents, the slowest first, so that no core waits for it at the end."""
+ROWS = 20
+"""Rows of a run's curve, about."""
 TRANSITIONS, DRAWS = 256, 4
+
+Probe = Callable[[], dict[str, float]]
+"""Measures the bonus, if there is one."""
 
 
 @dataclass
 class Result:
-    """One run: its curve (a row per update) and its maps of visits and of the bonus, by cell."""
+    """One run: a row of figures now and then, and the visits of each cell at the end.
 
-    method: str
+    A row has `steps`, the coverage that Rooms measures, `rooms` (how many were reached), and under
+    noise `noise_share`, the share of noise in the bonus.
+    """
+
+    agent: str
     seed: int
     rows: list[dict[str, float]] = field(default_factory=list)
     visits: list[int] = field(default_factory=list)
-    bonus: list[float | None] = field(default_factory=list)
 
 
-def run_method(config: TrainConfig, method: str, seed: int, messages: Any, threads: int) -> Result:
-    """Trains one method, probing its bonus along the way; runs in a process of its own."""
+def run_agent(config: TrainConfig, agent: str, seed: int, messages: Any, threads: int) -> Result:
+    """Run one agent to its end, in a process of its own; tell its steps to `messages`."""
     torch.set_num_threads(threads)
-    world = World(*_world(config))
-    data = draw_transitions(world, None, TRANSITIONS, DRAWS, noise_of(config), seed=1)
-    result = Result(method, seed)
-    if method == "random":
-        counts = _play_at_random(config, seed, result)
-    else:
-        own = dataclasses.replace(config, bonus=method, bonus_options={}, seed=seed, device="cpu")
-        trainer = Trainer(own)
-        trainer.fit_observations(look_around(own))
-        counts = trainer.env.env.visit_counts  # type: ignore[attr-defined]
-        result.rows.append({"steps": 0, **counts.metrics(), **_probe(trainer, data)})
-        while trainer.steps < config.steps:
-            trainer.iterate()
-            result.rows.append(
-                {"steps": trainer.steps, **counts.metrics(), **_probe(trainer, data)}
-            )
-            messages.put((method, seed, trainer.steps))
-        rewards, _ = rewards_and_features(trainer.bonus, data)
-        result.bonus = mean_by_cell(rewards.mean(0), data, world)
-    messages.put((method, seed, config.steps))
-    result.visits = counts.visits.view(len(world.cells), -1).sum(1).tolist()
+    result = Result(agent, seed)
+    explore = _act_at_random if agent == CHANCE else _train
+    for env, more in explore(config, agent, seed):
+        steps, metrics = env.visit_counts.steps, env.metrics()
+        if steps * ROWS // config.steps > len(result.rows) - 1 or steps >= config.steps:
+            rooms = round(metrics["rooms_share"] * env.world.layout.size.rooms**2)
+            result.rows.append({"steps": steps, "rooms": rooms, **metrics, **more()})
+        messages.put((agent, seed, steps))
+    result.visits = env.visit_counts.visits.view(len(env.world.cells), -1).sum(1).tolist()
     return result
 
 
-def _play_at_random(config: TrainConfig, seed: int, result: Result) -> Any:
+def _train(config: TrainConfig, agent: str, seed: int) -> Iterator[tuple[RoomsEnv, Probe]]:
+    """Train a policy on its bonus; yield the worlds and a probe of the bonus after each rollout."""
+    noise = "none" if agent == RND_CLEAN else config.noise
+    own = dataclasses.replace(
+        config, bonus=BONUSES[agent], bonus_options={}, noise=noise, seed=seed, device="cpu"
+    )
+    trainer = Trainer(own)
+    trainer.fit_observations(look_around(own))
+    env: RoomsEnv = trainer.env.env  # type: ignore[attr-defined]
+    data = draw_transitions(env.world, None, TRANSITIONS, DRAWS, noise_of(config), seed=1)
+
+    def probe() -> dict[str, float]:
+        if agent == RND_CLEAN:
+            return {}
+        return {"noise_share": measures.noise_share(rewards_and_features(trainer.bonus, data)[0])}
+
+    yield env, probe
+    while trainer.steps < config.steps:
+        trainer.iterate()
+        yield env, probe
+
+
+def _act_at_random(config: TrainConfig, agent: str, seed: int) -> Iterator[tuple[RoomsEnv, Probe]]:
+    """Draw every action evenly; yield the worlds after as many steps as a rollout has."""
     size, layout_seed = _world(config)
     env = RoomsEnv(config.num_envs, size, layout_seed=layout_seed)
     env.reset()
     env.stagger()
     generator = torch.Generator().manual_seed(seed)
-    result.rows.append({"steps": 0, **env.metrics()})
+    yield env, dict
     while env.visit_counts.steps < config.steps:
         for _ in range(config.rollout_steps):
             env.step(torch.randint(env.num_actions, (env.num_envs,), generator=generator))
-        result.rows.append({"steps": env.visit_counts.steps, **env.metrics()})
-    return env.visit_counts
+        yield env, dict
 
 
 def _world(config: TrainConfig) -> tuple[str, int]:
-    return rooms_world(config.env) or ("small", 0)
-
-
-def _probe(trainer: Trainer, data: Transitions) -> dict[str, float]:
-    rewards, features = rewards_and_features(trainer.bonus, data)
-    pair_visits = trainer.env.env.visit_counts.pair_visits  # type: ignore[attr-defined]
-    return {
-        "noise_share": measures.noise_share(rewards),
-        "feature_noise_share": 0.0 if features is None else measures.noise_share(features),
-        "count_correlation": count_correlation(rewards, data, pair_visits),
-    }
+    return rooms_world(config.env) or ("tiny", 0)
 
 
 def run_demo(config: TrainConfig, seeds: int) -> list[Result]:
-    """Runs everything, shows it, and writes `demo.png` and `demo.json` into `config.out`."""
+    """Run every agent, show what came out, and write `demo.png` and `demo.json` into `config.out`."""
     from ssedb.analysis.plots import plot_demo
 
     make_folder(config.out)
     console = terminal.console()
     console.print(
-        f"Three agents explore {config.env} with no reward, under {config.noise} noise: DB, RND (curiosity by "
-        f"prediction error) and one that acts at random; {config.steps:,} steps each, {plural(seeds, 'seed')}."
+        f"Four agents explore {config.env} with no reward: RND (curiosity by prediction error) "
+        f"without noise and under {config.noise}, DB ({BONUSES[DB]}) under {config.noise}, "
+        f"and one that acts at random; {config.steps:,} steps each, "
+        f"{plural(seeds, 'seed')}."
     )
     began = time.monotonic()
-    results = _run_all(config, [(method, seed) for method in METHODS for seed in range(seeds)])
-    print_table(console, results)
-    plot_demo(results, World(*_world(config)), config, config.out / "demo.png")
+    results = _run_all(config, [(agent, seed) for agent in AGENTS for seed in range(seeds)])
+    world = World(*_world(config))
+    print_table(console, results, world.layout.size.rooms**2)
+    plot_demo(results, world, config, config.out / "demo.png")
     runs = [dataclasses.asdict(result) for result in results]
     about = {"env": config.env, "noise": config.noise, "runs": runs}
     write_json(config.out / "demo.json", about, indent=None)
     console.print(f"\nlook at      {config.out / 'demo.png'}", soft_wrap=True)
     console.print(f"numbers      {config.out / 'demo.json'}", soft_wrap=True)
-    console.print(
-        f"took         {time.monotonic() - began:.0f} s; a few minutes show a tendency, not a result (docs/rooms.md)"
-    )
+    console.print(f"took         {time.monotonic() - began:.0f} s")
     return results
 
 
@@ -143,7 +149,7 @@ def _run_all(config: TrainConfig, runs: list[tuple[str, int]]) -> list[Result]:
             messages = later.enter_context(context.Manager()).Queue()
             pool = later.enter_context(ProcessPoolExecutor(workers, context))
             order = [
-                pool.submit(run_method, config, *run, messages, max(1, cores() // workers))
+                pool.submit(run_agent, config, *run, messages, max(1, cores() // workers))
                 for run in runs
             ]
         later.enter_context(_ended_if_stopped(pool))
@@ -152,17 +158,23 @@ def _run_all(config: TrainConfig, runs: list[tuple[str, int]]) -> list[Result]:
         while waiting:
             ended, waiting = wait(waiting, timeout=0.5, return_when=FIRST_COMPLETED)
             while not messages.empty():
-                method, seed, steps = messages.get()
-                done[method, seed] = min(steps, config.steps)
+                agent, seed, steps = messages.get()
+                done[agent, seed] = min(steps, config.steps)
             for future in ended:
                 future.result()  # a run that failed ends the demo with its error
-            shares = [
-                f"{method} seed {seed} {steps / config.steps:.0%}"
-                for (method, seed), steps in done.items()
-            ]
             total = len(runs) * config.steps
-            bar.show(shares, sum(done.values()), total, last=not waiting)
+            bar.show(_under_way(done, config.steps), sum(done.values()), total, last=not waiting)
         return [future.result() for future in order]
+
+
+def _under_way(done: dict[tuple[str, int], int], steps: int) -> list[str]:
+    """Return how many runs are done, and how far those are that have begun."""
+    ended = sum(made >= steps for made in done.values())
+    running = [(run, made) for run, made in done.items() if 0 < made < steps]
+    return [
+        f"{ended} of {len(done)} runs done",
+        *(f"{agent} seed {seed} {made / steps:.0%}" for (agent, seed), made in running),
+    ]
 
 
 @contextmanager
@@ -176,42 +188,40 @@ def _ended_if_stopped(pool: ProcessPoolExecutor) -> Iterator[None]:
         raise
 
 
-COLUMNS = {
-    "noise_share": ("noise in the bonus", "lowest"),
-    "feature_noise_share": ("noise in what it knows", "lowest"),
-    "count_correlation": ("correlation with counts", "highest"),
-    "states_share": ("states seen", "highest"),
-}
-
-
-def print_table(console: Console, results: list[Result]) -> None:
-    """The last row of every run: mean over the seeds, and from the least to the most."""
+def print_table(console: Console, results: list[Result], rooms: int) -> None:
+    """Print the end of every run, and what it shows."""
     table = Table(
         "",
-        *(label for label, _ in COLUMNS.values()),
-        title="at the end: mean (least to most)",
+        f"rooms of {rooms} (each seed)",
+        "noise in the bonus (least to most)",
+        title="at the end: mean over the seeds",
         title_justify="left",
     )
-    means: dict[str, dict[str, float]] = {name: {} for name in COLUMNS}
-    for method in METHODS:
-        cells = []
-        for name in COLUMNS:
-            values = [
-                r.rows[-1][name] for r in results if r.method == method and name in r.rows[-1]
-            ]
-            if not values:
-                cells.append("-")
-                continue
-            means[name][method] = sum(values) / len(values)
-            cells.append(f"{means[name][method]:.2f} ({min(values):.2f} to {max(values):.2f})")
-        table.add_row(method, *cells)
+    reached: dict[str, float] = {}
+    shares: dict[str, float] = {}
+    for agent in reversed(AGENTS):
+        last = [result.rows[-1] for result in results if result.agent == agent]
+        found = [round(row["rooms"]) for row in last]
+        noise = [row["noise_share"] for row in last if "noise_share" in row]
+        reached[agent] = sum(found) / len(found)
+        cells = [f"{reached[agent]:.1f} ({', '.join(map(str, found))})", "-"]
+        if noise:
+            shares[agent] = sum(noise) / len(noise)
+            cells[1] = f"{shares[agent]:.2f} ({min(noise):.2f} to {max(noise):.2f})"
+        table.add_row(agent, *cells)
     terminal.print_table(console, table)
-    for name, (label, better) in COLUMNS.items():
-        best = (min if better == "lowest" else max)(
-            means[name], key=lambda method: means[name][method]
-        )
-        console.print(f"{label}: {better} for {best}")
     console.print(
-        "Noise in the bonus: the share of its variance that comes from redrawing the noise over the same true transitions; "
-        "0 is blind to noise, 1 sees nothing else. Correlation with counts: do rarer state-action pairs get more?"
+        f"Curiosity: RND reached {reached[RND_CLEAN]:.1f} rooms without noise, "
+        f"{reached[RND]:.1f} under it; chance {reached[CHANCE]:.1f}."
+    )
+    console.print(
+        f"Blindness: {shares[RND]:.0%} of RND's bonus was noise, {shares[DB]:.0%} of DB's."
+    )
+    console.print(
+        f"DB reached {reached[DB]:.1f} rooms. To explore by it, a bonus must also fade with visits, "
+        "and DB's needs millions of steps for that: docs/what-a-bonus-must-do.md, docs/results.md."
+    )
+    console.print(
+        "Noise in the bonus: the share of its variance that comes from redrawing the noise over "
+        "the same true transitions; 0 is blind to noise, 1 sees nothing else."
     )

@@ -1,7 +1,9 @@
-"""The demo in small: every method runs, the table names the best honestly, the picture is drawn."""
+"""The demo in small: what runs, what is said and drawn, and how it is stopped."""
 
+import dataclasses
 import json
 import os
+import queue
 import signal
 import subprocess
 import sys
@@ -10,59 +12,111 @@ import time
 import pytest
 from rich.console import Console
 
-from ssedb import cli
-from ssedb.demo import Result, print_table
+from ssedb import cli, demo
+from ssedb.demo import CHANCE, DB, RND, RND_CLEAN, Result, print_table, run_agent
+
+
+def config_of(monkeypatch, *flags):
+    """Return the settings and the number of seeds that the command line asks for."""
+    asked = []
+    monkeypatch.setattr(demo, "run_demo", lambda *given: asked.append(given))
+    assert cli.main(["demo", *flags]) == 0
+    return asked[0]
+
+
+def test_demo_by_default_follows_our_recipe_on_the_tiny_world(monkeypatch):
+    config, seeds = config_of(monkeypatch)
+    assert (config.env, config.noise, config.fidelity) == ("rooms-tiny", "random-box", "ours")
+    assert config.reward_scale == "recent"
+    assert seeds >= 3
 
 
 def test_demo_end_to_end(tmp_path, capsys):
     pytest.importorskip("matplotlib")
-    assert (
-        cli.main(["demo", "--steps", "1024", "--seeds", "1", "--out", str(tmp_path / "demo")]) == 0
-    )
-    out = capsys.readouterr().out
-    assert "noise in the bonus: lowest for" in out
-    assert str(tmp_path / "demo" / "demo.png") in out.replace("\n", "")
-    runs = json.loads((tmp_path / "demo" / "demo.json").read_text())["runs"]
-    assert [r["method"] for r in runs] == ["db", "rnd", "random"]
+    out = tmp_path / "demo"
+    assert cli.main(["demo", "--steps", "1024", "--seeds", "1", "--out", str(out)]) == 0
+    said, plain = capsys.readouterr()
+    assert "rooms of 16" in said
+    assert str(out / "demo.png") in said.replace("\n", "")
+    assert plain.endswith("4 of 4 runs done\n")
+    runs = json.loads((out / "demo.json").read_text())["runs"]
+    assert {run["agent"] for run in runs} == {DB, RND, RND_CLEAN, CHANCE}
     for run in runs:
-        assert run["rows"][-1]["steps"] == 1024
-        assert run["rows"][-1]["states_share"] > run["rows"][0]["states_share"] - 1e-9
-        assert ("noise_share" in run["rows"][-1]) == (run["method"] != "random")
-        assert sum(run["visits"]) >= 1024
-    assert (tmp_path / "demo" / "demo.png").stat().st_size > 20_000
+        first, last = run["rows"]
+        assert (first["steps"], first["rooms"], last["steps"]) == (0, 1, 1024)
+        assert 1 <= last["rooms"] == 16 * last["rooms_share"] < 16
+        assert ("noise_share" in last) == (run["agent"] in (DB, RND))
+        assert sum(run["visits"]) == 1024 + 64 + 8
+    assert (out / "demo.png").stat().st_size > 20_000
 
 
-def test_the_table_says_who_is_best_even_if_it_is_a_rival():
-    def row(share, states):
-        return {
-            "noise_share": share,
-            "feature_noise_share": share,
-            "count_correlation": -share,
-            "states_share": states,
-        }
+@pytest.mark.parametrize(
+    ("agent", "bonus", "noise"),
+    [
+        (DB, "db-ensemble", "random-box"),
+        (RND, "rnd", "random-box"),
+        (RND_CLEAN, "rnd", "none"),
+    ],
+)
+def test_run_of_an_agent_has_its_bonus_its_noise_and_a_curve(monkeypatch, agent, bonus, noise):
+    class Watched(demo.Trainer):
+        def __init__(self, config):
+            trained.append(config)
+            super().__init__(config)
+
+    trained, messages = [], queue.Queue()
+    monkeypatch.setattr(demo, "Trainer", Watched)
+    monkeypatch.setattr(demo, "ROWS", 2)
+    config, _ = config_of(monkeypatch, "--steps", "512")
+    small = dataclasses.replace(config, num_envs=8, minibatch_envs=8, obs_norm_steps=64)
+    result = run_agent(small, agent, 3, messages, threads=1)
+    assert [(c.bonus, c.noise, c.seed) for c in trained] == [(bonus, noise, 3)]
+    assert [row["steps"] for row in result.rows] == [0, 256, 512]
+    rooms = [row["rooms"] for row in result.rows]
+    assert rooms[0] == 1 < rooms[-1]
+    assert rooms == sorted(rooms)
+    told = [messages.get() for _ in range(messages.qsize())]
+    assert told == [(agent, 3, 128 * i) for i in range(5)]
+
+
+def test_run_of_chance_acts_evenly_in_staggered_episodes(monkeypatch):
+    config, _ = config_of(monkeypatch, "--steps", "1024")
+    result = run_agent(config, CHANCE, 0, queue.Queue(), threads=1)
+    # 64 worlds begin, and in 16 steps of 100 two of the 16 groups of 4 come to an end.
+    assert sum(result.visits) == 1024 + 64 + 8
+    assert 1 < result.rows[-1]["rooms"] < 8
+    assert run_agent(config, CHANCE, 0, queue.Queue(), threads=1) == result
+    assert run_agent(config, CHANCE, 1, queue.Queue(), threads=1).visits != result.visits
+
+
+def test_table_says_what_each_agent_reached_even_if_it_is_not_what_we_hope():
+    def run(agent, seed, rooms, **share):
+        return Result(agent, seed, [{"steps": 9, "rooms": rooms, **share}])
 
     results = [
-        Result("db", 0, [row(0.9, 0.1)]),
-        Result("db", 1, [row(0.7, 0.3)]),
-        Result("rnd", 0, [row(0.2, 0.1)]),
+        run(DB, 0, 3, noise_share=0.9),
+        run(DB, 1, 6, noise_share=0.7),
+        run(RND, 0, 15, noise_share=0.2),
+        run(RND_CLEAN, 0, 2),
+        run(CHANCE, 0, 8),
     ]
-    results.append(Result("random", 0, [{"states_share": 0.5}]))
     console = Console(record=True, width=160)
-    print_table(console, results)
-    text = console.export_text()
-    assert "0.80 (0.70 to 0.90)" in text
-    assert "noise in the bonus: lowest for rnd" in text
-    assert "states seen: highest for random" in text
+    print_table(console, results, 16)
+    said = console.export_text()
+    assert "4.5 (3, 6)" in said
+    assert "0.80 (0.70 to 0.90)" in said
+    assert "RND reached 2.0 rooms without noise, 15.0 under it; chance 8.0." in said
+    assert "20% of RND's bonus was noise, 80% of DB's." in said
 
 
-def test_ctrl_c_ends_the_demo_and_all_its_processes_at_once(tmp_path):
+def test_demo_when_interrupted_ends_with_all_its_processes(tmp_path):
     command = [sys.executable, "-m", "ssedb", "demo", "--steps", "1e6", "--out", str(tmp_path)]
     demo = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
     )  # fmt: skip
-    assert "Three agents explore" in demo.stdout.readline()
-    time.sleep(2)  # its processes are there, loading torch
+    assert "Four agents explore" in demo.stdout.readline()
+    time.sleep(1)  # its processes are there, loading torch
     began = time.monotonic()
     os.killpg(demo.pid, signal.SIGINT)  # as a terminal does, to all of them
     said = demo.communicate(timeout=120)[0]

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from ssedb.demo import Result
     from ssedb.envs.rooms.world import World
 
-BLUE, ORANGE, GRAY = "#0072B2", "#D55E00", "#777777"
-METHOD_COLOURS = {"db": BLUE, "rnd": ORANGE, "random": GRAY}
+BLUE, ORANGE, GREEN, GRAY = "#0072B2", "#D55E00", "#009E73", "#777777"
 
 
 def plot_probe(
@@ -95,48 +94,46 @@ def plot_probe(
 
 
 def plot_demo(results: list[Result], world: World, config: TrainConfig, path: Path) -> None:
-    """Noise share and coverage along training, then where each method went and where its bonus is high."""
-    methods = list(dict.fromkeys(result.method for result in results))
-    figure = plt.figure(figsize=(12, 8), layout="constrained")
-    halves: Any = figure.subfigures(2, 1, height_ratios=(1.1, 1))
+    """Rooms reached and noise in the bonus along training, then where the agents have been."""
+    agents = list(dict.fromkeys(result.agent for result in results))[::-1]
+    colours = dict(zip(agents, (GRAY, GREEN, ORANGE, BLUE), strict=True))
+    rooms = world.layout.size.rooms**2
+    figure = plt.figure(figsize=(12, 7.5), layout="constrained")
+    halves: Any = figure.subfigures(2, 1, height_ratios=(1.25, 1))
     top, bottom = halves
     curves = {
+        "rooms": f"rooms reached, of {rooms}",
         "noise_share": "noise in the bonus (0 = blind to it)",
-        "states_share": "share of the reachable states seen",
     }
-    for axes, (name, label) in zip(top.subplots(1, 2), curves.items(), strict=True):
-        for method in methods:
-            runs = [r for r in results if r.method == method and name in r.rows[-1]]
-            for i, run in enumerate(runs):
-                steps, values = [row["steps"] for row in run.rows], [row[name] for row in run.rows]
-                axes.plot(
-                    steps,
-                    values,
-                    color=METHOD_COLOURS[method],
-                    alpha=0.8,
-                    label=method if i == 0 else None,
-                )
-        axes.set(xlabel="agent steps", title=label, ylim=(0, None))
+    for axes, (name, title) in zip(top.subplots(1, 2), curves.items(), strict=True):
+        for agent in agents:
+            runs = [r for r in results if r.agent == agent and name in r.rows[-1]]
+            if not runs:
+                continue
+            steps = [row["steps"] for row in runs[0].rows]
+            values = np.array([[row[name] for row in run.rows] for run in runs])  # [seeds, rows]
+            axes.plot(steps, values.T, color=colours[agent], alpha=0.35, linewidth=0.9)
+            style = "--" if agent == agents[0] else "-"
+            axes.plot(steps, values.mean(0), style, color=colours[agent], linewidth=2, label=agent)
+        axes.set(xlabel="agent steps", title=title, ylim=(0, rooms + 0.5 if name == "rooms" else 1))
         axes.legend()
-    first = {method: next(r for r in results if r.method == method) for method in methods}
-    maps = [(f"visits, {m}", np.log10(1 + np.array(first[m].visits)), "magma") for m in methods]
-    maps += [
-        (f"bonus, {m}", np.array([np.nan if b is None else b for b in first[m].bonus]), "viridis")
-        for m in methods
-        if first[m].bonus
-    ]
-    for axes, (title, values, colours) in zip(bottom.subplots(1, len(maps)), maps, strict=True):
+    first = {agent: next(r for r in results if r.agent == agent) for agent in agents}
+    most = max(np.log10(1 + max(run.visits)) for run in first.values())
+    panels = bottom.subplots(1, len(agents))
+    for axes, (agent, run) in zip(panels, first.items(), strict=True):
         grid = np.full(world.layout.floor.shape, np.nan)
-        for cell, value in zip(world.cells, values, strict=True):
-            grid[cell] = value
+        for cell, visits in zip(world.cells, run.visits, strict=True):
+            grid[cell] = np.log10(1 + visits)
         axes.imshow(world.layout.floor, cmap="gray", vmin=-1, vmax=3)
-        bottom.colorbar(axes.imshow(grid, cmap=colours), ax=axes, location="bottom", shrink=0.9)
-        axes.set(title=title, xticks=[], yticks=[])
+        shown = axes.imshow(grid, cmap="magma", vmin=0, vmax=most)
+        axes.set(title=f"{agent}: {run.rows[-1]['rooms']:.0f} rooms", xticks=[], yticks=[])
+    bottom.colorbar(shown, ax=list(panels), label="log10(1 + visits)", shrink=0.8)
     bottom.supxlabel(
-        "visits: log10(1 + N) by cell, first seed; bonus: mean over transitions from each cell",
-        fontsize=9,
+        "visits of each cell, first seed; the way begins in the upper left", fontsize=9
     )
-    figure.suptitle(f"{config.env}, {config.noise} noise, no reward")
+    figure.suptitle(
+        f"{config.env}, no reward, {config.noise} where there is noise; thin lines: each seed"
+    )
     figure.savefig(path, dpi=110)
     plt.close(figure)
 

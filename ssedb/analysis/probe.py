@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import adaptive_avg_pool2d
 
 from ssedb.analysis import measures
 from ssedb.bonuses.base import Bonus, Context
@@ -35,8 +36,8 @@ FALL_AT = (0, 1, 2, 5, 10, 20, 50)
 class Transitions:
     """Clean transitions and the same under K draws of a noise."""
 
-    clean: Tensor  # uint8 [STACK + 1, M, 84, 84]: the frames of both stacks
-    noisy: Tensor  # uint8 [STACK + 1, K, M, 84, 84]
+    clean: Tensor  # uint8 [STACK + 1, M, H, W]: the frames of both stacks
+    noisy: Tensor  # uint8 [STACK + 1, K, M, H, W]
     actions: Tensor  # int64 [M]
     states: Tensor | None = None  # int64 [M], the true state acted in, on Rooms
 
@@ -85,7 +86,9 @@ def draw_transitions(
         count, generator=generator, device=world.device
     )  # linear probes learn from the first half
     state = world.state_of(chosen[mixed])
-    eyes = Observer(noise, draws * count, world.num_actions, seed=seed, device=world.device)
+    eyes = Observer(
+        noise, draws * count, world.num_actions, seed=seed, device=world.device, side=world.side
+    )
     clean, noisy = [world.frames(state)], [eyes.observe(world.frames(state).repeat(draws, 1, 1))]
     never = torch.zeros(draws * count, dtype=torch.bool, device=world.device)
     for _ in range(STACK):
@@ -114,7 +117,7 @@ def play_transitions(
 
     env = env_of(dataclasses.replace(config, seed=seed), PLAYED_ENVS, stream=3, device=device)
     noise, envs = env.observer.noise, draws * PLAYED_ENVS
-    eyes = Observer(noise, envs, env.num_actions, seed=seed, device=device)
+    eyes = Observer(noise, envs, env.num_actions, seed=seed, device=device, side=env.side)
     generator = torch.Generator().manual_seed(seed)
     frames = env.env.reset()
     clean: list[Tensor] = []
@@ -130,7 +133,7 @@ def play_transitions(
             raise ConfigError(
                 f"{config.env}: episodes end too soon to be probed; none lasts {STACK} steps"
             )
-        clean = [*clean, to_agent_frames(frames)][-STACK - 1 :]
+        clean = [*clean, to_agent_frames(frames, env.side)][-STACK - 1 :]
         noisy = [*noisy, eyes.observe(frames.repeat(repeated)).unflatten(0, (draws, PLAYED_ENVS))][
             -STACK - 1 :
         ]
@@ -164,14 +167,9 @@ def probe_bonus(
     """All measures of one bonus; `pair_visits` is N(s, a) of the run that trained it."""
     draws = data.noisy.shape[1]
     rewards, features = rewards_and_features(bonus, data)
-    difference = (
-        (data.noisy[-2, 0].float() - data.clean[-2].float())
-        .unflatten(1, (4, 21))
-        .unflatten(3, (4, 21))
-    )
-    fields = difference.mean((2, 4)).flatten(
-        1
-    )  # [M, 16]: how the noise changed the newest frame, coarsely
+    # [M, 16]: how the noise changed the newest frame, coarsely
+    difference = data.noisy[-2, 0].float() - data.clean[-2].float()
+    fields = adaptive_avg_pool2d(difference[:, None], 4).flatten(1)
     fall = {draw: _fall(bonus, data, draw, learning_rate) for draw in (None, draws)}
     return Probe(
         noise=noise,

@@ -21,7 +21,7 @@ from ssedb.terminal import print_pairs
 COMMANDS = {
     "train": "train an agent, or go on with --resume",
     "eval": "play episodes with a trained agent",
-    "demo": "see in minutes why noise fools curiosity and not DB",
+    "demo": "see in minutes what noise does to curiosity and to DB",
     "sweep": "train a whole grid of runs; again, only what is missing",
     "stats": "tables and figures of many runs",
     "analyze": "see what a bonus has learned: probe, spikes, tsne",

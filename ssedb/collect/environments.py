@@ -18,8 +18,9 @@ from ssedb.engine.host import memory, pick_device, tune_allocator
 from ssedb.envs import make_env
 from ssedb.envs.base import Env, HostEnv
 from ssedb.envs.frames import SIDE
-from ssedb.envs.names import pools_of
+from ssedb.envs.names import pools_of, rooms_world
 from ssedb.envs.noisy import NoisyEnv
+from ssedb.envs.rooms.layout import SIZES
 from ssedb.errors import ConfigError
 from ssedb.normalize import Moments
 from ssedb.runs.progress import Progress, silent
@@ -112,7 +113,9 @@ def place(config: TrainConfig, group: Group = ALONE) -> torch.device:
     """Choose the learner's device; raise ConfigError if the rollout does not fit in its memory."""
     device = pick_device(config.device)
     check_engine(config.engine, device)
-    frames = (config.rollout_steps + STACK) * config.num_envs // group.size * SIDE**2 / 2**30
+    world = rooms_world(config.env)
+    side = SIZES[world[0]].picture if world else SIDE
+    frames = (config.rollout_steps + STACK) * config.num_envs // group.size * side**2 / 2**30
     there = memory(device) / 2**30
     if frames > there:
         raise ConfigError(

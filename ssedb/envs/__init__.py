@@ -29,7 +29,7 @@ def make_env(
     """Make `num_envs` copies of an environment, seen through a noise.
 
     Args:
-        env: an Atari game (any spelling), rooms (-small, -large), or a Gymnasium id.
+        env: an Atari game (any spelling), rooms (-tiny, -small, -large), or a Gymnasium id.
         num_envs: copies stepped side by side.
         noise: a name of `ssedb list noises`, or package.module:Class.
         strength: dial of the noise; 0 is none.

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ssedb.envs import timeout
+from ssedb.envs.frames import SIDE
 
 
 @dataclass
@@ -34,6 +35,8 @@ class Env(ABC):
     num_envs: int
     num_actions: int
     device: torch.device
+    side: int = SIDE
+    """Height and width of the agent's frames."""
     on_host: bool = False
     """Whether the host does the stepping, so that a GPU has nothing to do meanwhile."""
     capturable: bool = False

@@ -19,20 +19,20 @@ def _luma(device: torch.device) -> Tensor:
     return torch.tensor(LUMA, device=device)
 
 
-def to_agent_frames(frames: Tensor) -> Tensor:
-    """uint8 [N, H, W] or [N, H, W, 3] to gray uint8 [N, 84, 84].
+def to_agent_frames(frames: Tensor, side: int = SIDE) -> Tensor:
+    """uint8 [N, H, W] or [N, H, W, 3] to gray uint8 [N, side, side].
 
     Weighted gray, then a bilinear resize that averages over what it shrinks (as Pillow's does), then truncation.
     """
-    return frames if frames.shape[1:] == (SIDE, SIDE) else _shrink(frames)
+    return frames if frames.shape[1:] == (side, side) else _shrink(frames, side)
 
 
 @exact
-def _shrink(frames: Tensor) -> Tensor:
+def _shrink(frames: Tensor, side: int) -> Tensor:
     if frames.ndim == 4:
         frames = frames.float() @ _luma(frames.device)
     resized = interpolate(
-        frames.float()[:, None], (SIDE, SIDE), mode="bilinear", antialias=True, align_corners=False
+        frames.float()[:, None], (side, side), mode="bilinear", antialias=True, align_corners=False
     )
     # A flat white picture may come out a rounding error below 255: truncation would make it 254.
     return (resized[:, 0] + 1e-3).clamp_(0, 255).to(torch.uint8)

@@ -116,8 +116,8 @@ def env_label(env: str, kwargs: Mapping[str, Any]) -> str:
 
 
 def rooms_world(name: str) -> tuple[str, int] | None:
-    """(size, layout seed) of `rooms`, `rooms-small`, `rooms-large`, `rooms@3`, ..., or None for another name."""
-    match = re.fullmatch(r"rooms(?:-(small|medium|large))?(?:@(\d+))?", name.lower())
+    """Return (size, layout seed) of `rooms`, `rooms-small`, `rooms@3`, ..., or None for another name."""
+    match = re.fullmatch(r"rooms(?:-(tiny|small|medium|large))?(?:@(\d+))?", name.lower())
     return (match[1] or "medium", int(match[2] or 0)) if match else None
 
 
@@ -132,7 +132,10 @@ def canonical_env(name: str) -> str:
     if game := atari_game(bare_id(name)):
         return game
     near = difflib.get_close_matches(
-        name.lower(), [*atari_games(), "rooms", "rooms-small", "rooms-large"], n=2, cutoff=0.6
+        name.lower(),
+        [*atari_games(), "rooms", "rooms-tiny", "rooms-small", "rooms-large"],
+        n=2,
+        cutoff=0.6,
     )
     hints = [f"did you mean {' or '.join(near)}? "] if near else []
     if not near or re.search(r"-v\d+$", name):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ssedb.envs.base import Env, Step
-from ssedb.envs.frames import to_agent_frames
+from ssedb.envs.frames import SIDE, to_agent_frames
 from ssedb.noises.base import Memory, Noise
 
 
@@ -32,11 +32,13 @@ class Observer:
         *,
         seed: int = 0,
         device: torch.device | str = "cpu",
+        side: int = SIDE,
     ) -> None:
         self.noise = noise
         self.num_envs = num_envs
         self.num_actions = num_actions
         self.device = torch.device(device)
+        self.side = side
         self.generator = torch.Generator(self.device).manual_seed(seed)
         first = noise.begin(num_envs, num_actions, self.generator)
         self.memory: Memory = {name: rows.clone() for name, rows in first.items()}
@@ -57,12 +59,12 @@ class Observer:
             self._remember(self.noise.advance(self.memory, actions, dones, self.generator))
 
     def observe(self, frames: Tensor) -> Tensor:
-        """Return source frames as the agent sees them, uint8 [N, 84, 84]."""
+        """Return source frames as the agent sees them, uint8 [N, side, side]."""
         if not self.noise.raw:
-            frames = to_agent_frames(frames)
+            frames = to_agent_frames(frames, self.side)
         if self.noise.changes_frames():
             frames, _ = self.noise.disturb_frames(frames, self.memory, self.generator)
-        return to_agent_frames(frames)
+        return to_agent_frames(frames, self.side)
 
     def _remember(self, memory: Memory) -> None:
         for name, rows in self.memory.items():
@@ -94,7 +96,15 @@ class NoisyEnv(Env):
         self.env = env
         self.num_envs, self.num_actions, self.device = env.num_envs, env.num_actions, env.device
         self.on_host = env.on_host
-        self.observer = Observer(noise, env.num_envs, env.num_actions, seed=seed, device=env.device)
+        self.side = env.side
+        self.observer = Observer(
+            noise,
+            env.num_envs,
+            env.num_actions,
+            seed=seed,
+            device=env.device,
+            side=env.side,
+        )
         self.capturable = env.capturable and noise.replayable
         draws = noise.changes_frames() or noise.changes_actions()
         self.generators = [self.observer.generator] if draws else []

@@ -15,7 +15,6 @@ from ssedb.bonuses import make_bonus
 from ssedb.collect.rollout import STACK
 from ssedb.config import TrainConfig
 from ssedb.engine.host import pick_device, tune_allocator
-from ssedb.envs.frames import SIDE
 from ssedb.errors import ConfigError
 from ssedb.networks import ActorCritic
 from ssedb.runs import checkpoint
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 
     from ssedb.bonuses.base import Bonus
     from ssedb.envs.noisy import NoisyEnv
-
-OBS_SHAPE = (STACK, SIDE, SIDE)
 
 
 class Agent:
@@ -43,9 +40,10 @@ class Agent:
         sizes = (config.policy_channels, config.policy_width, config.policy_layers)
         with checkpoint.must_fit(config.out):
             self.num_actions = len(state["policy"]["policy.bias"])
+            self.obs_shape = tuple(state["policy"]["normalize.mean"].shape[1:])
             # Weights that are replaced at once must not cost the caller's randomness.
             with torch.random.fork_rng([]):
-                self.policy = ActorCritic(OBS_SHAPE, self.num_actions, *sizes).to(device)
+                self.policy = ActorCritic(self.obs_shape, self.num_actions, *sizes).to(device)
             self.policy.load_state_dict(state["policy"])
 
     @torch.no_grad()
@@ -53,8 +51,8 @@ class Agent:
         """Choose actions.
 
         Args:
-            obs: stacks of the four newest frames, the newest last, uint8 [N, 4, 84, 84], or one
-                stack [4, 84, 84].
+            obs: stacks of the four newest frames, the newest last, uint8 [N, 4, H, W], or one
+                stack [4, H, W]; as large as in training, 84x84 almost everywhere.
             greedy: take the likeliest actions; otherwise draw them as in training, from torch's
                 generator.
 
@@ -64,14 +62,15 @@ class Agent:
         stacks = torch.as_tensor(obs)
         if (
             stacks.dtype != torch.uint8
-            or stacks.shape[-3:] != OBS_SHAPE
+            or stacks.shape[-3:] != self.obs_shape
             or stacks.ndim not in (3, 4)
         ):
+            side = self.obs_shape[-1]
             raise ConfigError(
                 f"obs is {str(stacks.dtype).removeprefix('torch.')} {list(stacks.shape)}; "
-                f"act takes uint8 [N, {STACK}, {SIDE}, {SIDE}] or [{STACK}, {SIDE}, {SIDE}]"
+                f"act takes uint8 [N, {STACK}, {side}, {side}] or [{STACK}, {side}, {side}]"
             )
-        batch = stacks.to(self.device).view(-1, *OBS_SHAPE)
+        batch = stacks.to(self.device).view(-1, *self.obs_shape)
         actions = self.policy(batch)[0].argmax(-1) if greedy else self.policy.act(batch)[0]
         return actions.view(stacks.shape[:-3])
 
@@ -95,7 +94,7 @@ class Agent:
     def make_bonus(self, fresh: bool = False) -> Bonus:
         """Make the run's bonus: trained, or fresh with the trained one's scale of observations."""
         bonus = make_bonus(
-            self.config.bonus, OBS_SHAPE, self.num_actions, **self.config.bonus_options
+            self.config.bonus, self.obs_shape, self.num_actions, **self.config.bonus_options
         ).to(self.device)
         state, module = self.state["bonus"], bonus.normalize if fresh else bonus
         if fresh:

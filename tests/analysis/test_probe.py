@@ -94,7 +94,7 @@ def test_a_real_run(tmp_path, monkeypatch):
     monkeypatch.setattr("ssedb.analysis.probe.FALL_BATCH", 16)
     ssedb.train(
         tiny_config(
-            tmp_path / "run", env="rooms-small", noise="random-box", steps=512, obs_norm_steps=64
+            tmp_path / "run", env="rooms-tiny", noise="random-box", steps=512, obs_norm_steps=64
         )
     )
     result, picture = probe_run(tmp_path / "run", transitions=256, draws=3)

@@ -46,6 +46,17 @@ def test_actions_as_an_array_or_a_list_are_taken():
         assert env.step(make([0, 1, 2])).frames.shape == (3, 84, 84)
 
 
+@pytest.mark.parametrize("noise", ["none", *NOISES])
+def test_frames_of_a_smaller_world_keep_their_size_under_any_noise(noise):
+    env = ssedb.make_env("rooms-tiny", 3, noise=noise, seed=1)
+    clean = env.env.world.frames(env.env.state)
+    assert clean.shape == (3, 44, 44)
+    first = env.reset()
+    assert first.shape == clean.shape
+    assert torch.equal(first, clean) == (noise not in ON_FRAMES)
+    assert env.step(torch.zeros(3, dtype=torch.int64)).frames.shape == clean.shape
+
+
 def test_noisy_env_refuses_the_state_of_another_version():
     env = NoisyEnv(Grid(num_envs=2), make_noise("clouds"))
     env.reset()

@@ -44,6 +44,7 @@ class RoomsEnv(Env):
         self.world = World(size, layout_seed, device)
         self.num_envs, self.num_actions = num_envs, self.world.num_actions
         self.device = self.world.device
+        self.side = self.world.side
         self.episode = min(max_steps or self.world.episode, self.world.episode)
         self._start = self.world.start(num_envs)
         self.state = self.world.start(num_envs)

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ssedb.envs.frames import SIDE
+
 
 @dataclass(frozen=True)
 class Size:
@@ -26,9 +28,16 @@ class Size:
     keys: int
     movers: int
     episode: int
+    picture: int = SIDE
+    """Height and width of a frame, in pixels."""
+    spiral: bool = False
+    """Whether the rooms are one chain that winds to the middle, instead of a maze with loops."""
 
 
 SIZES = {
+    "tiny": Size(
+        rooms=4, interior=2, cell_pixels=3, keys=0, movers=0, episode=100, picture=44, spiral=True
+    ),
     "small": Size(rooms=2, interior=4, cell_pixels=7, keys=1, movers=1, episode=100),
     "medium": Size(rooms=4, interior=4, cell_pixels=4, keys=3, movers=4, episode=500),
     "large": Size(rooms=5, interior=4, cell_pixels=3, keys=4, movers=6, episode=1000),
@@ -63,12 +72,12 @@ class Layout:
 
 
 def draw_layout(size: Size, seed: int) -> Layout:
-    """Draw a maze of rooms whose deepest one lies behind all locks.
+    """Draw rooms whose deepest one lies behind all locks.
 
     Each key lies in front of its own lock, in the room farthest from it.
     """
     rng = np.random.default_rng(seed)
-    parent = _maze(size.rooms, rng)
+    parent = _spiral(size.rooms) if size.spiral else _maze(size.rooms, rng)
     start, far = (0, 0), max(parent, key=lambda room: (len(_path(parent, room)), room))
     path = _path(parent, far)
     locked = [
@@ -92,6 +101,7 @@ def draw_layout(size: Size, seed: int) -> Layout:
             joined = parent.get(other) == room or parent.get(room) == other
             if (
                 other in parent
+                and not size.spiral
                 and not joined
                 and region[other] == region[room]
                 and rng.random() < 0.5
@@ -141,6 +151,19 @@ def _maze(rooms: int, rng: np.random.Generator) -> dict[Room, Room]:
     return parent
 
 
+def _spiral(rooms: int) -> dict[Room, Room]:
+    """Chain the rooms from the first corner round to the middle: each room's parent."""
+    parent: dict[Room, Room] = {(0, 0): (0, 0)}
+    room, step = (0, 0), (0, 1)
+    while len(parent) < rooms**2:
+        ahead = room[0] + step[0], room[1] + step[1]
+        if ahead in parent or not all(0 <= place < rooms for place in ahead):
+            step = step[1], -step[0]
+            continue
+        parent[ahead], room = room, ahead
+    return parent
+
+
 def _path(parent: dict[Room, Room], room: Room) -> list[Room]:
     """Return the rooms from the start to this one."""
     path = [room]
@@ -183,7 +206,7 @@ def _inside(size: Size, room: Room, rng: np.random.Generator, taken: set[Cell]) 
 def _movers(size: Size, rooms: list[Room], rng: np.random.Generator) -> np.ndarray:
     """Draw walks to and fro across rooms, all with the same period: [phases, movers, 2]."""
     there = list(range(size.interior))
-    walk = there + there[-2:0:-1]
+    walk = there + there[-2:0:-1] if size.movers else [0]
     movers = np.zeros((len(walk), size.movers, 2), int)
     for i, choice in enumerate(rng.permutation(len(rooms))[: size.movers]):
         top, left = _corner(size, rooms[choice])

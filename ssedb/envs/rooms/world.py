@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ssedb.envs.frames import SIDE
 from ssedb.envs.rooms.layout import SIZES, draw_layout
 
 UP, DOWN, LEFT, RIGHT, INTERACT = range(5)
@@ -51,6 +50,7 @@ class World:
     ) -> None:
         self.layout = layout = draw_layout(SIZES[size], layout_seed)
         self.device, self.episode = torch.device(device), SIZES[size].episode
+        self.side = SIZES[size].picture
         self.cells = cells = [(int(r), int(c)) for r, c in np.argwhere(layout.floor)]
         self.num_keys, self.phases = len(layout.keys), layout.phases
         number = {cell: i for i, cell in enumerate(cells)}
@@ -66,9 +66,11 @@ class World:
         # [cells, actions]: where a move leads; a wall leads nowhere.
         self._target = torch.tensor(target, device=device)
         self._blocked = blocked.to(device)  # [phases, cells]: where a mover is
-        self._beside_lock = torch.tensor(beside, device=device)  # bool [cells, keys]
-        self._lock_cells = torch.tensor([number[cell] for cell in layout.locks], device=device)
-        self._key_cells = torch.tensor([number[cell] for cell in layout.keys], device=device)
+        beside_lock = torch.tensor(beside, dtype=torch.bool, device=device)
+        self._beside_lock = beside_lock  # [cells, keys]
+        locks, keys = ([number[cell] for cell in some] for some in (layout.locks, layout.keys))
+        self._lock_cells = torch.tensor(locks, dtype=torch.int64, device=device)
+        self._key_cells = torch.tensor(keys, dtype=torch.int64, device=device)
         self._start, self._treasure = number[layout.start], number[layout.treasure]
         self._powers = 3 ** torch.arange(self.num_keys, device=device)
         self.scenes_per_cell = 3**self.num_keys * 2 * self.phases
@@ -130,34 +132,34 @@ class World:
         return known
 
     def frames(self, state: State) -> Tensor:
-        """Return what the agent sees, uint8 [N, 84, 84]."""
+        """Return what the agent sees, uint8 [N, side, side]."""
         pictures = self._gray_scenes.index_select(0, self.scene_ids(state))
         return pictures.scatter_(1, self._agent_pixels[state.cell], GRAY[AGENT]).view(
-            -1, SIDE, SIDE
+            -1, self.side, self.side
         )
 
     def pictures(self, state: State) -> Tensor:
-        """Return pictures in colour for people, uint8 [N, 84, 84, 3]."""
+        """Return pictures in colour for people, uint8 [N, side, side, 3]."""
         pictures = self._scenes.index_select(0, self.scene_ids(state))
         pictures.scatter_(1, self._agent_pixels[state.cell], AGENT)
         return torch.tensor(COLOURS, dtype=torch.uint8, device=self.device)[pictures.long()].view(
-            -1, SIDE, SIDE, 3
+            -1, self.side, self.side, 3
         )
 
     def _draw_scenes(self) -> None:
         """Draw a picture without the agent for every state of keys, treasure and movers."""
         layout, pixels = self.layout, self.layout.size.cell_pixels
-        offset = (SIDE - layout.side * pixels) // 2
+        offset = (self.side - layout.side * pixels) // 2
         solid, diamond, ring, checks = _sprites(pixels)
 
         def draw(picture: np.ndarray, cell: Any, sprite: np.ndarray, colour: int) -> None:
             top, left = offset + int(cell[0]) * pixels, offset + int(cell[1]) * pixels
             picture[top : top + pixels, left : left + pixels][sprite] = colour
 
-        base = np.full((SIDE, SIDE), VOID, np.uint8)
+        base = np.full((self.side, self.side), VOID, np.uint8)
         for cell in np.ndindex(layout.floor.shape):
             draw(base, cell, solid, FLOOR if layout.floor[cell] else WALL)
-        scenes = np.empty((3**self.num_keys, 2, self.phases, SIDE, SIDE), np.uint8)
+        scenes = np.empty((3**self.num_keys, 2, self.phases, self.side, self.side), np.uint8)
         scenes[:] = base
         for code, taken, phase in np.ndindex(*scenes.shape[:3]):
             picture = scenes[code, taken, phase]
@@ -175,14 +177,14 @@ class World:
                 draw(picture, layout.treasure, checks, TREASURE)
             for mover in layout.movers[phase]:
                 draw(picture, mover, ring, MOVER)
-        self._scenes = torch.from_numpy(scenes).view(-1, SIDE * SIDE).to(self.device)
+        self._scenes = torch.from_numpy(scenes).view(-1, self.side * self.side).to(self.device)
         self._gray_scenes = torch.tensor(GRAY, dtype=torch.uint8, device=self.device)[
             self._scenes.long()
         ]
         corner = torch.tensor(self.cells, device=self.device) * pixels + offset  # [cells, 2]
         inside = torch.arange(pixels, device=self.device)
         rows, columns = corner[:, :1] + inside, corner[:, 1:] + inside
-        pixel = rows[:, :, None] * SIDE + columns[:, None, :]
+        pixel = rows[:, :, None] * self.side + columns[:, None, :]
         self._agent_pixels = pixel.flatten(1)  # [cells, pixels^2]
 
 

@@ -62,7 +62,12 @@ def test_random_agent_in_a_million_steps_sees_under_a_quarter_of_the_states():
 
 @pytest.mark.parametrize(
     ("name", "canonical"),
-    [("rooms", "rooms"), ("Rooms-Small", "rooms-small"), ("rooms-medium@0", "rooms")],
+    [
+        ("rooms", "rooms"),
+        ("Rooms-Small", "rooms-small"),
+        ("ROOMS-tiny", "rooms-tiny"),
+        ("rooms-medium@0", "rooms"),
+    ],
 )
 def test_rooms_by_any_spelling_has_one_name(name, canonical):
     assert ssedb.TrainConfig(env=name).env == canonical
