@@ -109,7 +109,7 @@ class TrainConfig:
     noise_strength: NonNegativeFloat = 1.0
     """Dial of the noise: 0 is none, 1 is the paper's."""
     bonus: str = "db"
-    """The intrinsic reward; `ssedb list bonuses` shows the choices."""
+    """The intrinsic reward: a name of `ssedb list bonuses`, or package.module:Class."""
     bonus_options: Annotated[Mapping[str, Any], tyro.conf.Suppress] = field(default_factory=dict)
     """Settings of the bonus; on the command line each is a flag of its own."""
     steps: PositiveInt = 100_000_000
@@ -125,7 +125,7 @@ class TrainConfig:
     device: str = "auto"
     """Where to train: auto, cpu, cuda or cuda:N."""
     engine: Literal["auto", "eager", "fast"] = "auto"
-    """On a GPU, fast replays CUDA graphs and trains the bonus while environments step; auto too."""
+    """On a GPU, fast replays CUDA graphs and trains the bonus while emulators step; auto too."""
     precision: Literal["bf16", "tf32", "fp32"] = "bf16"
     """Precision of networks on a GPU; bf16 is for convolutions. Losses are in float32 always."""
 

@@ -61,14 +61,14 @@ class Trainer:
         self.bonus: Bonus = self.engine.prepare(
             make_bonus(config.bonus, obs_shape, num_actions, **config.bonus_options)
         )
-        told = self.bonus.uses_context and self.collector.keep_states()
-        if self.bonus.needs_states and not told:
+        states_kept = self.collector.keep_states() if self.bonus.uses_context else False
+        if self.bonus.needs_states and not states_kept:
             raise ConfigError(
                 f"{config.env} does not tell its true states, which {config.bonus} counts; "
                 "use --counted frames"
             )
         self.learns = config.extrinsic_coef > 0 or (config.intrinsic_coef > 0 and self.bonus.pays)
-        if not self.learns:  # advantages of nothing but the value's errors would make it drift
+        if not self.learns:  # without a reward, PPO would follow the value's errors
             self.policy.make_uniform()
         adam = partial(self.engine.adam, eps=config.adam_eps)
         self.policy_adam = adam(self.policy, config.learning_rate)
@@ -86,7 +86,7 @@ class Trainer:
         self.diagnose_step = capture(self._diagnose, replayable=False)
         self.steps = self.updates = 0
         self.reached = 0  # the step that the environments are at, within a rollout too
-        self.bonus_update = self.engine.background(iter(()), Metrics)
+        self.bonus_update = self.engine.background(iter(()), Metrics)  # nothing to wait for yet
         self._record: Record | None = None  # of the last iteration, until its metrics are returned
 
     @property
@@ -114,7 +114,8 @@ class Trainer:
 
         Returns:
             Metrics. Where the bonus model is updated while the next rollout is collected, those of
-            the iteration before, None in the first: `finish` returns those of the last.
+            the iteration before, and None in the first or the first after `finish`, which returns
+            those of the last.
         """
         config, began = self.config, time.perf_counter()
         rollout = self.collector.collect(self.policy.act)  # lines 3 to 5
