@@ -193,6 +193,8 @@ class _File:
             str(bonus) for bonus in axes.get("bonus", [settings.get("bonus", TrainConfig().bonus)])
         ]
         for bonus, given in options.items():
+            if bonus not in bonuses and "bonus" in self.overrides:
+                continue  # the command line has left it out
             if bonus not in bonuses or not isinstance(given, dict):
                 raise self.wrong(
                     bonus,

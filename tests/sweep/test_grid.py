@@ -239,6 +239,12 @@ def test_overrides_replace_settings_and_axes(tmp_path):
         assert str(caught.value).startswith(message)
 
 
+def test_override_that_leaves_a_bonus_out_leaves_its_options_unused(tmp_path):
+    path = write_grid(tmp_path, TOY + "[bonus_options.db]\nalpha2 = 0.7\n")
+    runs = read_grid(path, overrides={"bonus": ["rnd"]}).runs
+    assert {run.config.bonus for run in runs} == {"rnd"}
+
+
 def test_an_override_may_make_an_axis(tmp_path):
     given = [
         "seed=3",
