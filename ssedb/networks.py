@@ -72,7 +72,7 @@ class ConvTrunk(nn.Module):
         x = self._leaky_conv(x, self.conv2.weight, self.conv2.bias, self.conv2.stride)
         x = self._leaky_conv(x, self.conv3.weight, self.conv3.bias, self.conv3.stride)
         # [B, h * w * c]: in channels_last this order needs no copy.
-        return x.permute(0, 2, 3, 1).flatten(1).float()
+        return x.permute(0, 2, 3, 1).flatten(1).to(self.conv1.weight.dtype)
 
     def _leaky_conv(
         self, x: Tensor, filters: Tensor, bias: Tensor | None, stride: tuple[int, ...]

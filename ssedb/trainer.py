@@ -262,8 +262,9 @@ class Trainer:
         return require_finite({**record.about, "sps": rate, **summary})
 
     def close(self) -> None:
-        """Let go of the environments."""
+        """Let go of the environments and of threads."""
         self.collector.close()
+        self.engine.close()
 
     def check_weights(self) -> None:
         """Raise TrainingError if the last step has spoiled weights, before they are saved."""

@@ -113,10 +113,9 @@ def test_layout_does_not_change_the_result():
 @pytest.mark.parametrize("shape", [(4, 84, 84), (1, 38, 41)])
 def test_over_blocks_the_first_convolution_is_the_same(shape):
     torch.manual_seed(0)
-    trunk, images = (
-        ConvTrunk(shape, (8, 8, 8)).double(),
-        torch.randn(3, *shape, dtype=torch.float64),
-    )
+    trunk = ConvTrunk(shape, (8, 8, 8)).double()
+    trunk.compute_dtype = torch.float64
+    images = torch.randn(3, *shape, dtype=torch.float64)
     weights = list(trunk.parameters())
     plain, blocked = trunk(images), trunk(to_blocks(images))
     torch.testing.assert_close(blocked, plain)

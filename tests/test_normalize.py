@@ -13,7 +13,6 @@ from ssedb.normalize import (
     Moments,
     ObsNorm,
     RewardNorm,
-    _blocks,
     discounted_sums,
     to_blocks,
 )
@@ -102,7 +101,7 @@ def test_observations_are_scaled_by_a_mean_picture_and_one_std(dtype):
     mean, std = torch.rand(4, 8, 12) * 255, torch.tensor(1.7)
     norm.set(mean, std)
     scaled, expected = norm(obs), (obs.double().numpy() - mean.numpy()) / std.item()
-    blocks = _blocks(obs, norm.mean, norm.std, 9.0)  # as on a GPU, and clipped
+    blocks = norm.in_blocks(obs, norm.mean, norm.std, 9.0)  # as on a GPU, and clipped
     np.testing.assert_allclose(scaled, expected, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(norm.for_convs(obs), expected, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(pictures(blocks), expected.clip(-9, 9), rtol=1e-4, atol=1e-4)

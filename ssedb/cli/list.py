@@ -44,7 +44,8 @@ def print_envs() -> None:
     print(f"the suite ({len(GAMES)}):\n{wrapped(' '.join(GAMES), '  ', '  ')}")
     print(f"every other Atari game ({len(rest)}):\n{wrapped(' '.join(rest), '  ', '  ')}")
     print("a world whose true state is known:")
-    print("  rooms rooms-tiny rooms-small rooms-large (another layout: rooms@7)")
+    print("  rooms rooms-tiny rooms-small rooms-large")
+    print("  rooms@7 is another layout of rooms")
     print(
         wrapped(
             "and any Gymnasium id with image observations and discrete actions; "

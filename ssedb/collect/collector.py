@@ -92,6 +92,7 @@ class Collector:
             if self.env.capturable:
                 self._whole_step(times, envs, rollout=rollout, act=act)
             else:
+                self._store_states(times, envs, rollout)
                 actions = self._act_step(times, envs, rollout=rollout, act=act)
                 step = self.env.step(actions)
                 answer = step.frames, step.rewards, step.dones
@@ -111,12 +112,15 @@ class Collector:
         return self._own
 
     def _act_and_step(self, t: Tensor, envs: Tensor, rollout: Rollout, act: Act) -> None:
+        self._store_states(t, envs, rollout)
         step = self.env.step(self._act(t, envs, rollout, act))
         rollout.store_step(t, envs, step.frames, step.rewards, step.dones)
 
-    def _act(self, t: Tensor, envs: Tensor, rollout: Rollout, act: Act) -> Tensor:
+    def _store_states(self, t: Tensor, envs: Tensor, rollout: Rollout) -> None:
         if rollout.states is not None and (states := self.env.true_states()) is not None:
             rollout.states[t, envs] = states
+
+    def _act(self, t: Tensor, envs: Tensor, rollout: Rollout, act: Act) -> Tensor:
         actions, log_probs, values = self._policy(t, envs, rollout, act)
         rollout.store_actions(t, envs, actions, log_probs, values)
         return actions

@@ -125,6 +125,10 @@ def place(config: TrainConfig, group: Group = ALONE) -> torch.device:
         )
     if device.index is not None:
         torch.cuda.set_device(device)  # streams and events are of the current one
+    if (
+        device.type == "cuda"
+    ):  # its driver's threads must not start at low priority with the emulators'
+        torch.cuda.synchronize(device)
     tune_allocator()
     return device
 

@@ -63,6 +63,10 @@ class PipelinedCollector(Collector):
             pool.env.stagger()
         return torch.stack(frames, 1).flatten(0, 1)
 
+    def keep_states(self) -> bool:
+        """Return False: environments in pools tell no true states."""
+        return False
+
     def collect(self, act: Act) -> Rollout:
         """Collect a rollout that continues the last one."""
         rollout = self._next_storage()

@@ -138,6 +138,9 @@ class Engine:
     def idle(self) -> None:
         """Use the time while environments step; the collector calls it after every step."""
 
+    def close(self) -> None:
+        """Let go of threads."""
+
     def synchronize(self) -> None:
         """Wait until the device has nothing left to do."""
         if self.device.type == "cuda":

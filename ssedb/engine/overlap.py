@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import wait
 from typing import Any, TypeVar
 
 import torch
@@ -39,6 +40,13 @@ class OverlappingEngine(Engine):
         """Issue one background update. All at once would keep the host away from environments."""
         if self._task is not None:
             self._task.advance()
+
+    def close(self) -> None:
+        """Wait a second for the worker thread: a process must not end while it uses the device."""
+        if self._worker is not None:
+            wait([self._worker.submit(lambda: None)], timeout=1)
+            self._worker.close()
+            self._worker = None
 
     def later(self, function: Callable[[], T]) -> Callable[[], T]:
         """Call a function on the worker thread: it may wait for the device."""

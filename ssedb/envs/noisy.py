@@ -107,7 +107,7 @@ class NoisyEnv(Env):
         )
         self.capturable = env.capturable and noise.replayable
         draws = noise.changes_frames() or noise.changes_actions()
-        self.generators = [self.observer.generator] if draws else []
+        self.generators = [*env.generators, *([self.observer.generator] if draws else [])]
 
     def reset(self) -> Tensor:
         self.observer.begin()
