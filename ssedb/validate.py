@@ -7,7 +7,8 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from functools import cache, partial
-from typing import Annotated, Any, get_type_hints
+from importlib import import_module
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 from annotated_types import Ge, Gt, Le
 from pydantic import TypeAdapter, ValidationError
@@ -15,6 +16,8 @@ from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 from pydantic_core import ErrorDetails, to_jsonable_python
 
 from ssedb.errors import ConfigError
+
+T = TypeVar("T")
 
 MOST = 10**11
 """Limit of whole numbers: more steps than any run makes, and few enough for torch and emulators."""
@@ -149,3 +152,19 @@ def _remedies(errors: list[ErrorDetails]) -> Iterator[str]:
             yield f"must be a list of {last + 1}"
         else:
             yield REMEDIES[kind].format(**context) if kind in REMEDIES else error["msg"]
+
+
+def import_class(kind: str, name: str, base: type[T]) -> type[T]:
+    """Return the subclass of `base` that `package.module:Class` names; raise ConfigError if none."""
+    module, _, attribute = name.partition(":")
+    try:
+        found = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(
+            f"{kind} {name!r}: {error}; write package.module:Class, with the package on PYTHONPATH"
+        ) from None
+    if not (isinstance(found, type) and issubclass(found, base)):
+        raise ConfigError(
+            f"{kind} {name!r} is not a subclass of {base.__module__}.{base.__qualname__}"
+        )
+    return found

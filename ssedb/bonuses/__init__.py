@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ssedb.errors import ConfigError
 from ssedb.options import bonus_names, canonical_bonus, resolve_options
+from ssedb.validate import import_class
 
 if TYPE_CHECKING:
     from ssedb.bonuses.base import Bonus
@@ -21,18 +22,9 @@ def bonus_class(name: str) -> type[Bonus]:
     """The class in the file of that name, or the class that `package.module:Class` names."""
     if ":" not in name:
         return import_module(f"ssedb.bonuses.{name.replace('-', '_')}").BONUS
-    module, _, attribute = name.partition(":")
-    try:
-        found = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(
-            f"bonus {name!r}: {error}; write package.module:Class, with the package on PYTHONPATH"
-        ) from None
     from ssedb.bonuses.base import Bonus
 
-    if not (isinstance(found, type) and issubclass(found, Bonus)):
-        raise ConfigError(f"bonus {name!r} is not a subclass of ssedb.bonuses.base.Bonus")
-    return found
+    return import_class("bonus", name, Bonus)  # type: ignore[type-abstract]
 
 
 def make_bonus(

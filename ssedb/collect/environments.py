@@ -125,9 +125,8 @@ def place(config: TrainConfig, group: Group = ALONE) -> torch.device:
         )
     if device.index is not None:
         torch.cuda.set_device(device)  # streams and events are of the current one
-    if (
-        device.type == "cuda"
-    ):  # its driver's threads must not start at low priority with the emulators'
+    if device.type == "cuda":
+        # Start the driver's threads here; among the emulators' they would get a low priority.
         torch.cuda.synchronize(device)
     tune_allocator()
     return device

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ssedb.errors import ConfigError
+from ssedb.validate import import_class
 
 if TYPE_CHECKING:
     from ssedb.config import TrainConfig
@@ -57,18 +58,9 @@ def noise_class(name: str) -> type[Noise]:
                 f"noise={name!r}: use one of {', '.join(list_noises())}, or package.module:Class"
             )
         return import_module(f"ssedb.noises.{name.replace('-', '_')}").NOISE
-    module, _, attribute = name.partition(":")
-    try:
-        found = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(
-            f"noise {name!r}: {error}; write package.module:Class, with the package on PYTHONPATH"
-        ) from None
     from ssedb.noises.base import Noise
 
-    if not (isinstance(found, type) and issubclass(found, Noise)):
-        raise ConfigError(f"noise {name!r} is not a subclass of ssedb.noises.base.Noise")
-    return found
+    return import_class("noise", name, Noise)
 
 
 def make_noise(name: str, strength: float = 1.0, variant: str = "") -> Noise:
