@@ -25,6 +25,7 @@ from ssedb.networks import ActorCritic
 from ssedb.normalize import RewardNorm
 from ssedb.record import Metrics, Record, require_finite
 from ssedb.runs.progress import Progress, silent
+from ssedb.updates import bonus_step, descend
 
 Minibatches = list[tuple[Tensor, Tensor]]
 """Indices (t, env) of the minibatches of one pass over a rollout."""
@@ -212,18 +213,13 @@ class Trainer:
             clip=self.config.clip,
             entropy_coef=self.config.entropy_coef,
         )
-        _descend(loss, self.policy_adam)
+        descend(loss, self.policy_adam)
         return metrics
 
     def _bonus_step(self, t: Tensor, envs: Tensor, rollout: Rollout) -> dict[str, Tensor]:
         """Take one step of the bonus model on a minibatch; return metrics."""
         mask = ~rollout.dones[t, envs] if self.config.mask_boundaries else None
-        loss, metrics = self.bonus.loss(*rollout.transitions(t, envs), mask)
-        checked(self.bonus, "loss", loss, ())
-        if loss.requires_grad:
-            _descend(loss, self.bonus_adam)
-        self.bonus.after_step()
-        return {"bonus_loss": loss.detach(), **metrics}
+        return bonus_step(self.bonus, self.bonus_adam, rollout.transitions(t, envs), mask)
 
     def _diagnose(self, t: Tensor, envs: Tensor, rollout: Rollout) -> dict[str, Tensor]:
         return self.bonus.diagnostics(*rollout.transitions(t, envs))
@@ -304,10 +300,3 @@ class Trainer:
         if not self.collector.restorable:
             self.scores.forget_unfinished()
         torch.set_rng_state(state["rng"].cpu())
-
-
-def _descend(loss: Tensor, adam: torch.optim.Optimizer) -> None:
-    """Take an optimizer step down the gradient of a loss."""
-    adam.zero_grad(set_to_none=True)
-    loss.backward()
-    adam.step()
