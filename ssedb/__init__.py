@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ssedb.envs import make_env
     from ssedb.envs.names import GAMES
     from ssedb.errors import ConfigError, TrainingError
+    from ssedb.integrations.reward import IntrinsicReward
     from ssedb.runs.agent import Agent, load
     from ssedb.runs.evaluation import Evaluation, evaluate
     from ssedb.runs.loop import TrainResult, resume, train
@@ -23,6 +24,7 @@ _HOME = {
     "ConfigError": "ssedb.errors",
     "Evaluation": "ssedb.runs.evaluation",
     "GAMES": "ssedb.envs.names",
+    "IntrinsicReward": "ssedb.integrations.reward",
     "TrainConfig": "ssedb.config",
     "TrainResult": "ssedb.runs.loop",
     "TrainingError": "ssedb.errors",
@@ -40,6 +42,7 @@ __all__ = [
     "Agent",
     "ConfigError",
     "Evaluation",
+    "IntrinsicReward",
     "TrainConfig",
     "TrainResult",
     "TrainingError",

@@ -1,0 +1,125 @@
+"""Spaces of Gymnasium: from what an environment gives and takes to what a bonus takes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import Env, spaces
+from gymnasium.vector import VectorEnv
+from torch import Tensor
+
+from ssedb.envs.frames import LUMA, SIDE, to_agent_frames
+from ssedb.errors import ConfigError
+
+LEAST_SIDE = 36
+"""Height and width below which the encoder's convolutions do not fit."""
+
+
+def spaces_of(envs: Any) -> tuple[spaces.Space[Any], spaces.Space[Any]]:
+    """Return the spaces of one environment.
+
+    Args:
+        envs: environments of Gymnasium or Stable-Baselines3, or a pair (observations, actions).
+    """
+    if isinstance(envs, VectorEnv):
+        return envs.single_observation_space, envs.single_action_space
+    if isinstance(envs, Env) or hasattr(envs, "observation_space"):
+        return envs.observation_space, envs.action_space
+    if isinstance(envs, tuple | list) and len(envs) == 2:
+        return envs[0], envs[1]
+    raise ConfigError(
+        f"envs={envs!r}: give environments, or their (observation_space, action_space)"
+    )
+
+
+class Observations:
+    """Images of a space as stacks of gray frames, uint8 [C, H, W], the newest frame last.
+
+    Bonuses take channels for frames in the order of time, so every colour image becomes one gray
+    frame. Images too small for the encoder, or larger than 84x84, become 84x84.
+
+    Attributes:
+        shape: of an observation as a bonus takes it.
+    """
+
+    def __init__(self, space: spaces.Space[Any], rgb: bool | None = None) -> None:
+        """Find out how images lie in a space.
+
+        Args:
+            space: of single observations, [H, W], [H, W, C] or [C, H, W].
+            rgb: whether channels are colours, three to a frame; where they come in threes, if None.
+        """
+        shape = tuple(space.shape or ())
+        if not (isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(shape) in (2, 3)):
+            raise ConfigError(
+                f"observations of {' '.join(str(space).split())}: a bonus takes uint8 images "
+                "[H, W], [H, W, C] or [C, H, W]; wrap the environments so that they give such"
+            )
+        self._given = shape
+        # The number of channels is the smallest: of [H, W, C] the last, of [C, H, W] the first.
+        self._last = len(shape) == 3 and shape[2] < shape[0]
+        channels = 1 if len(shape) == 2 else shape[2 if self._last else 0]
+        sides = shape[:2] if self._last or len(shape) == 2 else shape[1:]
+        self._rgb = channels % 3 == 0 if rgb is None else rgb
+        if self._rgb and channels % 3:
+            raise ConfigError(f"rgb=True: {channels} channels of {shape} do not come in threes")
+        self._resize = min(sides) < LEAST_SIDE or max(sides) > SIDE
+        frames = channels // 3 if self._rgb else channels
+        self.shape: tuple[int, ...] = (frames, *((SIDE, SIDE) if self._resize else sides))
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Convert [..., *space.shape] to [..., C, H, W]; floats of 0 to 255 count as bytes.
+
+        Of a space [H, W, C], images [C, H, W] are taken as well: a trainer may have turned them.
+        """
+        lead = x.shape[: x.ndim - len(self._given)]
+        own = x.shape[len(lead) :]
+        turned = self._last and own == (self._given[2], *self._given[:2])
+        if own != self._given and not turned:
+            raise ConfigError(
+                f"observations of shape {list(x.shape)}: the space has {list(self._given)}; "
+                "give [steps, envs, ...] of such"
+            )
+        x = x.reshape(-1, *own).to(torch.uint8)
+        if len(own) == 2:
+            x = x[:, None]
+        elif self._last and not turned:
+            x = x.permute(0, 3, 1, 2)
+        if self._rgb:
+            x = _gray(x)
+        if self._resize:
+            x = to_agent_frames(x.flatten(0, 1))
+        return x.reshape(*lead, *self.shape)
+
+
+def _gray(x: Tensor) -> Tensor:
+    """Turn colours uint8 [B, 3 F, H, W] into gray frames uint8 [B, F, H, W]."""
+    colours = x.unflatten(1, (-1, 3)).float()
+    weights = torch.tensor(LUMA, device=x.device)[:, None, None]
+    # A flat white image may come out a rounding error below 255.
+    return ((colours * weights).sum(2) + 1e-3).clamp_(0, 255).to(torch.uint8)
+
+
+class Actions:
+    """Actions of a space as int64 from 0.
+
+    Attributes:
+        number: how many there are.
+    """
+
+    def __init__(self, space: spaces.Space[Any]) -> None:
+        if not isinstance(space, spaces.Discrete):
+            raise ConfigError(f"actions of {space}: a bonus takes discrete actions")
+        self._first = int(space.start)
+        self.number = int(space.n)
+
+    def __call__(self, actions: Tensor, lead: tuple[int, ...]) -> Tensor:
+        """Convert [*lead] or [*lead, 1] to int64 [*lead]."""
+        if actions.numel() != math.prod(lead):
+            raise ConfigError(
+                f"actions of shape {list(actions.shape)}: there are observations of {list(lead)}"
+            )
+        return actions.reshape(lead).long() - self._first
