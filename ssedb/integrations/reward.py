@@ -57,8 +57,10 @@ class IntrinsicReward:
         adam_eps: float = 1e-7,
         epochs: int = 3,
         batch_size: int = 256,
+        share: float = 1.0,
         gamma: float = 0.99,
         reward_scale: Literal["run", "recent", "none"] | None = None,
+        fit_obs: bool = True,
         rgb: bool | None = None,
         seed: int = 0,
         **options: Any,
@@ -76,10 +78,12 @@ class IntrinsicReward:
             learning_rate: Adam's rate.
             adam_eps: Adam's epsilon.
             epochs: passes over the samples in an update.
-            batch_size: transitions in a minibatch.
+            batch_size: most transitions of a minibatch.
+            share: of the transitions that each pass trains on, a random one.
             gamma: discount of the sums whose std scales the rewards; the trainer's, if it can be.
             reward_scale: std that divides the rewards: of the `run` (the paper's), of `recent`
                 rollouts (ours), or `none`; as the fidelity has it unless given.
+            fit_obs: whether the first samples fix the scale of observations; else it is 255.
             rgb: whether channels are colours, three to a frame; where they come in threes, if None.
             seed: of the weights and of everything random. Torch's own generator is left alone.
             options: settings of the bonus.
@@ -115,10 +119,14 @@ class IntrinsicReward:
         self._norm = None if scale == "none" else norm
         self.epochs = epochs
         self.batch_size = batch_size
+        if not 0 < share <= 1:
+            raise ConfigError(f"share={share}: must be above 0 and at most 1")
+        self.share = share
         self._step = self._engine.capture(bonus_step)
         self._episodes: Tensor | None = None  # int64 [N], numbers of those under way
         self._watched: list[Samples] = []
-        self.fitted = False
+        self.fitted = not fit_obs
+        self._counted = False
         self.updates = 0
         self.metrics: dict[str, float] = {}
 
@@ -156,10 +164,13 @@ class IntrinsicReward:
         """
         rollout = self._rollout(samples)
         raw = self.raw_rewards(rollout)
-        norm = self._norm if sync else copy.deepcopy(self._norm)
-        scaled = raw if norm is None else norm(raw)
-        if sync:
-            self._learn(rollout, raw, scaled)
+        if not sync:
+            norm = copy.deepcopy(self._norm)
+            return raw if norm is None else norm(raw)
+        scaled = self.rescale(raw)
+        self.observe(rollout)
+        self.summarize(self.train(rollout), raw, scaled)
+        self.forget_watched()
         return scaled
 
     def update(self, samples: Samplings | None = None) -> None:
@@ -180,6 +191,7 @@ class IntrinsicReward:
             "order": self._order.get_state(),
             "episodes": self._episodes,
             "fitted": self.fitted,
+            "counted": self._counted,
             "updates": self.updates,
         }
 
@@ -194,6 +206,7 @@ class IntrinsicReward:
         episodes = state["episodes"]
         self._episodes = None if episodes is None else episodes.to(self.device)
         self.fitted = state["fitted"]
+        self._counted = state["counted"]
         self.updates = state["updates"]
 
     # The steps that `compute` is made of, for who rewards transitions one by one.
@@ -206,11 +219,6 @@ class IntrinsicReward:
         lead = tuple(x["terminateds"].shape)
         if len(lead) != 2:
             raise ConfigError(f"terminateds of shape {list(lead)}: give [steps, envs]")
-        if self._episodes is not None and lead[1] != len(self._episodes):
-            raise ConfigError(
-                f"samples of {lead[1]} environments, after {len(self._episodes)}; "
-                "make another reward for them"
-            )
         return Samples(
             self._observations(x["observations"]),
             self._actions(x["actions"], lead),
@@ -232,41 +240,42 @@ class IntrinsicReward:
     def raw_rewards(self, rollout: Samples) -> Tensor:
         """Return the bonus of every transition, [T, N], not scaled; 0 where it is not valid."""
         rewards = torch.zeros(rollout.size, device=self.device)
+        first = self._first_episodes(rollout)
         with self._engine.side(), self._engine.precision.products():
             for t, envs in rollout.groups(whole=self.bonus.uses_context):
-                reward = self.bonus.reward(*self._experience(rollout, t, envs))
+                reward = self.bonus.reward(*self._experience(rollout, first, t, envs))
                 rewards[t, envs] = checked(self.bonus, "reward", reward, t.shape)
         return rewards
 
     @torch.no_grad()
     def observe(self, rollout: Samples) -> None:
         """Show every transition to a bonus that counts or remembers, and number new episodes."""
+        first = self._first_episodes(rollout)
         with self._engine.side(), self._engine.precision.products():
             if type(self.bonus).observe is not Bonus.observe:
                 for t, envs in rollout.groups(whole=self.bonus.uses_context):
-                    self.bonus.observe(*self._experience(rollout, t, envs))
-        first = self._first_episodes(rollout)
+                    self.bonus.observe(*self._experience(rollout, first, t, envs))
         self._episodes = first + rollout.size[1] * rollout.dones.sum(0)
 
+    def rescale(self, raw: Tensor) -> Tensor:
+        """Let the rewards of a rollout, [T, N], count in the scale, and divide them by it."""
+        self._counted = True
+        return raw if self._norm is None else self._norm(raw)
+
     def scale(self, raw: Tensor) -> Tensor:
-        """Divide rewards by the scale as it stands; before the first update, return zeros."""
+        """Divide rewards by the scale as it stands; return zeros before anything counted."""
         if self._norm is None:
             return raw
-        if self.updates == 0:
+        if not self._counted:
             return torch.zeros_like(raw)
         return raw / self._norm.moments.variance.sqrt().clamp_min(1e-8).to(raw.dtype)
-
-    def count(self, raw: Tensor) -> None:
-        """Let the rewards of a rollout, [T, N], count in the scale."""
-        if self._norm is not None:
-            self._norm(raw)
 
     def train(self, rollout: Samples) -> Record:
         """Train the model on a rollout: `epochs` passes over minibatches."""
         record = Record()
         with self._engine.side():
             for _ in range(self.epochs):
-                for t, envs in rollout.minibatches(self.batch_size, self._order):
+                for t, envs in rollout.minibatches(self.batch_size, self.share, self._order):
                     transitions = rollout.transitions(t, envs)
                     record.add(**self._step(self.bonus, self._adam, transitions))
                 self.bonus.after_epoch()
@@ -280,12 +289,6 @@ class IntrinsicReward:
         means = record.means(self._engine.mean)
         self.metrics = require_finite({"updates": self.updates, **means})
 
-    def _learn(self, rollout: Samples, raw: Tensor, scaled: Tensor) -> None:
-        self.observe(rollout)
-        record = self.train(rollout)
-        self.forget_watched()
-        self.summarize(record, raw, scaled)
-
     def _rollout(self, samples: Samplings | None) -> Samples:
         if samples is None and not self._watched:
             raise ConfigError("nothing was watched since the last rollout; give samples, or watch")
@@ -295,16 +298,25 @@ class IntrinsicReward:
         return rollout
 
     def _first_episodes(self, rollout: Samples) -> Tensor:
+        """Return the numbers [N] of the episodes that a rollout begins in."""
+        envs = rollout.size[1]
         if self._episodes is None:
-            return torch.arange(rollout.size[1], device=self.device)
+            return torch.arange(envs, device=self.device)
+        if envs != len(self._episodes):
+            raise ConfigError(
+                f"samples of {envs} environments, after {len(self._episodes)}; "
+                "make another reward for them"
+            )
         return self._episodes
 
-    def _experience(self, rollout: Samples, t: Tensor, envs: Tensor) -> tuple[Any, ...]:
+    def _experience(
+        self, rollout: Samples, first: Tensor, t: Tensor, envs: Tensor
+    ) -> tuple[Any, ...]:
         """Return transitions and, for a bonus that uses it, their context."""
         transitions = rollout.transitions(t, envs)
         if not self.bonus.uses_context:
             return transitions
-        return (*transitions, Context(rollout.episodes(self._first_episodes(rollout))[t, envs]))
+        return (*transitions, Context(rollout.episodes(first)[t, envs]))
 
     # Saving all of it, settings included.
 

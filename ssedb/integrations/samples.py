@@ -66,12 +66,18 @@ class Samples:
                     yield t + times[0], n + envs[0]
 
     def minibatches(
-        self, batch_size: int, generator: torch.Generator
+        self, batch_size: int, share: float, generator: torch.Generator
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield the indices (t, env) of minibatches of about equal size, in random order."""
+        """Yield the indices (t, env) of minibatches of about equal size, in random order.
+
+        Args:
+            batch_size: most transitions of a minibatch.
+            share: of all valid transitions, how many are in one of the minibatches.
+            generator: what the order is drawn from, in main memory.
+        """
         t, n = self.valid.nonzero(as_tuple=True)
-        order = torch.randperm(len(t), generator=generator).to(t.device)
-        for rows in order.tensor_split(max(1, math.ceil(len(t) / batch_size))):
+        order = torch.randperm(len(t), generator=generator)[: math.ceil(share * len(t))]
+        for rows in order.to(t.device).tensor_split(max(1, math.ceil(len(order) / batch_size))):
             if len(rows):
                 yield t[rows], n[rows]
 

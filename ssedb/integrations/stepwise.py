@@ -73,6 +73,6 @@ class Stepwise:
             self.reward.fit_observations(rollout.obs.flatten(0, 1))
             raw = self.reward.raw_rewards(rollout)
             self.reward.observe(rollout)
-        self.reward.count(raw)
+        self.reward.rescale(raw)
         self.reward.summarize(self.reward.train(rollout), raw, torch.cat(self._scaled))
         self._steps, self._raw, self._scaled = [], [], []
