@@ -227,6 +227,18 @@ class IntrinsicReward:
             x["valid"].bool() if "valid" in x else torch.ones(lead).bool().to(self.device),
         )
 
+    def transitions(self, obs: Any, actions: Any, next_obs: Any) -> tuple[Tensor, Tensor, Tensor]:
+        """Bring transitions [B, ...] to the device as the bonus takes them."""
+        obs, actions, next_obs = (
+            torch.as_tensor(x).to(self.device) for x in (obs, actions, next_obs)
+        )
+        lead = tuple(obs.shape[:1])
+        return (
+            self._observations(obs),
+            self._actions(actions, lead),
+            self._observations(next_obs),
+        )
+
     def fit_observations(self, obs: Tensor) -> None:
         """Fix the observation statistics: the mean and one std of [B, *shape], converted."""
         moments = Moments(self._observations.shape, self.device)

@@ -117,7 +117,9 @@ class Actions:
         self.number = int(space.n)
 
     def __call__(self, actions: Tensor, lead: tuple[int, ...]) -> Tensor:
-        """Convert [*lead] or [*lead, 1] to int64 [*lead]."""
+        """Convert [*lead], [*lead, 1] or one-hot [*lead, A] to int64 [*lead]."""
+        if actions.shape == (*lead, self.number) and self.number > 1:
+            return actions.long().argmax(-1)
         if actions.numel() != math.prod(lead):
             raise ConfigError(
                 f"actions of shape {list(actions.shape)}: there are observations of {list(lead)}"

@@ -20,17 +20,19 @@ class Stepwise:
     made. From then on a step is divided by the scale of the steps before the last update.
     """
 
-    def __init__(self, reward: IntrinsicReward, update_every: int) -> None:
+    def __init__(self, reward: IntrinsicReward, update_every: int, trains: bool = True) -> None:
         """Prepare for steps.
 
         Args:
             reward: what rewards them.
             update_every: steps of all environments between two updates of the bonus.
+            trains: whether an update trains the model, too; if not, someone else does.
         """
         if update_every < 1:
             raise ConfigError(f"update_every={update_every}: must be 1 or more")
         self.reward = reward
         self.update_every = update_every
+        self.trains = trains
         self._steps: list[Samples] = []
         self._raw: list[Tensor] = []
         self._scaled: list[Tensor] = []
@@ -74,5 +76,6 @@ class Stepwise:
             raw = self.reward.raw_rewards(rollout)
             self.reward.observe(rollout)
         self.reward.rescale(raw)
-        self.reward.summarize(self.reward.train(rollout), raw, torch.cat(self._scaled))
+        if self.trains:
+            self.reward.summarize(self.reward.train(rollout), raw, torch.cat(self._scaled))
         self._steps, self._raw, self._scaled = [], [], []
