@@ -81,6 +81,7 @@ def play_episode(
 ) -> Episode:
     """Plays one episode as `ssedb eval` does, with the run's noise, and keeps all of it."""
     agent = load(run, device)
+    agent.require_pictures()
     config = dataclasses.replace(agent.config, seed=seed)
     seen: list[Tensor] = []
     clean: list[Tensor] = []
@@ -118,7 +119,7 @@ def play_episode(
         config,
         agent.steps,
         seed,
-        env.num_actions,
+        agent.actions.width,
         *pictures,
         torch.tensor(actions),
         torch.tensor(rewards),

@@ -10,6 +10,7 @@ from ssedb.options import bonus_names, canonical_bonus, resolve_options
 from ssedb.validate import import_class
 
 if TYPE_CHECKING:
+    from ssedb.actions import NumActions
     from ssedb.bonuses.base import Bonus
 
 
@@ -30,7 +31,7 @@ def bonus_class(name: str) -> type[Bonus]:
 def make_bonus(
     name: str,
     obs_shape: tuple[int, ...],
-    num_actions: int,
+    num_actions: NumActions,
     *,
     fidelity: str = "paper",
     preset: str = "paper",
@@ -38,12 +39,27 @@ def make_bonus(
     noise: str = "none",
     **options: Any,
 ) -> Bonus:
-    """Builds a bonus for stacks of `obs_shape` [C, H, W]; `options` override what the names imply."""
+    """Build a bonus.
+
+    Args:
+        name: of the bonus, or package.module:Class.
+        obs_shape: of one observation: [C, H, W] for stacks of images, [D] for vectors.
+        num_actions: the number of discrete actions, or `ssedb.actions.action_space(...)` of a
+            Gymnasium space for any other.
+        fidelity: whose side to take where the paper and its released code disagree.
+        preset: sizes of the networks.
+        env: whose defaults to take.
+        noise: whose defaults to take.
+        **options: of the bonus, over what the names imply.
+    """
+    from ssedb.actions import action_space
+
     name = canonical_bonus(name)
-    if len(obs_shape) != 3:
-        raise ConfigError(f"obs_shape={tuple(obs_shape)}: must be [C, H, W], such as (4, 84, 84)")
-    if num_actions < 1:
-        raise ConfigError(f"num_actions={num_actions}: must be 1 or more")
+    if len(obs_shape) not in (1, 3):
+        raise ConfigError(
+            f"obs_shape={tuple(obs_shape)}: must be [C, H, W], such as (4, 84, 84), or [D]"
+        )
+    action_space(num_actions)  # raises if there are none
     settings = resolve_options(
         name, options, fidelity=fidelity, preset=preset, env=env, noise=noise
     )

@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
+from ssedb.actions import NumActions, action_space
 from ssedb.errors import Blamed
-from ssedb.normalize import ObsNorm
+from ssedb.normalize import make_obs_norm
 from ssedb.validate import Channels, PositiveInt
 
 
@@ -29,7 +30,7 @@ class FeatureOptions(NoOptions):
     """Sizes of a bonus that compares features of frames."""
 
     channels: Channels = (32, 64, 64)
-    """Filters of the three convolutions."""
+    """Filters of the three convolutions; for vectors a dense layer has 4 units for each."""
     feature_dim: PositiveInt = 512
     """Size of the features."""
 
@@ -55,8 +56,9 @@ class Context:
 class Bonus(nn.Module, ABC):
     """An intrinsic reward and the model behind it.
 
-    Observations are stacks, uint8 [B, C, H, W]; actions are int64 [B]. A subclass lives in a file of
-    its own in this folder, is named in that file's `BONUS`, and is built as
+    Observations are stacks, uint8 [B, C, H, W], or vectors, float32 [B, D]. Actions are int64 [B],
+    or what another action space says; `self.actions.vector` makes vectors of any. A subclass lives
+    in a file of its own in this folder, is named in that file's `BONUS`, and is built as
     `cls(obs_shape, num_actions, options)`.
     """
 
@@ -75,10 +77,11 @@ class Bonus(nn.Module, ABC):
     fixed: tuple[str, ...] = ()
     """Submodules that no gradient may reach: targets, momentum copies, random features."""
 
-    def __init__(self, obs_shape: tuple[int, ...], num_actions: int) -> None:
+    def __init__(self, obs_shape: tuple[int, ...], num_actions: NumActions) -> None:
         super().__init__()
         self.num_actions = num_actions
-        self.normalize = ObsNorm(obs_shape)
+        self.actions = action_space(num_actions)
+        self.normalize = make_obs_norm(obs_shape)
 
     @abstractmethod
     def reward(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> Tensor:

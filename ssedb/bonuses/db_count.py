@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ssedb.actions import NumActions
 from ssedb.bonuses.db import DynamicBottleneck
 from ssedb.objectives import squared_distances
 from ssedb.options import DBOptions
@@ -46,12 +47,14 @@ class DBCount(DynamicBottleneck):
     seen: Tensor
 
     def __init__(
-        self, obs_shape: tuple[int, ...], num_actions: int, options: DBCountOptions
+        self, obs_shape: tuple[int, ...], num_actions: NumActions, options: DBCountOptions
     ) -> None:
         super().__init__(obs_shape, num_actions, options)
         self.memory, self.neighbours = options.memory, options.neighbours
-        self.register_buffer("past_obs", torch.zeros(options.memory, *obs_shape, dtype=torch.uint8))
-        self.register_buffer("past_actions", torch.zeros(options.memory, dtype=torch.int64))
+        kind = torch.uint8 if len(obs_shape) == 3 else torch.float32
+        self.register_buffer("past_obs", torch.zeros(options.memory, *obs_shape, dtype=kind))
+        action = (options.memory, *self.actions.shape)
+        self.register_buffer("past_actions", torch.zeros(action, dtype=self.actions.dtype))
         self.register_buffer(
             "past", torch.zeros(options.memory, options.latent_dim)
         )  # their means of z
@@ -81,10 +84,7 @@ class DBCount(DynamicBottleneck):
         place, obs, actions = place[taken], obs[taken], actions[taken]
         # Of those that drew the same place the last stays, as if they had come one by one.
         turn = torch.arange(len(place), device=obs.device)
-        last = (
-            torch.zeros_like(self.past_actions).scatter_reduce(0, place, turn, "amax")[place]
-            == turn
-        )
+        last = turn.new_zeros(self.memory).scatter_reduce(0, place, turn, "amax")[place] == turn
         place, obs, actions = place[last], obs[last], actions[last]
         self.past_obs[place], self.past_actions[place] = obs, actions
         if len(place):

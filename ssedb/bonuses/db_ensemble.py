@@ -9,6 +9,7 @@ import torch
 from annotated_types import Ge
 from torch import Tensor
 
+from ssedb.actions import NumActions
 from ssedb.bonuses.db import DynamicBottleneck
 from ssedb.memory import Memory
 from ssedb.networks import Ensemble
@@ -50,7 +51,7 @@ class DBEnsemble(DynamicBottleneck):
     Options = EnsembleOptions
 
     def __init__(
-        self, obs_shape: tuple[int, ...], num_actions: int, options: EnsembleOptions
+        self, obs_shape: tuple[int, ...], num_actions: NumActions, options: EnsembleOptions
     ) -> None:
         super().__init__(obs_shape, num_actions, options)
         self.scale = FeatureNorm(options.latent_dim)

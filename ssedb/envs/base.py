@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ssedb.actions import NumActions
 from ssedb.envs import timeout
 from ssedb.envs.frames import SIDE
 
@@ -19,9 +20,9 @@ from ssedb.envs.frames import SIDE
 class Step:
     """What N environments answer to N actions. An ended episode has begun again already."""
 
-    frames: (
-        Tensor  # uint8 [N, H, W] or [N, H, W, 3]; after an end, the first frame of the next episode
-    )
+    frames: Tensor
+    """uint8 [N, H, W] or [N, H, W, 3], or vectors, float32 [N, D]; after an end, the first of the
+    next episode."""
     rewards: Tensor  # float32 [N], as the game gives them
     dones: Tensor  # bool [N], the episode ended or was cut
     final_frames: Callable[[], Tensor] | None = None
@@ -33,8 +34,11 @@ class Env(ABC):
     """N environments side by side."""
 
     num_envs: int
-    num_actions: int
+    num_actions: NumActions
+    """The number of discrete actions, or the action space."""
     device: torch.device
+    vectors: bool = False
+    """Whether frames are vectors, not images."""
     side: int = SIDE
     """Height and width of the agent's frames."""
     on_host: bool = False
@@ -47,11 +51,11 @@ class Env(ABC):
 
     @abstractmethod
     def reset(self) -> Tensor:
-        """Begin an episode everywhere; returns the frames, uint8 [N, H, W] or [N, H, W, 3]."""
+        """Begin an episode everywhere; return the frames as `Step` has them."""
 
     @abstractmethod
     def step(self, actions: Tensor) -> Step:
-        """Act; actions are int64 [N]."""
+        """Act; actions are int64 [N], or as the action space has them."""
 
     def stagger(self) -> None:  # noqa: B027 (games end at different times by themselves)
         """Cut the first episodes after a reset short by group, where all would end at once."""

@@ -20,11 +20,12 @@ def _luma(device: torch.device) -> Tensor:
 
 
 def to_agent_frames(frames: Tensor, side: int = SIDE) -> Tensor:
-    """uint8 [N, H, W] or [N, H, W, 3] to gray uint8 [N, side, side].
+    """uint8 [N, H, W] or [N, H, W, 3] to gray uint8 [N, side, side]; vectors [N, D] stay.
 
     Weighted gray, then a bilinear resize that averages over what it shrinks (as Pillow's does), then truncation.
     """
-    return frames if frames.shape[1:] == (side, side) else _shrink(frames, side)
+    seen = frames.ndim == 2 or frames.shape[1:] == (side, side)
+    return frames if seen else _shrink(frames, side)
 
 
 @exact
