@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import argparse
 
+import gymnasium
 import torch
 from tensordict.nn import TensorDictModule
 from torchrl.collectors import Collector
-from torchrl.envs import GymEnv, TransformedEnv
+from torchrl.envs import GymWrapper, TransformedEnv
 from torchrl.modules import MLP, OneHotCategorical, ProbabilisticActor, ValueOperator
 from torchrl.objectives import ClipPPOLoss
 from torchrl.objectives.value import GAE
@@ -24,19 +25,17 @@ def main() -> None:
     """Train the policy and the bonus side by side."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--env", default="MountainCar-v0")
-    parser.add_argument("--bonus", default="db")
     parser.add_argument("--steps", type=int, default=50_000)
     args = parser.parse_args()
     torch.manual_seed(0)
 
-    env = GymEnv(args.env)
-    reward = ssedb.IntrinsicReward(args.bonus, env._env, device="cpu")
-    env = TransformedEnv(env, IntrinsicRewardTransform(reward, add_to_reward=True))
+    game = gymnasium.make(args.env)
+    reward = ssedb.IntrinsicReward("db", game, device="cpu")
+    env = TransformedEnv(GymWrapper(game), IntrinsicRewardTransform(reward, add_to_reward=True))
     inputs, outputs = env.observation_spec["observation"].shape[-1], env.action_spec.shape[-1]
     logits = TensorDictModule(MLP(inputs, outputs, num_cells=[64, 64]), ["observation"], ["logits"])
-    actor = ProbabilisticActor(
-        logits, in_keys=["logits"], distribution_class=OneHotCategorical, return_log_prob=True
-    )
+    draw = dict(distribution_class=OneHotCategorical, return_log_prob=True)
+    actor = ProbabilisticActor(logits, in_keys=["logits"], **draw)
     critic = ValueOperator(MLP(inputs, 1, num_cells=[64, 64]))
     gae, ppo = GAE(gamma=0.99, lmbda=0.95, value_network=critic), ClipPPOLoss(actor, critic)
     bonus = IntrinsicRewardLoss(reward)

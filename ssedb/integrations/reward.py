@@ -16,13 +16,13 @@ from ssedb.engine import host
 from ssedb.engine.base import Engine
 from ssedb.errors import ConfigError
 from ssedb.integrations.samples import Samples, join
-from ssedb.integrations.spaces import Actions, Observations, spaces_of
+from ssedb.integrations.spaces import Actions, Vectors, make_observations, spaces_of
 from ssedb.normalize import Moments, RewardNorm
 from ssedb.record import Record, require_finite
 from ssedb.updates import bonus_step
 
 LEAST_STD = 1.0
-"""Floor of the observations' std: a first rollout may show next to nothing."""
+"""Floor of the pixels' std: a first rollout may show next to nothing."""
 KEYS = ("observations", "actions", "terminateds", "truncateds", "next_observations")
 Samplings = Mapping[str, Any]
 """Arrays or tensors [T, N, ...] by the names in `KEYS`; `valid` and `rewards` may be there too."""
@@ -83,7 +83,8 @@ class IntrinsicReward:
             gamma: discount of the sums whose std scales the rewards; the trainer's, if it can be.
             reward_scale: std that divides the rewards: of the `run` (the paper's), of `recent`
                 rollouts (ours), or `none`; as the fidelity has it unless given.
-            fit_obs: whether the first samples fix the scale of observations; else it is 255.
+            fit_obs: whether the first samples fix the scale of observations. If not, images are
+                divided by 255, and vectors are taken as they are.
             rgb: whether channels are colours, three to a frame; where they come in threes, if None.
             seed: of the weights and of everything random. Torch's own generator is left alone.
             options: settings of the bonus.
@@ -92,7 +93,7 @@ class IntrinsicReward:
         self.settings = {k: v for k, v in own.items() if k not in ("self", "envs", "options")}
         self.settings |= options
         self.spaces = spaces_of(envs)
-        self._observations = Observations(self.spaces[0], rgb)
+        self._observations = make_observations(self.spaces[0], rgb)
         self._actions = Actions(self.spaces[1])
         self.device = host.pick_device(str(device))
         self._engine = Engine(self.device, precision=precision, seed=seed, own_draws=True)
@@ -102,7 +103,7 @@ class IntrinsicReward:
             made = make_bonus(
                 bonus,
                 self._observations.shape,
-                self._actions.number,
+                self._actions.space,
                 fidelity=fidelity,
                 preset=preset,
                 **options,
@@ -240,11 +241,16 @@ class IntrinsicReward:
         )
 
     def fit_observations(self, obs: Tensor) -> None:
-        """Fix the observation statistics: the mean and one std of [B, *shape], converted."""
+        """Fix the observation statistics by observations [B, *shape] as the bonus takes them.
+
+        Every dimension of a vector has a std of its own, the pixels of images have one together.
+        """
         moments = Moments(self._observations.shape, self.device)
         for part in obs.split(self.batch_size):
             moments.add(part)
-        std = moments.variance.sqrt().mean().clamp_min(LEAST_STD)
+        std = moments.variance.sqrt()
+        if not isinstance(self._observations, Vectors):
+            std = std.mean().clamp_min(LEAST_STD)
         self.bonus.normalize.set(moments.mean.float(), std.float())
         self.fitted = True
 

@@ -10,7 +10,9 @@ import torch
 from gymnasium import Env, spaces
 from gymnasium.vector import VectorEnv
 from torch import Tensor
+from torch.nn.functional import one_hot
 
+from ssedb.actions import NumActions, action_space
 from ssedb.envs.frames import LUMA, SIDE, to_agent_frames
 from ssedb.errors import ConfigError
 
@@ -35,7 +37,27 @@ def spaces_of(envs: Any) -> tuple[spaces.Space[Any], spaces.Space[Any]]:
     )
 
 
-class Observations:
+def make_observations(space: spaces.Space[Any], rgb: bool | None = None) -> Images | Vectors:
+    """Find out how a bonus takes the observations of a space.
+
+    Args:
+        space: of single observations. Bytes [H, W], [H, W, C] or [C, H, W] are images; other boxes
+            of one or two dimensions, numbers and bits are vectors.
+        rgb: whether the channels of images are colours; where they come in threes, if None.
+    """
+    shape = tuple(space.shape or ())
+    if isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(shape) in (2, 3):
+        return Images(shape, rgb)
+    flat = isinstance(space, spaces.Box) and len(shape) <= 2
+    if flat or isinstance(space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
+        return Vectors(space)
+    raise ConfigError(
+        f"observations of {' '.join(str(space).split())}: a bonus takes uint8 images or vectors; "
+        "wrap the environments so that they give such"
+    )
+
+
+class Images:
     """Images of a space as stacks of gray frames, uint8 [C, H, W], the newest frame last.
 
     Bonuses take channels for frames in the order of time, so every colour image becomes one gray
@@ -45,19 +67,13 @@ class Observations:
         shape: of an observation as a bonus takes it.
     """
 
-    def __init__(self, space: spaces.Space[Any], rgb: bool | None = None) -> None:
+    def __init__(self, shape: tuple[int, ...], rgb: bool | None) -> None:
         """Find out how images lie in a space.
 
         Args:
-            space: of single observations, [H, W], [H, W, C] or [C, H, W].
+            shape: of an image, [H, W], [H, W, C] or [C, H, W].
             rgb: whether channels are colours, three to a frame; where they come in threes, if None.
         """
-        shape = tuple(space.shape or ())
-        if not (isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(shape) in (2, 3)):
-            raise ConfigError(
-                f"observations of {' '.join(str(space).split())}: a bonus takes uint8 images "
-                "[H, W], [H, W, C] or [C, H, W]; wrap the environments so that they give such"
-            )
         self._given = shape
         # The number of channels is the smallest: of [H, W, C] the last, of [C, H, W] the first.
         self._last = len(shape) == 3 and shape[2] < shape[0]
@@ -79,10 +95,7 @@ class Observations:
         own = x.shape[len(lead) :]
         turned = self._last and own == (self._given[2], *self._given[:2])
         if own != self._given and not turned:
-            raise ConfigError(
-                f"observations of shape {list(x.shape)}: the space has {list(self._given)}; "
-                "give [steps, envs, ...] of such"
-            )
+            raise _misfit(x, self._given)
         x = x.reshape(-1, *own).to(torch.uint8)
         if len(own) == 2:
             x = x[:, None]
@@ -103,25 +116,58 @@ def _gray(x: Tensor) -> Tensor:
     return ((colours * weights).sum(2) + 1e-3).clamp_(0, 255).to(torch.uint8)
 
 
-class Actions:
-    """Actions of a space as int64 from 0.
+class Vectors:
+    """Vectors of a space as float32 [D]; numbers of a `Discrete` space become one-hot.
 
     Attributes:
-        number: how many there are.
+        shape: of an observation as a bonus takes it.
     """
 
     def __init__(self, space: spaces.Space[Any]) -> None:
-        if not isinstance(space, spaces.Discrete):
-            raise ConfigError(f"actions of {space}: a bonus takes discrete actions")
-        self._first = int(space.start)
-        self.number = int(space.n)
+        self._given = tuple(space.shape or ())
+        self._discrete = space if isinstance(space, spaces.Discrete) else None
+        size = math.prod(self._given) if self._discrete is None else int(self._discrete.n)
+        self.shape: tuple[int, ...] = (size,)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Convert [..., *space.shape] to [..., D]."""
+        lead = x.shape[: x.ndim - len(self._given)]
+        if x.shape[len(lead) :] != self._given:
+            raise _misfit(x, self._given)
+        if self._discrete is not None:
+            return one_hot(x.long() - int(self._discrete.start), self.shape[0]).float()
+        return x.reshape(*lead, *self.shape).float()
+
+
+def _misfit(x: Tensor, given: tuple[int, ...]) -> ConfigError:
+    return ConfigError(
+        f"observations of shape {list(x.shape)}: the space has {list(given)}; "
+        "give [steps, envs, ...] of such"
+    )
+
+
+class Actions:
+    """Actions of a space as a bonus takes them: choices from 0, vectors as they are.
+
+    Attributes:
+        space: what a bonus is made for; of a single choice the number of options.
+    """
+
+    def __init__(self, space: spaces.Space[Any]) -> None:
+        own = action_space(space)
+        self._shape, self._dtype = own.shape, own.dtype
+        self._first = torch.as_tensor(np.asarray(getattr(space, "start", 0)))
+        single = isinstance(space, spaces.Discrete)
+        self._number = int(space.n) if isinstance(space, spaces.Discrete) else 0
+        self.space: NumActions = self._number if single else own
 
     def __call__(self, actions: Tensor, lead: tuple[int, ...]) -> Tensor:
-        """Convert [*lead], [*lead, 1] or one-hot [*lead, A] to int64 [*lead]."""
-        if actions.shape == (*lead, self.number) and self.number > 1:
+        """Convert [*lead, *space.shape] to [*lead, ...]; one choice may be [*lead, 1] or one-hot."""
+        if self._number > 1 and actions.shape == (*lead, self._number):
             return actions.long().argmax(-1)
-        if actions.numel() != math.prod(lead):
+        if actions.numel() != math.prod(lead) * math.prod(self._shape):
             raise ConfigError(
                 f"actions of shape {list(actions.shape)}: there are observations of {list(lead)}"
             )
-        return actions.reshape(lead).long() - self._first
+        actions = actions.reshape(*lead, *self._shape).to(self._dtype)
+        return actions - self._first.to(actions.device, actions.dtype)

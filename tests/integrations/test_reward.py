@@ -10,7 +10,7 @@ from gymnasium import spaces
 from gymnasium.vector import SyncVectorEnv
 
 import ssedb
-from ssedb.integrations.spaces import Observations
+from ssedb.integrations.spaces import make_observations
 from ssedb.normalize import RewardNorm
 
 from .corridor import CLOCK, DIARY, LENGTH, SPACES, Clock, Corridor, Diary, rollout, small
@@ -236,7 +236,7 @@ def test_environments_tell_their_spaces():
     ],
 )
 def test_images_become_stacks_of_gray_frames(shape, rgb, expected):
-    observations = Observations(spaces.Box(0, 255, shape, np.uint8), rgb)
+    observations = make_observations(spaces.Box(0, 255, shape, np.uint8), rgb)
     assert observations.shape == expected
     white = torch.full((2, 3, *shape), 255.0)
     assert observations(white).shape == (2, 3, *expected)
@@ -246,8 +246,84 @@ def test_images_become_stacks_of_gray_frames(shape, rgb, expected):
 def test_colours_become_gray_frame_by_frame():
     image = torch.zeros(1, 40, 40, 6, dtype=torch.uint8)
     image[..., 1], image[..., 5] = 100, 100  # green in the first frame, blue in the second
-    gray = Observations(spaces.Box(0, 255, (40, 40, 6), np.uint8))(image)
+    gray = make_observations(spaces.Box(0, 255, (40, 40, 6), np.uint8))(image)
     assert gray[0, :, 0, 0].tolist() == [58, 11]
+
+
+VECTORS = spaces.Box(-2, 2, (5,), np.float32)
+OBSERVATIONS = {
+    "vectors": (VECTORS, (5,)),
+    "stacks of vectors": (spaces.Box(-2, 2, (2, 5), np.float64), (10,)),
+    "bytes": (spaces.Box(0, 9, (5,), np.uint8), (5,)),
+    "numbers": (spaces.Discrete(4, start=2), (4,)),
+    "bits": (spaces.MultiBinary(6), (6,)),
+}
+ACTIONS = {
+    "one choice": spaces.Discrete(3),
+    "choices": spaces.MultiDiscrete([3, 2], start=[1, 0]),
+    "bits": spaces.MultiBinary(2),
+    "continuous": spaces.Box(-1, 1, (2,), np.float32),
+}
+
+
+def random_samples(observations: spaces.Space, actions: spaces.Space) -> dict[str, np.ndarray]:
+    """Samples [4, 3, ...] drawn from spaces."""
+    observations.seed(0)
+    actions.seed(0)
+
+    def draw(space: spaces.Space) -> np.ndarray:
+        return np.array([[space.sample() for _ in range(3)] for _ in range(4)])
+
+    nothing = np.zeros((4, 3), bool)
+    return {
+        "observations": draw(observations),
+        "actions": draw(actions),
+        "terminateds": nothing,
+        "truncateds": nothing,
+        "next_observations": draw(observations),
+    }
+
+
+@pytest.mark.parametrize("kind", OBSERVATIONS)
+def test_vectors_of_every_kind_are_rewarded(kind):
+    space, shape = OBSERVATIONS[kind]
+    reward = ssedb.IntrinsicReward("db", (space, ACTIONS["one choice"]), preset="rooms")
+    for _ in range(2):
+        rewards = reward.compute(random_samples(space, ACTIONS["one choice"]))
+        assert rewards.shape == (4, 3)
+        assert rewards.std() > 0
+    assert reward.bonus.normalize.mean.shape == (1, *shape)
+
+
+@pytest.mark.parametrize("bonus", ["db", "icm", "e3b"])
+@pytest.mark.parametrize("kind", ACTIONS)
+def test_actions_of_every_kind_are_rewarded(kind, bonus):
+    space = ACTIONS[kind]
+    reward = ssedb.IntrinsicReward(bonus, (VECTORS, space), preset="rooms")
+    samples = random_samples(VECTORS, space)
+    rewards = [reward.compute(samples) for _ in range(2)]
+    assert rewards[0].shape == (4, 3)
+    assert not torch.equal(*rewards)
+
+
+def test_choices_of_a_space_that_starts_elsewhere_count_from_0():
+    space = spaces.MultiDiscrete([3, 2], start=[1, 0])
+    Clock.rewarded.clear()
+    samples = rollout()
+    samples["actions"] = np.stack([samples["actions"] + 1, samples["actions"] % 2], -1)
+    ssedb.IntrinsicReward(CLOCK, (SPACES[0], space), preset="rooms").compute(samples)
+    given = torch.cat([actions for _, actions, _ in Clock.rewarded])
+    assert given.amin(0).tolist() == [0, 0]
+    assert given.amax(0).tolist() == [2, 1]
+
+
+def test_every_dimension_of_vectors_has_its_own_scale():
+    reward = ssedb.IntrinsicReward("rnd", (VECTORS, ACTIONS["one choice"]), preset="rooms")
+    samples = random_samples(VECTORS, ACTIONS["one choice"])
+    samples["observations"][..., 1] *= 100
+    reward.compute(samples)
+    flat = torch.as_tensor(samples["observations"]).flatten(0, 1)
+    assert torch.allclose(reward.bonus.normalize.std, flat.std(0, correction=0), rtol=1e-4)
 
 
 def without(key: str) -> dict[str, np.ndarray]:
@@ -280,6 +356,9 @@ def test_samples_that_do_not_fit_are_answered_in_one_line(samples, message):
         ({"bonus": "count", "counted": "states"}, "counts true states"),
         ({"envs": 3}, "envs=3"),
         ({"envs": (spaces.Dict({"a": SPACES[0]}), SPACES[1])}, "observations of Dict"),
+        ({"envs": (spaces.Box(0, 1, (40, 40, 3)), SPACES[1])}, "uint8 images or vectors"),
+        ({"envs": (SPACES[0], spaces.Text(3))}, "actions are Text"),
+        ({"share": 0.0}, "share=0.0"),
         ({"rgb": True}, "1 channels"),
         ({"no_such_option": 1}, "no setting 'no_such_option'"),
     ],

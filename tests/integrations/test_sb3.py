@@ -123,6 +123,20 @@ def test_images_in_a_cnn_policy_are_rewarded_channels_first():
     assert torch.cat([later for *_, later in Clock.rewarded]).max() == LENGTH
 
 
+def test_continuous_actions_are_rewarded_within_their_bounds():
+    given = []
+
+    class Look(IntrinsicRewardCallback):
+        def _on_step(self) -> bool:
+            given.append(self.locals["clipped_actions"])
+            return super()._on_step()
+
+    model = PPO("MlpPolicy", "Pendulum-v1", n_steps=32, batch_size=32, n_epochs=1, device="cpu")
+    model.learn(64, callback=Look("icm", preset="rooms", batch_size=16))
+    assert model.intrinsic_reward.updates == 2
+    assert np.abs(given).max() <= 2
+
+
 def test_model_saves_the_bonus_and_a_loaded_one_goes_on_with_it(tmp_path):
     def callback(**settings):
         return IntrinsicRewardCallback("db", preset="rooms", batch_size=8, **settings)
