@@ -41,18 +41,20 @@ def make_observations(space: spaces.Space[Any], rgb: bool | None = None) -> Imag
     """Find out how a bonus takes the observations of a space.
 
     Args:
-        space: of single observations. Bytes [H, W], [H, W, C] or [C, H, W] are images; other boxes
-            of one or two dimensions, numbers and bits are vectors.
+        space: of single observations. Bytes [H, W], and bytes or bounded floats [H, W, C] or
+            [C, H, W] are images; other boxes of one or two dimensions, numbers and bits are vectors.
         rgb: whether the channels of images are colours; where they come in threes, if None.
     """
     shape = tuple(space.shape or ())
     if isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(shape) in (2, 3):
         return Images(shape, rgb)
+    if isinstance(space, spaces.Box) and space.is_bounded() and len(shape) == 3:
+        return Images(shape, rgb, (float(space.low.min()), float(space.high.max())))
     flat = isinstance(space, spaces.Box) and len(shape) <= 2
     if flat or isinstance(space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
         return Vectors(space)
     raise ConfigError(
-        f"observations of {' '.join(str(space).split())}: a bonus takes uint8 images or vectors; "
+        f"observations of {' '.join(str(space).split())}: a bonus takes images or vectors; "
         "wrap the environments so that they give such"
     )
 
@@ -67,14 +69,18 @@ class Images:
         shape: of an observation as a bonus takes it.
     """
 
-    def __init__(self, shape: tuple[int, ...], rgb: bool | None) -> None:
+    def __init__(
+        self, shape: tuple[int, ...], rgb: bool | None, bounds: tuple[float, float] = (0.0, 255.0)
+    ) -> None:
         """Find out how images lie in a space.
 
         Args:
             shape: of an image, [H, W], [H, W, C] or [C, H, W].
+            bounds: what is black and what is white.
             rgb: whether channels are colours, three to a frame; where they come in threes, if None.
         """
         self._given = shape
+        self._bounds = bounds
         # The number of channels is the smallest: of [H, W, C] the last, of [C, H, W] the first.
         self._last = len(shape) == 3 and shape[2] < shape[0]
         channels = 1 if len(shape) == 2 else shape[2 if self._last else 0]
@@ -96,7 +102,7 @@ class Images:
         turned = self._last and own == (self._given[2], *self._given[:2])
         if own != self._given and not turned:
             raise _misfit(x, self._given)
-        x = x.reshape(-1, *own).to(torch.uint8)
+        x = self._bytes(x.reshape(-1, *own))
         if len(own) == 2:
             x = x[:, None]
         elif self._last and not turned:
@@ -106,6 +112,13 @@ class Images:
         if self._resize:
             x = to_agent_frames(x.flatten(0, 1))
         return x.reshape(*lead, *self.shape)
+
+    def _bytes(self, x: Tensor) -> Tensor:
+        """Convert what lies within the bounds to bytes."""
+        black, white = self._bounds
+        if (black, white) == (0.0, 255.0):
+            return x.to(torch.uint8)
+        return ((x - black) * (255 / (white - black))).round().clamp(0, 255).to(torch.uint8)
 
 
 def _gray(x: Tensor) -> Tensor:

@@ -243,6 +243,16 @@ def test_images_become_stacks_of_gray_frames(shape, rgb, expected):
     assert (observations(white) == 255).all()
 
 
+@pytest.mark.parametrize(("low", "high"), [(0, 1), (-1, 1), (0, 255)])
+def test_images_of_floats_become_bytes(low, high):
+    observations = make_observations(spaces.Box(low, high, (4, 40, 40), np.float32))
+    middle = low + 0.25 * (high - low)
+    image = torch.tensor([low, middle, high, high]).float()[:, None, None].expand(1, 4, 40, 40)
+    found = observations(image)[0, :, 0, 0]
+    assert found.dtype == torch.uint8
+    assert found.tolist() == pytest.approx([0, 64, 255, 255], abs=1)
+
+
 def test_colours_become_gray_frame_by_frame():
     image = torch.zeros(1, 40, 40, 6, dtype=torch.uint8)
     image[..., 1], image[..., 5] = 100, 100  # green in the first frame, blue in the second
@@ -356,7 +366,7 @@ def test_samples_that_do_not_fit_are_answered_in_one_line(samples, message):
         ({"bonus": "count", "counted": "states"}, "counts true states"),
         ({"envs": 3}, "envs=3"),
         ({"envs": (spaces.Dict({"a": SPACES[0]}), SPACES[1])}, "observations of Dict"),
-        ({"envs": (spaces.Box(0, 1, (40, 40, 3)), SPACES[1])}, "uint8 images or vectors"),
+        ({"envs": (spaces.Box(-np.inf, 1, (40, 40, 3)), SPACES[1])}, "images or vectors"),
         ({"envs": (SPACES[0], spaces.Text(3))}, "actions are Text"),
         ({"share": 0.0}, "share=0.0"),
         ({"rgb": True}, "1 channels"),
