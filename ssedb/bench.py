@@ -73,7 +73,7 @@ def measure_rates(config: TrainConfig, updates: int, tell: Callable[[str], None]
         rates["library"] = whole.rate("library")
         library.close()
     tell("timing the parts ...")
-    act, obs = trainer.engine.capture(trainer.policy.act), trainer.rollout.obs(1)
+    act, obs = trainer.engine.wrap(trainer.policy.act), trainer.rollout.obs(1)
     rates["inference"] = _rate(config.num_envs, lambda: act(obs))
     rates["bonus"] = _rate(config.rollout_size, lambda: trainer.intrinsic_rewards(trainer.rollout))
     rates["update"] = update_rate(trainer)

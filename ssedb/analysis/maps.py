@@ -46,7 +46,7 @@ class MapLog:
         # Setting a random state back is not free where CUDA graphs hold it, and most bonuses draw nothing.
         devices = [trainer.device] if trainer.device.type == "cuda" else []
         with nullcontext() if trainer.bonus.deterministic else torch.random.fork_rng(devices):
-            paid = rewards_of(trainer.bonus, self._data, 0) if trainer.bonus.pays else None
+            paid = rewards_of(trainer.bonus, self._data, 0) if trainer.bonus.gives_reward else None
         row = {
             "steps": trainer.steps,
             "visits": self._env.visit_counts.visits.view(cells, -1).sum(1).tolist(),

@@ -115,7 +115,7 @@ def play_transitions(
     """What a random agent meets in the run's environment, before and under the noise."""
     from ssedb.collect.environments import env_of
 
-    env = env_of(dataclasses.replace(config, seed=seed), PLAYED_ENVS, stream=3, device=device)
+    env = env_of(dataclasses.replace(config, seed=seed), PLAYED_ENVS, seed_key=3, device=device)
     noise, envs = env.observer.noise, draws * PLAYED_ENVS
     eyes = Observer(noise, envs, env.num_actions, seed=seed, device=device, side=env.side)
     generator = torch.Generator().manual_seed(seed)

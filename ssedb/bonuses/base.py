@@ -15,7 +15,7 @@ from ssedb.validate import Channels, PositiveInt
 
 
 @dataclass(frozen=True)
-class NoOptions:
+class BonusOptions:
     """A bonus without settings."""
 
     @classmethod
@@ -25,7 +25,7 @@ class NoOptions:
 
 
 @dataclass(frozen=True)
-class FeatureOptions(NoOptions):
+class FeatureOptions(BonusOptions):
     """Sizes of a bonus that compares features of frames."""
 
     channels: Channels = (32, 64, 64)
@@ -60,14 +60,14 @@ class Bonus(nn.Module, ABC):
     `cls(obs_shape, num_actions, options)`.
     """
 
-    Options: type[Any] = NoOptions
-    pays: ClassVar[bool] = True
+    Options: type[Any] = BonusOptions
+    gives_reward: ClassVar[bool] = True
     """Whether there is a reward; without it (and without extrinsic reward) the policy stays uniform."""
     deterministic: ClassVar[bool] = True
     """Whether the same call of `reward` gives the same answer."""
     uses_context: ClassVar[bool] = False
     """Whether `reward` and `observe` are given a `Context` as a fourth argument."""
-    replayable: ClassVar[bool] = True
+    capturable: ClassVar[bool] = True
     """Whether `reward`, `loss` and `after_step` may be captured as CUDA graphs: no shapes that depend
     on data, no waiting for the device, no Python state that changes from call to call."""
     needs_states = False

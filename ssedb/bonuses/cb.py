@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from ssedb.bonuses.base import Bonus, NoOptions
+from ssedb.bonuses.base import Bonus, BonusOptions
 from ssedb.networks import ConvTrunk, glorot
 from ssedb.normalize import FrameNorm
 from ssedb.objectives import kl_to_standard_normal, masked_mean
@@ -17,7 +17,7 @@ from ssedb.validate import Channels, NonNegativeFloat, PositiveInt
 
 
 @dataclass(frozen=True)
-class CBOptions(NoOptions):
+class CBOptions(BonusOptions):
     """CB's own choices."""
 
     channels: Channels = (32, 64, 64)

@@ -10,14 +10,14 @@ from annotated_types import Ge, Le
 from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
 
-from ssedb.bonuses.base import Bonus, Context, NoOptions
+from ssedb.bonuses.base import Bonus, BonusOptions, Context
 from ssedb.envs.names import rooms_world
 from ssedb.errors import ConfigError
 from ssedb.validate import PositiveInt
 
 
 @dataclass(frozen=True)
-class CountOptions(NoOptions):
+class CountOptions(BonusOptions):
     """What is counted."""
 
     counted: Literal["frames", "states"] = "frames"

@@ -37,7 +37,7 @@ class NeverGiveUp(UpperConfidence):
 
     Options = NGUOptions
     uses_context = True
-    replayable = False  # how much of the memory belongs to the episodes at hand depends on data
+    capturable = False  # how much of the memory belongs to the episodes at hand depends on data
     remembered: Tensor
     owners: Tensor
     written: Tensor

@@ -44,7 +44,7 @@ class EllipticalEpisodicBonus(Encoded):
 
     Options = E3BOptions
     uses_context = True
-    replayable = False  # the number of episodes in a batch depends on data
+    capturable = False  # the number of episodes in a batch depends on data
     owners: Tensor
     sums: Tensor
 

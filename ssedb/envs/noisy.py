@@ -105,7 +105,7 @@ class NoisyEnv(Env):
             device=env.device,
             side=env.side,
         )
-        self.capturable = env.capturable and noise.replayable
+        self.capturable = env.capturable and noise.capturable
         draws = noise.changes_frames() or noise.changes_actions()
         self.generators = [*env.generators, *([self.observer.generator] if draws else [])]
 

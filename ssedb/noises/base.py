@@ -38,7 +38,7 @@ class Noise:
     setting: ClassVar[str] = ""
     """The setting of `TrainConfig` that names the variant, if one does."""
     max_strength: ClassVar[float] = math.inf
-    replayable: ClassVar[bool] = True
+    capturable: ClassVar[bool] = True
     """Whether a CUDA graph may hold the noise: no shapes that depend on data, no waiting for the
     device, no Python state that changes from call to call."""
 

@@ -81,7 +81,7 @@ def evaluate(
         torch.manual_seed(seed)
         while len(scores) < episodes:
             env = agent.make_env(
-                min(MOST_ENVS, episodes - len(scores)), seed=seed, stream=len(scores)
+                min(MOST_ENVS, episodes - len(scores)), seed=seed, seed_key=len(scores)
             )
             try:
                 score, length = play(env, agent.policy, frames if video and not scores else None)
