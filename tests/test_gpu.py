@@ -123,7 +123,7 @@ def test_what_a_step_hands_over_stays_as_it_is(noise):
 
 def test_maps_and_episodes_work_there(tmp_path):
     pytest.importorskip("scipy")
-    from ssedb.analysis.episode import play_episode, read_episode
+    from ssedb.analysis.episode import record_episode, trace_bonus
     from ssedb.analysis.maps import read_maps
 
     run = tmp_path / "run"
@@ -133,8 +133,8 @@ def test_maps_and_episodes_work_there(tmp_path):
         )
     )
     assert [row["steps"] for row in read_maps(run)] == [0, 256, 512]
-    episode = play_episode(run, device="cuda")
-    here, there = read_episode(episode, run, "cpu"), read_episode(episode, run, "cuda")
+    episode = record_episode(run, device="cuda")
+    here, there = trace_bonus(episode, run, "cpu"), trace_bonus(episode, run, "cuda")
     torch.testing.assert_close(
         torch.tensor(there.bonus), torch.tensor(here.bonus), rtol=1e-2, atol=1e-2
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ssedb.analysis.episode import Episode, Reading, play_episode, read_episode
+from ssedb.analysis.episode import BonusTrace, Episode, record_episode, trace_bonus
 from ssedb.analysis.spikes import find_spikes, has_clean
 from ssedb.analysis.tsne import Map, maps_of
 from ssedb.compare.results import Run, conditions
@@ -23,7 +23,7 @@ from ssedb.terminal import plural
 MOST_FRAMES = 1000
 COLUMNS = 25
 QUALITY = 70
-MOST_READINGS = 4
+MOST_TRACES = 4
 """Bonuses that look at one episode."""
 
 
@@ -42,7 +42,7 @@ def add_episodes(
         by_task.values(), key=lambda runs: runs[0].noise == "none"
     ):  # where there is noise to see first
         chosen += [
-            (run, [run, *(r for r in several if r is not run)][:MOST_READINGS]) for run in several
+            (run, [run, *(r for r in several if r is not run)][:MOST_TRACES]) for run in several
         ]
     for number, (run, readers) in enumerate(chosen[:most]):
         progress.note(
@@ -50,19 +50,19 @@ def add_episodes(
             f"{run.method} on {run.env}, noise {run.noise}"
         )
         try:
-            episode = play_episode(run.path, device=device)
+            episode = record_episode(run.path, device=device)
         except (ConfigError, RuntimeError, KeyError) as error:
             complaints.append(f"{run.path}: no episode, {error}")
             continue
-        readings, names = [], []
+        traces, names = [], []
         for reader in readers:
             try:
-                readings.append(read_episode(episode, reader.path, device))
+                traces.append(trace_bonus(episode, reader.path, device))
                 names.append(reader.method)
             except (ConfigError, RuntimeError, KeyError) as error:
                 complaints.append(f"{reader.path}: {error}")
-        if readings:
-            entry = describe(page, episode, readings, maps_of(episode, readings, names), names)
+        if traces:
+            entry = describe(page, episode, traces, maps_of(episode, traces, names), names)
             page.data["episodes"].append(
                 {**entry, "run": next(i for i, r in enumerate(runs) if r is run)}
             )
@@ -77,12 +77,12 @@ def add_episodes(
 def describe(
     page: Page,
     episode: Episode,
-    readings: Sequence[Reading],
+    traces: Sequence[BonusTrace],
     maps: Sequence[Map],
     names: Sequence[str],
 ) -> dict[str, Any]:
     """Return an episode as the page wants it; add its frames to the page as picture sheets."""
-    spikes = [find_spikes(reading.bonus) for reading in readings]
+    spikes = [find_spikes(trace.bonus) for trace in traces]
     steps = kept_steps(len(episode), {spike.step for several in spikes for spike in several})
     number = len(page.data["episodes"])
     seen = page.add_picture(f"frames/{number}-seen.webp", sheet(episode.seen.numpy()[steps]))
@@ -107,17 +107,17 @@ def describe(
             "seen": seen,
             "clean": clean,
         },
-        "readings": [
+        "traces": [
             {
                 "name": name,
-                "bonus": compact(reading.bonus),
+                "bonus": compact(trace.bonus),
                 "spikes": [
                     {"step": s.step, "clear": s.clear, "height": round(s.height, 1)}
                     for s in several
                 ],
                 "map": where.get(name),
             }
-            for name, reading, several in zip(names, readings, spikes, strict=True)
+            for name, trace, several in zip(names, traces, spikes, strict=True)
         ],
         "maps": [_map(chart) for chart in maps],
     }
@@ -167,7 +167,7 @@ def sheet(frames: np.ndarray) -> bytes:
 
 def write_episode_page(
     episode: Episode,
-    readings: Sequence[Reading],
+    traces: Sequence[BonusTrace],
     maps: Sequence[Map],
     names: Sequence[str],
     path: Path,
@@ -181,5 +181,5 @@ def write_episode_page(
             "episodes": [],
         }
     )
-    page.data["episodes"].append(describe(page, episode, readings, maps, names))
+    page.data["episodes"].append(describe(page, episode, traces, maps, names))
     page.write_file(path)
