@@ -47,7 +47,7 @@ class Trainer:
         Args:
             config: the run's settings.
             env: environments to train in, or pools of them; those of the settings unless given.
-            progress: told of every step and update.
+            progress: called at every step and update.
             group: the processes that share the run.
             seed_key: derives the environments' seeds from the run's; see `env_of`.
         """

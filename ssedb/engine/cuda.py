@@ -105,6 +105,7 @@ class CapturedStep:
         self._calls: Counter[Any] = Counter()
 
     def __call__(self, *tensors: Tensor, **objects: Any) -> Any:
+        """Run the step, or replay its graph for tensors of these shapes and these objects."""
         shapes = tuple(tensor.shape for tensor in tensors)
         key = (*shapes, *sorted(objects.items(), key=_name))
         graph = self._graphs.get(key)

@@ -1,4 +1,4 @@
-"""Which floats products are computed in."""
+"""Precision of matrix products and convolutions."""
 
 from __future__ import annotations
 

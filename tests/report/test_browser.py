@@ -183,7 +183,7 @@ def test_curves_are_read_zoomed_and_hidden(report, open_page):
     page = open_page(report / "one.html", "curves")
     data = data_of(page)
     assert page.locator("#view-curves section").count() == 2
-    assert "Without values of this figure: ?, ?" in page.inner_text(
+    assert "Without values of this metric: ?, ?" in page.inner_text(
         "#view-curves"
     )  # the damaged run's unknown task
     boxes = "#view-curves section:has(h3:text('rooms-small, random-box')) canvas"

@@ -255,16 +255,16 @@ class Explorer {
   go(step) {
     this.step = Math.max(0, Math.min(this.episode.length - 1, step));
     this.slider.value = this.step;
-    const paid = this.traces()
+    const bonus = this.traces()
       .map((r) => `${r.name} ${number(r.bonus[this.step])}`)
       .join(", ");
     const reward = this.episode.rewards.find(([t]) => t === this.step);
-    this.slider.setAttribute("aria-valuetext", `step ${this.step}, bonus ${paid}`);
+    this.slider.setAttribute("aria-valuetext", `step ${this.step}, bonus ${bonus}`);
     this.readout.replaceChildren(
       el("b", { textContent: `Step ${this.step}` }),
       ` of ${this.episode.length - 1}`,
       el("br"),
-      `bonus: ${paid}`,
+      `bonus: ${bonus}`,
       reward ? `, reward ${number(reward[1])}` : "",
     );
     this.curve.cursor = this.step;
