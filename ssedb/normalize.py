@@ -115,17 +115,17 @@ class ObsNorm(ForConvolutions):
         self.std.copy_(std)
 
     def forward(self, obs: Tensor) -> Tensor:
-        self.check(obs)
+        self.check_shape(obs)
         return _pictures(obs, self.mean, self.std)
 
     def for_convs(self, obs: Tensor) -> Tensor:
         """Normalise for a `ConvTrunk`: on a GPU in blocks (`to_blocks`) and in its dtype."""
         if not obs.is_cuda:
             return self(obs)
-        self.check(obs)
+        self.check_shape(obs)
         return self.in_blocks(obs, self.mean, self.std)
 
-    def check(self, obs: Tensor) -> None:
+    def check_shape(self, obs: Tensor) -> None:
         """Raise ConfigError for observations of another shape."""
         if obs.shape[1:] != self.mean.shape[1:]:
             made_for = ", ".join(map(str, self.mean.shape[1:]))
@@ -181,7 +181,7 @@ class FrameNorm(RunningMoments, ForConvolutions):
             obs: uint8 [B, C, H, W].
             before: gives mean and std until frames were observed.
         """
-        before.check(obs)
+        before.check_shape(obs)
         known = self.count > 0
         mean = torch.where(known, self.mean, before.mean[0, -1:])
         std = torch.where(known, self.std.clamp_min(1.0), before.std)

@@ -65,7 +65,7 @@ class BonusTrace:
     features: np.ndarray | None  # float [T, D]; for DB the mean of z
 
 
-def check(run: Path, other: Path | None = None) -> TrainConfig:
+def check_runs(run: Path, other: Path | None = None) -> TrainConfig:
     """Raise ConfigError if a run, or another one with it, cannot be analysed; return its config."""
     config = saved_config(run)
     require_checkpoint(run, config)
@@ -140,7 +140,7 @@ def record_episode(
 
 def trace_bonus(episode: Episode, run: Path, device: str = "auto") -> BonusTrace:
     """Compute the bonus and representation of a run, the episode's or another, at every step."""
-    check(episode.run, run)
+    check_runs(episode.run, run)
     agent = load(run, device)
     target = agent.device
     with torch.random.fork_rng():

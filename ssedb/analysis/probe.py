@@ -304,7 +304,7 @@ def _in_chunks(function: Any, bonus: Bonus, data: Transitions, draw: int | None)
         )
 
 
-def check(config: TrainConfig, transitions: int, draws: int) -> None:
+def check_probe(config: TrainConfig, transitions: int, draws: int) -> None:
     """Raise ConfigError if the probe cannot run with these settings."""
     noise = noise_class(config.noise)
     if noise.changes_actions() and not noise.changes_frames():
@@ -348,7 +348,7 @@ def probe_run(
     config = saved_config(run)
     if noise is not None:
         config = dataclasses.replace(config, noise=noise)
-    check(config, transitions, draws)
+    check_probe(config, transitions, draws)
     agent = load(run, device)
     place, state = agent.device, agent.state
     world = pair_visits = None

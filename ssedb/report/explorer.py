@@ -11,7 +11,7 @@ import numpy as np
 
 from ssedb.analysis.episode import BonusTrace, Episode, record_episode, trace_bonus
 from ssedb.analysis.spikes import find_spikes, has_clean
-from ssedb.analysis.tsne import Map, maps_of
+from ssedb.analysis.tsne import Embedding, embeddings_of
 from ssedb.compare.results import Run, conditions
 from ssedb.envs.names import env_label
 from ssedb.errors import ConfigError
@@ -30,7 +30,7 @@ MOST_TRACES = 4
 def add_episodes(
     page: Page, runs: Sequence[Run], most: int, device: str, progress: Progress
 ) -> list[str]:
-    """Play an episode with one agent of each condition; return what went wrong."""
+    """Run an episode with one agent of each condition; return what went wrong."""
     complaints: list[str] = []
     chosen: list[tuple[Run, list[Run]]] = []
     by_task: dict[tuple[str, str], list[Run]] = {}
@@ -62,7 +62,7 @@ def add_episodes(
             except (ConfigError, RuntimeError, KeyError) as error:
                 complaints.append(f"{reader.path}: {error}")
         if traces:
-            entry = describe(page, episode, traces, maps_of(episode, traces, names), names)
+            entry = describe(page, episode, traces, embeddings_of(episode, traces, names), names)
             page.data["episodes"].append(
                 {**entry, "run": next(i for i, r in enumerate(runs) if r is run)}
             )
@@ -78,7 +78,7 @@ def describe(
     page: Page,
     episode: Episode,
     traces: Sequence[BonusTrace],
-    maps: Sequence[Map],
+    maps: Sequence[Embedding],
     names: Sequence[str],
 ) -> dict[str, Any]:
     """Return an episode as the page wants it; add its frames to the page as picture sheets."""
@@ -123,7 +123,7 @@ def describe(
     }
 
 
-def _map(chart: Map) -> dict[str, Any]:
+def _map(chart: Embedding) -> dict[str, Any]:
     """Return points as thousandths of the picture's side."""
     low, high = chart.points.min(0), chart.points.max(0)
     side = max(float((high - low).max()), 1e-9)
@@ -138,7 +138,7 @@ def _map(chart: Map) -> dict[str, Any]:
 
 
 def kept_steps(length: int, needed: set[int], most: int = MOST_FRAMES) -> list[int]:
-    """Which frames of an episode are kept: evenly many, and every one that is needed."""
+    """Choose the frames of an episode to keep: at even distances, and all that are needed."""
     even = np.unique(np.linspace(0, length - 1, min(length, most)).round().astype(int))
     return sorted({*even.tolist(), *needed})
 
@@ -168,11 +168,11 @@ def sheet(frames: np.ndarray) -> bytes:
 def write_episode_page(
     episode: Episode,
     traces: Sequence[BonusTrace],
-    maps: Sequence[Map],
+    maps: Sequence[Embedding],
     names: Sequence[str],
     path: Path,
 ) -> None:
-    """One episode to explore, as a page in one file."""
+    """Write one episode as a page in one file."""
     config = episode.config
     page = Page(
         {

@@ -35,7 +35,7 @@ class Evaluation:
     video: Path | None
 
 
-def check(run: Path, episodes: int, video: bool, seed: int) -> TrainConfig:
+def check_evaluation(run: Path, episodes: int, video: bool, seed: int) -> TrainConfig:
     """Return a run's settings; raise ConfigError for a mistake, before torch is loaded."""
     config = dataclasses.replace(saved_config(run), seed=seed)
     if episodes < 1:
@@ -72,7 +72,7 @@ def evaluate(
     from ssedb.runs.blame import blaming
 
     run = Path(run)
-    config = check(run, episodes, video, seed)
+    config = check_evaluation(run, episodes, video, seed)
     agent = load(run, device)
     scores: list[float] = []
     lengths: list[int] = []
