@@ -27,7 +27,7 @@ class EnsembleOptions(DBOptions):
     model_dim: PositiveInt = 256
     """Width of a model's two hidden layers."""
     memory: NonNegativeInt = 20_000
-    """Transitions of the whole run that the models are trained on as well (35 KB each); 0 is none."""
+    """Transitions of the whole run that train the models as well, 35 KB each; 0 is none."""
 
     OURS: ClassVar[dict[str, Any]] = dict(alpha1=0.001, alpha3=0.1, tau=0.99)
 
