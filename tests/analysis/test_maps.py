@@ -28,7 +28,7 @@ def rooms(out, **changes):
     return tiny_config(out, **{**settings, **changes})
 
 
-def test_a_run_leaves_its_maps(tmp_path, monkeypatch):
+def test_maps_of_a_run_are_written_beside_its_metrics(tmp_path, monkeypatch):
     monkeypatch.setattr(maps, "SNAPSHOTS", 2)
     ssedb.train(rooms(tmp_path / "run"))
     found = read_maps(tmp_path / "run")
@@ -42,7 +42,7 @@ def test_a_run_leaves_its_maps(tmp_path, monkeypatch):
     assert found[0]["bonus"] != found[-1]["bonus"]
 
 
-def test_a_resumed_run_goes_on_with_its_maps(tmp_path, monkeypatch):
+def test_maps_of_a_resumed_run_continue(tmp_path, monkeypatch):
     monkeypatch.setattr(maps, "SNAPSHOTS", 4)
     ssedb.train(rooms(tmp_path / "run", steps=512))
     with open(
@@ -57,7 +57,7 @@ def test_a_resumed_run_goes_on_with_its_maps(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("bonus", ["db", "rnd", "count", "none"])
-def test_the_maps_change_nothing_in_the_run(tmp_path, monkeypatch, bonus):
+def test_maps_on_or_off_leave_the_run_the_same(tmp_path, monkeypatch, bonus):
     def weights(name):
         config = dataclasses.replace(
             rooms(tmp_path / name, bonus=bonus, bonus_options={}, steps=512)
@@ -77,7 +77,7 @@ def test_the_maps_change_nothing_in_the_run(tmp_path, monkeypatch, bonus):
     assert (read_maps(tmp_path / "with")[-1]["bonus"] is None) == (bonus == "none")
 
 
-def test_other_environments_have_none(tmp_path):
+def test_maps_outside_of_rooms_are_not_written(tmp_path):
     ssedb.train(tiny_config(tmp_path / "game", steps=256, obs_norm_steps=32))
     assert not (tmp_path / "game" / "maps.jsonl").exists()
     trainer = Trainer(tiny_config(tmp_path / "x", env="rooms-small"))
@@ -86,7 +86,7 @@ def test_other_environments_have_none(tmp_path):
     assert not (tmp_path / "maps.jsonl").exists()
 
 
-def test_means_by_cell_by_hand():
+def test_cell_means_of_known_visits_match_hand_computation():
     world = World("small")
     states = torch.tensor([3, 3, 7]) * world.scenes_per_cell + torch.tensor([0, 5, 1])
     data = Transitions(torch.zeros(0), torch.zeros(0), torch.zeros(3, dtype=torch.int64), states)

@@ -52,7 +52,7 @@ def small():
 
 
 @pytest.mark.parametrize("dial", [0.0, 1.0])
-def test_a_count_bonus_with_and_without_noise(small, dial):
+def test_probe_of_a_count_bonus_tells_noise_from_none(small, dial):
     world, pair_visits, data = small
     bonus = Made(world, pair_visits, dial)
     bonus.clean = data.states
@@ -89,7 +89,7 @@ def test_walks_are_real_transitions_of_the_world(small):
     assert torch.equal(world.frames(world.move(state, data.actions)[0]), data.clean[-1])
 
 
-def test_a_real_run(tmp_path, monkeypatch):
+def test_probe_of_a_real_run_writes_its_measures(tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     monkeypatch.setattr("ssedb.analysis.probe.FALL_BATCH", 16)
     ssedb.train(
@@ -109,7 +109,7 @@ def test_a_real_run(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("fidelity", ["paper", "released"])
-def test_a_game_is_probed_for_noise_alone(tmp_path, monkeypatch, fidelity):
+def test_probe_of_a_game_measures_noise_alone(tmp_path, monkeypatch, fidelity):
     monkeypatch.setattr("ssedb.analysis.probe.FALL_BATCH", 16)
     monkeypatch.setattr("ssedb.analysis.probe.FALL_AT", (0, 1))
     run = tmp_path / "game"
@@ -126,7 +126,7 @@ def test_a_game_is_probed_for_noise_alone(tmp_path, monkeypatch, fidelity):
         probe_run(run, noise="sticky")
 
 
-def test_played_transitions_are_one_game_under_several_draws(tmp_path):
+def test_game_transitions_are_one_game_under_several_draws(tmp_path):
     config = tiny_config(tmp_path, noise="random-box", max_episode_steps=40)
     data = play_transitions(config, 200, 3, 0, torch.device("cpu"))
     assert data.clean.shape == (5, 200, 84, 84)
@@ -150,7 +150,7 @@ def test_played_transitions_are_one_game_under_several_draws(tmp_path):
     assert torch.equal(actions[:16], chosen)
 
 
-def test_both_halves_of_the_walks_come_from_the_same_states(small):
+def test_walks_halves_come_from_the_same_states(small):
     world, _, _ = small
     first = torch.zeros(world.num_states, dtype=torch.bool)
     first[world.state_ids(world.start(1))] = (
@@ -162,7 +162,7 @@ def test_both_halves_of_the_walks_come_from_the_same_states(small):
     assert abs(near[0] - near[1]) < 0.15
 
 
-def test_a_game_that_ends_at_once_cannot_be_probed(tmp_path, monkeypatch):
+def test_probe_of_a_game_that_ends_at_once_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(
         "ssedb.analysis.probe.PLAYED_APART", 1
     )  # or thousands of episodes would begin
