@@ -48,7 +48,7 @@ def plain_predictions(bonus, z):
     return np.stack(found)
 
 
-def test_reward_is_the_spread_of_the_models(bonus, batch):
+def test_db_ensemble_reward_is_the_spread_of_the_models(bonus, batch):
     bonus.scale.observe(torch.randn(64, bonus.options.latent_dim) * 3 + 1)
     predictions = plain_predictions(bonus, bonus.features(*batch[:2]).double().numpy())
     expected = np.sqrt(((predictions - predictions.mean(0)) ** 2).mean(0).mean(-1))
@@ -68,7 +68,7 @@ class PosteriorDraws(nn.Module):
         return torch.einsum("kod,bd->kbo", self.draws, eta)
 
 
-def test_reward_in_the_linear_case_is_the_ucb_bonus_of_theorem_1(bonus):
+def test_db_ensemble_reward_in_the_linear_case_is_the_ucb_bonus_of_theorem_1(bonus):
     dim, outputs = bonus.options.latent_dim, 32
     torch.manual_seed(1)
     eta = torch.nn.functional.normalize(torch.randn(20, dim))
@@ -84,7 +84,7 @@ def test_reward_in_the_linear_case_is_the_ucb_bonus_of_theorem_1(bonus):
 
 
 @pytest.mark.parametrize("masked", [False, True])
-def test_loss_adds_every_models_squared_error(bonus, batch, masked):
+def test_db_ensemble_loss_adds_every_models_squared_error(bonus, batch, masked):
     mask = torch.arange(len(batch[1])) % 3 > 0 if masked else None
     torch.manual_seed(1)
     loss, metrics = bonus.loss(*batch, mask)
@@ -108,7 +108,7 @@ def test_loss_adds_every_models_squared_error(bonus, batch, masked):
     assert float(metrics["ensemble_error"]) == pytest.approx(kept.mean(), rel=1e-4)
 
 
-def test_ensemble_gives_the_representation_no_gradient(batch):
+def test_db_ensemble_gives_the_representation_no_gradient(batch):
     options = {**TINY_OPTIONS, "alpha1": 0.0, "alpha2": 0.0, "alpha3": 0.0}
     alone = ssedb.make_bonus("db-ensemble", (4, SIDE, SIDE), 4, **options)
     loss, _ = alone.loss(*batch)
@@ -121,7 +121,7 @@ def test_ensemble_gives_the_representation_no_gradient(batch):
     assert moved == {"ensemble"}
 
 
-def test_inputs_follow_the_scale_of_z(bonus, batch):
+def test_db_ensemble_inputs_follow_the_scale_of_z(bonus, batch):
     before = bonus.scale.mean.clone()
     for _ in range(5):
         bonus.observe(*batch)
@@ -130,7 +130,7 @@ def test_inputs_follow_the_scale_of_z(bonus, batch):
     torch.testing.assert_close(bonus.scale.mean - before, expected, rtol=1e-3, atol=1e-5)
 
 
-def test_models_are_those_of_separate_networks():
+def test_db_ensemble_models_match_separate_networks():
     torch.manual_seed(0)
     ensemble, x = Ensemble(2, 3, 4, 5), torch.randn(6, 3)
     found = ensemble(x)
@@ -139,9 +139,7 @@ def test_models_are_those_of_separate_networks():
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_reward_fades_where_data_settle_the_dynamics_and_noise_does_not_keep_it_up(
-    monkeypatch, seed
-):
+def test_db_ensemble_reward_fades_with_data_and_not_with_noise(monkeypatch, seed):
     """Over a fixed z: one cloud is trained on under noise that nobody can predict, the other is never seen."""
     torch.manual_seed(seed)
     bonus = ssedb.make_bonus("db-ensemble", (4, SIDE, SIDE), 4, **TINY_OPTIONS)
