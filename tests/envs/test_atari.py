@@ -32,7 +32,7 @@ def play(env, steps, seed=0):
     return torch.stack(frames), torch.stack(rewards), torch.stack(dones)
 
 
-def test_frames_are_single_gray_and_84(tmp_path):
+def test_atari_frames_are_single_gray_and_84(tmp_path):
     env = ssedb.make_env("alien", num_envs=3)
     frames = env.reset()
     assert (frames.shape, frames.dtype) == ((3, 84, 84), torch.uint8)
@@ -49,7 +49,7 @@ def test_frames_are_single_gray_and_84(tmp_path):
 
 @pytest.mark.parametrize("noise", ["none", "random-box", "pixel", "sticky"])
 @pytest.mark.parametrize("fidelity", ["paper", "released"])
-def test_same_seed_same_episodes(noise, fidelity):
+def test_atari_with_the_same_seed_plays_the_same_episodes(noise, fidelity):
     first, second, other = (
         play(ssedb.make_env("boxing", 2, noise=noise, fidelity=fidelity, seed=seed), 40)[0]
         for seed in (1, 1, 2)
@@ -60,13 +60,13 @@ def test_same_seed_same_episodes(noise, fidelity):
     assert first.shape == (41, 2, 84, 84)
 
 
-def test_environments_differ_and_runs_with_neighbouring_seeds_share_none():
+def test_atari_environments_differ_and_neighbouring_seeds_share_none():
     first, second = (play(ssedb.make_env("breakout", 4, seed=seed), 60)[0] for seed in (0, 1))
     assert not torch.equal(first[:, 0], first[:, 1])
     assert not torch.equal(first[:, 1], second[:, 0])
 
 
-def test_ends_begin_again_in_the_same_step_and_keep_the_last_frame():
+def test_atari_end_begins_again_in_the_same_step_and_keeps_the_last_frame():
     env = ssedb.make_env("breakout", 8, max_episode_steps=30, noop_max=0)
     first = env.reset()
     for t in range(30):
@@ -78,12 +78,12 @@ def test_ends_begin_again_in_the_same_step_and_keep_the_last_frame():
     env.close()
 
 
-def test_scores_are_not_clipped():
+def test_atari_scores_are_not_clipped():
     _, rewards, _ = play(ssedb.make_env("alien", 8, seed=0), 200)
     assert rewards.max() >= 10
 
 
-def test_raw_frames_shrink_to_nearly_what_the_emulator_shrinks():
+def test_atari_raw_frames_shrink_to_nearly_the_emulators_own():
     small = AtariEnv("breakout", 2, seed=5).reset()
     raw = AtariEnv("breakout", 2, seed=5, raw=True).reset()
     assert raw.shape == (2, 210, 160, 3)
@@ -143,7 +143,7 @@ def test_sticky_by_step_decides_once_for_all_four_frames():
     assert not ((moves > 1) & (moves < 20)).any()
 
 
-def test_make_env_picks_the_reading_of_sticky(monkeypatch):
+def test_make_env_picks_the_variant_of_sticky(monkeypatch):
     made = []
     monkeypatch.setattr(
         "ssedb.envs.atari.AtariEnv", lambda *a, **k: made.append(k) or AtariEnv(*a, **k)
@@ -159,7 +159,7 @@ def test_make_env_picks_the_reading_of_sticky(monkeypatch):
 
 
 @pytest.mark.parametrize("game", ["montezuma_revenge", "Pong", "ALE/SpaceInvaders-v5"])
-def test_other_games_work(game):
+def test_atari_other_games_work(game):
     env = ssedb.make_env(game, 2, seed=0)
     assert env.reset().float().std() > 0
     env.close()
@@ -179,12 +179,12 @@ def test_other_games_work(game):
         (dict(noise="sticky", strength=9), "at most 4 for Sticky"),
     ],
 )
-def test_bad_settings(settings, message):
+def test_atari_with_bad_settings_is_refused(settings, message):
     with pytest.raises(ssedb.ConfigError, match=message):
         ssedb.make_env("alien", **{"num_envs": 1, **settings})
 
 
-def test_an_error_in_the_emulator_is_raised_to_who_steps():
+def test_atari_error_in_the_emulator_is_raised_by_step():
     env = AtariEnv("breakout", 2)
     env.reset()
 
@@ -205,7 +205,7 @@ def test_reset_discards_an_answer_that_nobody_has_received():
     assert torch.equal(env.reset(), expected)
 
 
-def test_step_gives_up_emulators_that_are_stuck(monkeypatch):
+def test_step_of_stuck_emulators_times_out(monkeypatch):
     monkeypatch.setattr(timeout, "TIME_OUT", 0.5)
     going_on = threading.Event()
     env = AtariEnv("breakout", 2)
@@ -236,7 +236,7 @@ sys.exit(cli.main(sys.argv[1:]))
 """
 
 
-def test_a_run_with_stuck_emulators_ends_and_can_be_resumed(tmp_path):
+def test_train_with_stuck_emulators_ends_and_can_be_resumed(tmp_path):
     sizes = "--num-envs 2 --minibatch-envs 1 --rollout-steps 8 --obs-norm-steps 16 --preset rooms --checkpoint-minutes 0"
     flags = [
         "train",

@@ -78,7 +78,7 @@ def play_beside(env, twins, compare, steps=STEPS):
 
 
 @pytest.mark.parametrize("env_id", IDS)
-def test_frames_rewards_and_ends_are_those_of_gymnasium(env_id, preprocessed):
+def test_frames_rewards_and_ends_match_gymnasium(env_id, preprocessed):
     env = ssedb.make_env(env_id, 2, noop_max=0)
     twins = [preprocessed(env_id, scale_obs=True) for _ in range(2)]
 
@@ -92,7 +92,7 @@ def test_frames_rewards_and_ends_are_those_of_gymnasium(env_id, preprocessed):
 @pytest.mark.parametrize(
     ("env_id", "noise"), [*zip(IDS, ["random-box", "pixel", "pixel"], strict=True)]
 )
-def test_frames_below_raw_noise_are_the_raw_ones_of_gymnasium_shrunk(env_id, noise, preprocessed):
+def test_frames_below_raw_noise_match_gymnasiums_shrunk(env_id, noise, preprocessed):
     env = ssedb.make_env(env_id, 1, noop_max=0, noise=noise, strength=0.0, fidelity="released")
     twin = preprocessed(env_id, grayscale_obs=False, screen_size=(160, 210))
 
@@ -120,7 +120,7 @@ def first_frames(game: str, noop_max: int) -> torch.Tensor:
         ("Boxing", 4, [[0, 1], [2], [3], [4]]),  # its picture does not change in the first frame
     ],
 )
-def test_an_episode_begins_after_0_to_noop_max_no_ops(game, noop_max, classes):
+def test_episode_begins_after_0_to_noop_max_no_ops(game, noop_max, classes):
     gymnasium.register_envs(ale_py)
     emulator = gymnasium.make(
         f"ALE/{game}-v5", frameskip=1, repeat_action_probability=0.0
