@@ -57,9 +57,7 @@ def project(tmp_path, monkeypatch):
     ],
     ids=["nan", "crash", "kill"],
 )
-def test_a_first_update_that_fails_leaves_a_run_that_can_be_resumed(
-    project, capsys, how, code, said
-):
+def test_train_whose_first_update_fails_can_be_resumed(project, capsys, how, code, said):
     command = ["train", "--bonus", "trap:Trap", *FLAGS, "--out", "my run"]
     failed = ssedb(*command, env={**os.environ, "TRAP": how})
     assert (failed.returncode, said in failed.stderr) == (code, True), failed.stderr
@@ -72,9 +70,7 @@ def test_a_first_update_that_fails_leaves_a_run_that_can_be_resumed(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_a_run_that_is_stopped_while_it_looks_around_leaves_its_folder_free(
-    project, capsys, number
-):
+def test_train_stopped_while_measuring_observations_leaves_its_folder_free(project, capsys, number):
     command = ["train", *FLAGS, "--out", "run"]
     endless = [sys.executable, "-m", "ssedb", *command, "--obs-norm-steps", "1e9"]
     process = subprocess.Popen(endless, stderr=subprocess.PIPE, text=True)
@@ -94,7 +90,7 @@ def test_a_run_that_is_stopped_while_it_looks_around_leaves_its_folder_free(
     assert cli.main(command) == 0
 
 
-def test_a_run_that_is_stopped_twice_says_what_is_saved(project, capsys, monkeypatch):
+def test_train_stopped_twice_names_what_is_saved(project, capsys, monkeypatch):
     """The second Ctrl-C ends a run within an update."""
 
     def stopped_twice(trainer):
@@ -109,9 +105,7 @@ def test_a_run_that_is_stopped_twice_says_what_is_saved(project, capsys, monkeyp
     )
 
 
-def test_a_run_that_is_stopped_before_torch_is_loaded_leaves_its_folder_free(
-    project, capsys, monkeypatch
-):
+def test_train_stopped_before_torch_is_loaded_leaves_its_folder_free(project, capsys, monkeypatch):
     class Stop:
         def find_spec(self, name, path, target=None):
             if name == "ssedb.runs.loop":
@@ -127,7 +121,7 @@ def test_a_run_that_is_stopped_before_torch_is_loaded_leaves_its_folder_free(
     assert not (project / "run").exists()
 
 
-def test_sigterm_ends_a_run_with_a_checkpoint(project):
+def test_train_on_sigterm_ends_with_a_checkpoint(project):
     command = [sys.executable, "-m", "ssedb", "train", *FLAGS, "--steps", "1e9", "--out", "run"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     metrics = project / "run" / "metrics.jsonl"
