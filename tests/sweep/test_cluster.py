@@ -33,7 +33,7 @@ def kill_at_first_checkpoint(folder):
     os.kill(int((folder / ".lock").read_text()), signal.SIGKILL)
 
 
-def test_ray_finishes_every_run_once_whatever_dies(tmp_path):
+def test_ray_whatever_dies_finishes_every_run_once(tmp_path):
     from ssedb.sweep.cluster import run_on_ray
 
     grid, out = write_grid(tmp_path, HALF), tmp_path / "ray"

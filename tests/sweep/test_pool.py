@@ -47,7 +47,7 @@ def swept(tmp_path_factory):
     return folder, grid, bad, display, outcome
 
 
-def test_a_killed_worker_costs_no_run(swept):
+def test_sweep_with_a_killed_worker_loses_no_run(swept):
     folder, grid, _, display, outcome = swept
     assert not display.victims
     assert (
@@ -63,7 +63,7 @@ def test_a_killed_worker_costs_no_run(swept):
     assert len(all_numbers(folder / "runs")) == 4
 
 
-def test_a_run_that_cannot_work_is_reported_and_the_others_finish(swept):
+def test_sweep_with_a_run_that_cannot_work_reports_it_and_finishes_the_others(swept):
     _, _, bad, _, outcome = swept
     assert list(outcome.failed) == [bad.name]
     assert "needs uint8 images" in outcome.failed[bad.name]
@@ -73,7 +73,7 @@ def test_a_run_that_cannot_work_is_reported_and_the_others_finish(swept):
     assert "ConfigError" in (bad.folder / "log.txt").read_text()
 
 
-def test_killed_or_not_the_numbers_are_those_of_the_run_alone(swept, tmp_path):
+def test_sweep_killed_or_not_gives_the_numbers_of_the_run_alone(swept, tmp_path):
     _, grid, _, _, _ = swept
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -90,7 +90,7 @@ def test_killed_or_not_the_numbers_are_those_of_the_run_alone(swept, tmp_path):
         torch.set_num_threads(threads)
 
 
-def test_other_code_and_other_settings_are_noticed(swept, tmp_path):
+def test_sweep_notices_other_code_and_other_settings(swept, tmp_path):
     folder, grid, _, _, _ = swept
     assert made_by_other_code(grid.runs) == {}
     origin = grid.runs[0].folder / "origin.json"
@@ -106,7 +106,7 @@ def test_other_code_and_other_settings_are_noticed(swept, tmp_path):
     assert len(unplanned_runs(longer, folder / "runs")) == 4
 
 
-def test_finished_means_trained_with_these_settings_and_probed(swept, tmp_path):
+def test_run_counts_as_finished_when_trained_with_these_settings_and_probed(swept, tmp_path):
     _, grid, _, _, _ = swept
     run = grid.runs[0]
     assert not is_finished(run, probe=True)
@@ -150,7 +150,7 @@ def alive(pid):
     return True
 
 
-def test_a_killed_driver_and_then_the_same_command(swept, tmp_path):
+def test_sweep_after_a_killed_driver_finishes_by_the_same_command(swept, tmp_path):
     grid, out = write_grid(tmp_path, HALF), tmp_path / "runs"
     driver = sweep(grid, out, jobs=2)
     wait_for(lambda: len(list(out.glob("*/summary.json"))) >= 1)
@@ -174,7 +174,7 @@ def test_a_killed_driver_and_then_the_same_command(swept, tmp_path):
     )  # not done twice
 
 
-def test_a_signal_lets_every_run_save_and_a_second_sweep_must_wait(tmp_path):
+def test_sweep_on_a_signal_saves_every_run_and_a_second_sweep_waits(tmp_path):
     grid, out = write_grid(tmp_path, TOY.replace("steps = 96", "steps = 96000")), tmp_path / "runs"
     driver = sweep(grid, out, jobs=1)
     wait_for(lambda: list(out.glob("*/checkpoints/*.ckpt")))
@@ -195,7 +195,7 @@ def test_a_signal_lets_every_run_save_and_a_second_sweep_must_wait(tmp_path):
     assert all(summary["steps"] >= 32 and not summary["finished"] for summary in stopped)
 
 
-def test_as_many_as_memory_and_cores_allow(tmp_path):
+def test_jobs_are_as_many_as_memory_and_cores_allow(tmp_path):
     runs = read_grid(write_grid(tmp_path)).runs
     made = Pool(runs, False, Silent(runs), "cpu", None, 1)
     made._most = 6
@@ -222,7 +222,7 @@ def test_as_many_as_memory_and_cores_allow(tmp_path):
     assert free_memory() > 0
 
 
-def test_runs_of_a_killed_driver_save_before_they_end(tmp_path):
+def test_workers_of_a_killed_driver_save_before_they_end(tmp_path):
     text = TOY.replace("steps = 96", "steps = 96000").replace(
         "checkpoint_minutes = 0", "checkpoint_minutes = 60"
     )
@@ -248,7 +248,7 @@ def tries(folder):
 
 
 @pytest.mark.parametrize("retries", [0, 2])
-def test_a_run_is_tried_again_as_often_as_asked_and_no_more(tmp_path, monkeypatch, capsys, retries):
+def test_sweep_retries_a_run_as_often_as_asked(tmp_path, monkeypatch, capsys, retries):
     monkeypatch.setattr(pool, "work", failing_worker)
     chosen = ["--set", "noise=none", "bonus=db", "seed=[0,1,2]", "--retries", str(retries)]
     command = [
@@ -272,7 +272,7 @@ def test_a_run_is_tried_again_as_often_as_asked_and_no_more(tmp_path, monkeypatc
     assert "3 runs failed" in capsys.readouterr().out
 
 
-def test_a_sweep_stops_when_its_minutes_are_over(tmp_path, monkeypatch):
+def test_sweep_stops_when_its_minutes_are_over(tmp_path, monkeypatch):
     runs = read_grid(write_grid(tmp_path), tmp_path / "runs", {"device": "cpu"}).runs[:1]
     now, said = [0.0], []
 
@@ -303,7 +303,7 @@ def test_a_sweep_stops_when_its_minutes_are_over(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("retries", [0, 2])
-def test_a_task_of_ray_is_tried_again_as_often_as_asked_and_no_more(tmp_path, monkeypatch, retries):
+def test_ray_retries_a_task_as_often_as_asked(tmp_path, monkeypatch, retries):
     run = read_grid(write_grid(tmp_path), tmp_path / "runs", {"device": "cpu"}).runs[0]
     calls = []
 
