@@ -19,7 +19,7 @@ def test_mutant_can_be_applied(mutant):
         assert not name or f"def {name.partition('[')[0]}(" in tests, test
 
 
-def test_no_mutant_is_listed_twice():
+def test_mutants_are_listed_once():
     mutants = read_mutants()
     assert (
         len({(m.file, m.replace, m.by) for m in mutants})
@@ -38,11 +38,11 @@ def test_no_mutant_is_listed_twice():
         (None, "", "timed out"),
     ],
 )
-def test_outcome_follows_from_what_pytest_says(code, output, outcome):
+def test_judge_follows_from_what_pytest_printed(code, output, outcome):
     assert judge(code, output)[0] == outcome
 
 
-def test_text_that_stands_twice_is_refused(tmp_path: Path):
+def test_mutant_whose_text_does_not_stand_once_is_refused(tmp_path: Path):
     mutant = read_mutants()[0]
     with pytest.raises(ValueError, match="stands there 0 times"):
         type(mutant)(mutant.file, "no such text", "", "nothing", ()).source()

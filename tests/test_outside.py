@@ -66,7 +66,7 @@ def shell(folder):
     forget_package()
 
 
-def test_every_command_finds_an_environment_by_its_module(shell, monkeypatch, capsys):
+def test_commands_find_an_environment_by_its_module(shell, monkeypatch, capsys):
     out = shell.folder / "run"
     said, code = shell.run(
         "train", *WALKER, "--env-kwargs", "speed=2", "side=50", "--steps", "64", "--out", out
@@ -113,7 +113,7 @@ def test_every_command_finds_an_environment_by_its_module(shell, monkeypatch, ca
     assert "no episode" not in said
 
 
-def test_arguments_of_the_environment_make_another_run(shell, monkeypatch):
+def test_env_kwargs_make_another_run(shell, monkeypatch):
     monkeypatch.syspath_prepend(shell.folder)
     (shell.folder / "plan.toml").write_text(GRID)
     runs = read_grid(shell.folder / "plan.toml", shell.folder / "planned").runs
@@ -129,7 +129,7 @@ def test_arguments_of_the_environment_make_another_run(shell, monkeypatch):
     ]
 
 
-def test_a_resumed_run_keeps_the_arguments_of_its_environment(shell, monkeypatch, capsys):
+def test_resume_keeps_the_env_kwargs(shell, monkeypatch, capsys):
     monkeypatch.syspath_prepend(shell.folder)
     out = shell.folder / "kept"
     assert (
@@ -143,7 +143,7 @@ def test_a_resumed_run_keeps_the_arguments_of_its_environment(shell, monkeypatch
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])
-def test_an_environment_that_raises_is_named_in_one_line(
+def test_train_in_an_environment_that_raises_names_it_in_one_line(
     shell, monkeypatch, tmp_path, capsys, workers
 ):
     monkeypatch.syspath_prepend(shell.folder)
@@ -161,7 +161,7 @@ def test_an_environment_that_raises_is_named_in_one_line(
     assert not (out / "error.log").exists()
 
 
-def test_the_step_at_which_an_environment_raises_is_named(shell, monkeypatch, tmp_path, capsys):
+def test_train_in_an_environment_that_raises_names_the_step(shell, monkeypatch, tmp_path, capsys):
     monkeypatch.syspath_prepend(shell.folder)
     settings = [
         "--env-kwargs",
@@ -191,7 +191,7 @@ def test_the_step_at_which_an_environment_raises_is_named(shell, monkeypatch, tm
     ],
     ids=["shape", "raises"],
 )
-def test_a_bonus_that_goes_wrong_is_named_in_one_line(
+def test_train_with_a_bonus_that_fails_names_it_in_one_line(
     shell, monkeypatch, tmp_path, capsys, bonus, message
 ):
     monkeypatch.syspath_prepend(shell.folder)
@@ -216,7 +216,7 @@ def test_a_bonus_that_goes_wrong_is_named_in_one_line(
     assert "trainer.py" in (out / "error.log").read_text()
 
 
-def test_evaluation_names_an_environment_that_raises(shell, monkeypatch, tmp_path, capsys):
+def test_eval_in_an_environment_that_raises_names_it(shell, monkeypatch, tmp_path, capsys):
     monkeypatch.syspath_prepend(shell.folder)
     out = tmp_path / "run"
     assert (
@@ -253,7 +253,7 @@ def tensors(state):
 @pytest.mark.filterwarnings(
     "ignore:for .*:UserWarning"
 )  # weights that a meta device is given are dropped
-def test_a_loaded_agent_has_its_networks_alone_on_the_device(tmp_path, monkeypatch):
+def test_agent_when_loaded_has_its_networks_alone_on_the_device(tmp_path, monkeypatch):
     run = tmp_path / "run"
     assert (
         cli.main(["train", "--env", "rooms-small", *TINY, "--steps", "64", "--out", str(run)]) == 0
@@ -271,7 +271,7 @@ def test_a_loaded_agent_has_its_networks_alone_on_the_device(tmp_path, monkeypat
     assert set().union(*places.values()) == {"cpu"}
 
 
-def test_ctrl_c_reaches_the_learner_and_not_the_processes_that_step(shell):
+def test_ctrl_c_reaches_the_learner_and_not_its_workers(shell):
     out = shell.folder / "stopped"
     flags = ["--env-workers", "2", "--steps", "1000000", "--out", out]
     process = shell.start("train", *WALKER, *flags, start_new_session=True)
