@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutate import ROOT, judge, read_mutants
+from tests import mutate
+from tests.mutate import ROOT, Verdict, judge, read_mutants
 
 
 @pytest.mark.parametrize("mutant", read_mutants(), ids=lambda mutant: mutant.why)
@@ -34,12 +35,47 @@ def test_mutants_are_listed_once():
         (0, "3 passed", "survived"),
         (1, "FAILED tests/test_a.py::test_b - assert 1 == 2\n1 failed", "killed"),
         (1, "FAILED tests/test_a.py::test_b - NameError: name 'x' is not defined", "broken"),
+        (1, "FAILED tests/test_a.py::test_b - KeyError: 'x'\n1 failed", "killed"),
+        (1, "ERROR tests/test_a.py::test_b - KeyError: 'x'\n1 error", "killed"),
         (2, "ERROR tests/test_a.py\n1 error", "broken"),
         (None, "", "timed out"),
     ],
 )
 def test_judge_follows_from_what_pytest_printed(code, output, outcome):
-    assert judge(code, output)[0] == outcome
+    assert judge(code, output).outcome == outcome
+
+
+@pytest.mark.parametrize(("unmutated", "outcome"), [("survived", "killed"), ("killed", "broken")])
+def test_referee_of_a_kill_runs_the_test_once_without_the_mutant(monkeypatch, unmutated, outcome):
+    ran = []
+
+    def unbroken(tests):
+        ran.extend(tests)
+        return Verdict(unmutated)
+
+    monkeypatch.setattr(mutate, "unbroken", unbroken)
+    referee = mutate.Referee()
+    kill = Verdict("killed", "tests/test_a.py::test_b", "KeyError: '__main__'")
+    assert [referee.review(kill).outcome for _ in range(2)] == [outcome] * 2
+    assert ran == ["tests/test_a.py::test_b"]
+    assert referee.review(Verdict("survived")).outcome == "survived"
+
+
+SPAWNING = """
+import multiprocessing
+import os
+
+def test_spawned_process_ends_well():
+    process = multiprocessing.get_context("spawn").Process(target=os.getpid)
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+"""
+
+
+def test_trial_whose_test_spawns_a_process_runs_it(tmp_path):
+    (tmp_path / "test_spawning.py").write_text(SPAWNING)
+    assert mutate.unbroken([str(tmp_path)]).outcome == "survived"
 
 
 def test_mutant_whose_text_does_not_stand_once_is_refused(tmp_path: Path):
