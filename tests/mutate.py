@@ -159,8 +159,10 @@ def judge(code: int | None, output: str) -> Verdict:
         return Verdict("timed out", reason=f"no end within {TIME_LIMIT:.0f} s")
     if code == 0:
         return Verdict("survived")
+    # Above the summary stands what the test printed, which may begin like its lines.
+    summary = output.rpartition("short test summary info")[2]
     # ERROR: a fixture of the test failed.
-    failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - (.*))?$", output, re.MULTILINE)
+    failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - (.*))?$", summary, re.MULTILINE)
     if code != 1 or failed is None:
         lines = output.strip().splitlines() or [f"pytest ended with {code}"]
         return Verdict("broken", reason=lines[-1])

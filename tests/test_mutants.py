@@ -38,11 +38,18 @@ def test_mutants_are_listed_once():
         (1, "FAILED tests/test_a.py::test_b - KeyError: 'x'\n1 failed", "killed"),
         (1, "ERROR tests/test_a.py::test_b - KeyError: 'x'\n1 error", "killed"),
         (2, "ERROR tests/test_a.py\n1 error", "broken"),
+        (
+            1,
+            "FAILED a run: NameError\n=== short test summary info\nFAILED tests/test_a.py::test_b - assert 0",
+            "killed",
+        ),
         (None, "", "timed out"),
     ],
 )
 def test_judge_follows_from_what_pytest_printed(code, output, outcome):
-    assert judge(code, output).outcome == outcome
+    verdict = judge(code, output)
+    assert verdict.outcome == outcome
+    assert verdict.test in ("", "tests/test_a.py::test_b")
 
 
 @pytest.mark.parametrize(("unmutated", "outcome"), [("survived", "killed"), ("killed", "broken")])
