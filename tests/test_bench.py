@@ -19,7 +19,7 @@ def test_ratios_are_over_all_rounds_with_the_error_between_rounds():
 
 
 def test_bench_times_emulators_the_library_and_training_alternately(tmp_path):
-    config = tiny_config(tmp_path, rollout_steps=8)
+    config = tiny_config(tmp_path, env="breakout", num_envs=2, minibatch_envs=2, rollout_steps=8)
     trainer, library = Trainer(config), library_vector(config)
     got = side_by_side(trainer, 2, library)
     assert {what: len(seconds) for what, seconds in got.seconds.items()} == {

@@ -29,8 +29,9 @@ TINY += ["--obs-norm-steps", "32"]
 
 
 def tiny_config(out: Any, **changes: Any) -> TrainConfig:
+    """Return the settings of a run of a second; each emulator would take a quarter of one to begin."""
     settings: dict[str, Any] = dict(
-        env="breakout", preset="small", steps=1024, num_envs=8, rollout_steps=32, minibatch_envs=4, out=out,
+        env="rooms-tiny", preset="small", steps=1024, num_envs=8, rollout_steps=32, minibatch_envs=4, out=out,
         policy_channels=(8, 8, 8), policy_width=32, device="cpu", bonus_options=TINY_OPTIONS,
     )  # fmt: skip
     return TrainConfig(**{**settings, **changes})

@@ -106,6 +106,15 @@ def test_count_outside_of_rooms_uses_frames_and_refuses_states(tmp_path):
     with pytest.raises(
         ssedb.ConfigError, match="breakout does not tell its true states, which count counts"
     ):
-        Trainer(tiny_config(tmp_path, bonus="count", bonus_options={"counted": "states"}))
+        Trainer(
+            tiny_config(
+                tmp_path,
+                env="breakout",
+                num_envs=1,
+                minibatch_envs=1,
+                bonus="count",
+                bonus_options={"counted": "states"},
+            )
+        )
     with pytest.raises(ssedb.ConfigError, match="feature_dim=0: must be above 0"):
         ssedb.TrainConfig(bonus="rnd", bonus_options={"feature_dim": 0})

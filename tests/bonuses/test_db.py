@@ -202,7 +202,7 @@ def test_db_prediction_std_has_a_floor(batch, kind, raw, std):
 def test_db_loss_with_the_wrong_next_observation_is_worse(batch):
     obs, actions, next_obs = batch
     bonus = small_db(alpha1=0.001, alpha3=1.0)
-    fit(bonus, batch, 200)
+    fit(bonus, batch, 100)
     right = bonus.loss(obs, actions, next_obs)[1]["i_nce"]
     for wrong in (next_obs.roll(1, 0), obs):  # another pair's, and the one before
         assert right > bonus.loss(obs, actions, wrong)[1]["i_nce"] + 0.5
@@ -299,7 +299,7 @@ def test_db_contrast_rises_above_chance_and_collapse_shows_in_the_rank(batch):
     healthy = small_db(alpha1=0.001, alpha3=1.0)
     collapsed = small_db(alpha1=0.001, alpha3=0.0, momentum_target=False)
     for bonus in (healthy, collapsed):
-        fit(bonus, batch, 300)
+        fit(bonus, batch, 150)
     assert healthy.loss(*held_out)[1]["i_nce"].item() > -math.log(128) + 1.2
     ranks = [bonus.diagnostics(*held_out)["rank_state"].item() for bonus in (healthy, collapsed)]
     assert ranks[0] > 2 * ranks[1]

@@ -138,10 +138,9 @@ def test_db_ensemble_models_match_separate_networks():
     assert not torch.allclose(found[0], found[1])
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_db_ensemble_reward_fades_with_data_and_not_with_noise(monkeypatch, seed):
+def test_db_ensemble_reward_fades_with_data_and_not_with_noise(monkeypatch):
     """Over a fixed z: one cloud is trained on under noise that nobody can predict, the other is never seen."""
-    torch.manual_seed(seed)
+    torch.manual_seed(0)
     bonus = ssedb.make_bonus("db-ensemble", (4, SIDE, SIDE), 4, **TINY_OPTIONS)
     monkeypatch.setattr(bonus, "represent", lambda z, actions: (z, None))
     seen, unseen = (torch.randn(256, 32) + side * torch.ones(32) for side in (-1, 1))

@@ -114,18 +114,17 @@ def test_lpm_error_model_learns_the_errors_that_rewarded_the_rollout(tmp_path):
         assert not torch.equal(weights(bonus.forward_model), paid[0])  # it has learned meanwhile
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_lpm_reward_rises_with_learning_and_not_with_known_noise(seed):
+def test_lpm_reward_rises_with_learning_and_not_with_known_noise():
     """After the same updates of the same models: on moves of the grid, and on next states drawn anew each time."""
-    obs, actions, next_obs = batch(60, seed=seed)
-    generator = torch.Generator().manual_seed(seed)
+    obs, actions, next_obs = batch(60)
+    generator = torch.Generator().manual_seed(0)
 
     def noise():
         return obs, actions, torch.randint(256, next_obs.shape, generator=generator).byte()
 
     progress = {}
     for name, draw, known in (("world", lambda: (obs, actions, next_obs), 0), ("noise", noise, 60)):
-        bonus = make("lpm", seed=seed, **SMALL)
+        bonus = make("lpm", **SMALL)
         descend(bonus, bonus.forward_model, draw, known)
         bonus.after_rollout()
         descend(bonus, bonus.error_model, draw, 80)

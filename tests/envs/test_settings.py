@@ -19,7 +19,7 @@ from tests.envs.test_reference import area_mean, pillow_frame
 from tests.toy import tiny_config
 
 NOOP, FIRE, RIGHT, LEFT = range(4)  # of Breakout
-ENVS = 4
+ENVS = 2
 BOUND = 5.0
 """Standard errors: beyond them lies one normal draw in 1.7 million."""
 
@@ -29,6 +29,7 @@ def by_config(noise: str, strength: float = 1.0, **settings) -> tuple[Env, Tenso
     settings = {
         "env": "breakout",
         "num_envs": ENVS,
+        "minibatch_envs": ENVS,
         "noise": noise,
         "noise_strength": strength,
         **settings,
@@ -154,7 +155,7 @@ def statistics(frames: np.ndarray, clean: np.ndarray) -> np.ndarray:
 def test_frames_carry_the_noise_of_the_settings(make, noise, fidelity, strength, model):
     raw, small = pictures()
     clean = pillow_frame(raw) if model in (wrapped_boxes, pixels_at_zeros) else small
-    frames = play(make(noise, strength, fidelity=fidelity), [NOOP] * 24).reshape(-1, 84, 84)
+    frames = play(make(noise, strength, fidelity=fidelity), [NOOP] * 49).reshape(-1, 84, 84)
     assert len(np.unique(frames.reshape(len(frames), -1), axis=0)) == len(
         frames
     )  # none has another's noise

@@ -61,7 +61,8 @@ def test_resume_keeps_the_settings(tmp_path):
     run.close()
     assert RunFolder.reopen(tmp_path / "run").config.steps == 5000  # remembered
     with pytest.raises(
-        ConfigError, match="is a run with env=breakout, not alien; a resumed run keeps its settings"
+        ConfigError,
+        match="is a run with env=rooms-tiny, not alien; a resumed run keeps its settings",
     ):
         RunFolder.reopen(tmp_path / "run", env="alien")
     with pytest.raises(
