@@ -43,10 +43,12 @@ class Shell:
         write_package(folder)
         self.folder = folder
 
+    def path(self):
+        return os.pathsep.join([str(self.folder), str(Path(ssedb.__file__).parent.parent)])
+
     def start(self, *args, **settings):
-        path = os.pathsep.join([str(self.folder), str(Path(ssedb.__file__).parent.parent)])
         streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        env = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+        env = {**os.environ, "PYTHONPATH": self.path(), "OMP_NUM_THREADS": "1"}
         command = [sys.executable, "-m", "ssedb", *map(str, args)]
         return subprocess.Popen(command, env=env, cwd=self.folder, **{**streams, **settings})
 
@@ -77,38 +79,26 @@ def test_commands_find_an_environment_by_its_module(shell, monkeypatch, capsys):
         "strangeworlds:Walker-v0",
         {"speed": 2, "side": 50},
     )
-    (shell.folder / "grid.toml").write_text(GRID)
-    commands = {
-        "resume": ["train", "--resume", out, "--steps", "128"],
-        "eval": ["eval", out, "--episodes", "2", "--device", "cpu"],
-        "sweep": [
-            "sweep",
-            "grid.toml",
-            "--out",
-            shell.folder / "sweep",
-            "--device",
-            "cpu",
-            "--jobs",
-            "1",
-        ],
-    }
-    started = {name: shell.start(*command) for name, command in commands.items()}
-    ended = {
-        name: (process.communicate(timeout=240)[0], process.returncode)
-        for name, process in started.items()
-    }
-    assert [name for name, (said, code) in ended.items() if code != 0] == [], ended
-    assert "resumed at step 64" in ended["resume"][0]
-    assert "strangeworlds:Walker-v0, noise none, agent of step" in ended["eval"][0]
-    assert len(list((shell.folder / "sweep").glob("*-speed-[12]-*/summary.json"))) == 2
+    grid, swept = shell.folder / "grid.toml", shell.folder / "sweep"
+    grid.write_text(GRID)
     # In this process, which takes seconds less: nothing here has imported the package.
-    for command in (["analyze", "spikes", out], ["report", out, "--out", shell.folder / "report"]):
+    monkeypatch.setenv("PYTHONPATH", shell.path())  # for the sweep's worker
+    monkeypatch.syspath_prepend(shell.folder)
+    for command in (
+        ["train", "--resume", out, "--steps", "128"],
+        ["eval", out, "--episodes", "2"],
+        ["sweep", grid, "--out", swept, "--jobs", "1"],
+        ["analyze", "spikes", out],
+        ["report", out, "--out", shell.folder / "report"],
+    ):
         assert "strangeworlds" not in sys.modules
-        monkeypatch.syspath_prepend(shell.folder)
         assert cli.main([*map(str, command), "--device", "cpu"]) == 0
         forget_package()
+    printed, said = capsys.readouterr()
+    assert "resumed at step 64" in said
+    assert "strangeworlds:Walker-v0, noise none, agent of step" in " ".join(printed.split())
+    assert len(list(swept.glob("*-speed-[12]-*/summary.json"))) == 2
     assert (out / "spikes").is_dir()
-    said = capsys.readouterr().err
     assert "episode 1 of 1: db on strangeworlds:Walker-v0 (speed=2, side=50), noise none" in said
     assert "no episode" not in said
 

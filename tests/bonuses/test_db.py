@@ -300,7 +300,7 @@ def test_db_contrast_rises_above_chance_and_collapse_shows_in_the_rank(batch):
     collapsed = small_db(alpha1=0.001, alpha3=0.0, momentum_target=False)
     for bonus in (healthy, collapsed):
         fit(bonus, batch, 150)
-    assert healthy.loss(*held_out)[1]["i_nce"].item() > -math.log(128) + 1.2
+    assert healthy.loss(*held_out)[1]["i_nce"].item() > -math.log(128) + 0.7
     ranks = [bonus.diagnostics(*held_out)["rank_state"].item() for bonus in (healthy, collapsed)]
     assert ranks[0] > 2 * ranks[1]
     assert healthy.diagnostics(*held_out)["i_nce_chance"].item() == pytest.approx(-math.log(128))

@@ -34,7 +34,7 @@ def trained(tmp_path_factory):
     result = ssedb(
         "train",
         "--env",
-        "Breakout",
+        "Rooms-Tiny",
         "--noise",
         "random-box",
         "--steps",
@@ -51,7 +51,7 @@ def test_train_prints_what_it_does_and_its_progress(trained):
     out, result = trained
     assert "a random agent looks around for 32 steps" in result.stderr
     assert "128/128 steps" in result.stderr
-    assert "db on breakout, noise random-box" in result.stdout
+    assert "db on rooms-tiny, noise random-box" in result.stdout
     assert f"run folder   {out}" in result.stdout
     assert f"ssedb eval {out}" in result.stdout
 
@@ -298,7 +298,7 @@ def test_train_into_a_finished_run_or_with_other_settings_is_refused(trained, ca
     for args, message in (
         (["--out", str(out)], "already holds a run"),
         (["--resume", str(out), "--out", "elsewhere"], "not elsewhere"),
-        (["--resume", str(out), "--env", "alien"], "is a run with env=breakout, not alien"),
+        (["--resume", str(out), "--env", "alien"], "is a run with env=rooms-tiny, not alien"),
     ):
         assert cli.main(["train", *args]) == 2
         assert message in capsys.readouterr().err
@@ -321,11 +321,11 @@ def test_resume_with_a_checkpoint_of_another_game_is_refused(trained, tmp_path, 
     copy = tmp_path / "copy"
     shutil.copytree(out, copy)
     config = copy / "config.toml"
-    config.write_text(config.read_text().replace('"breakout"', '"alien"'))
+    config.write_text(config.read_text().replace('"rooms-tiny"', '"alien"'))
     for command in (["train", "--resume", str(copy)], ["eval", str(copy)]):
         assert cli.main(command) == 2
         said = capsys.readouterr().err
-        assert "is of breakout but its config.toml says alien" in said
+        assert "is of rooms-tiny but its config.toml says alien" in said
 
 
 def test_help_has_a_sentence_for_every_flag_and_loads_no_torch():

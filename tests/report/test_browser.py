@@ -215,7 +215,7 @@ def test_curves_are_read_zoomed_and_hidden(report, open_page):
     page.mouse.up()
     zoomed = page.get_attribute(boxes, "data-view")
     low, high = map(float, zoomed.split(" to "))
-    assert 128 < low < high < 512
+    assert 64 < low < high < 256
     page.dblclick(boxes)
     assert page.get_attribute(boxes, "data-view") == "whole"
 
@@ -437,7 +437,7 @@ def test_rooms_maps_move_with_the_slider(report, open_page):
     heat, slider = "#view-rooms canvas >> nth=0", "#view-rooms input[type=range]"
     pick(page, "Task", "rooms-small, random-box")
     assert page.locator("#view-rooms canvas").count() == 2
-    assert page.get_attribute(heat, "data-steps") == "512"
+    assert page.get_attribute(heat, "data-steps") == "256"
     blank = count_colour(page, heat, "#ffffff", 1)
     page.fill(slider, "0")
     assert page.get_attribute(heat, "data-steps") == "0"

@@ -143,7 +143,7 @@ def test_page_lists_every_run_and_averages_none_away(data):
     assert found["shut"]["neck"]["state"] == "shut"
     assert found["random-box-rnd-0"]["neck"] is None
     assert found["shut"]["not_finite"] == ["value_loss"]
-    assert found["stopped"]["curves"]["states_share"]["x"] == [128, 256]
+    assert found["stopped"]["curves"]["states_share"]["x"] == [64, 128]
     measure = next(m for m in data["measures"] if m["key"] == "states_share")
     row = next(
         r for r in measure["conditions"] if (r["noise"], r["method"]) == ("random-box", "db")
@@ -255,7 +255,7 @@ def test_rooms_maps_are_on_the_page_where_runs_have_them(data):
     maps = {data["runs"][m["run"]]["name"]: m for m in data["rooms"]}
     assert maps["stopped"]["steps"] == []
     full = maps["random-box-db-0"]
-    assert (full["steps"][0], full["steps"][-1]) == (0, 512)
+    assert (full["steps"][0], full["steps"][-1]) == (0, 256)
     assert sum(row.count("1") for row in full["floor"]) == len(full["visits"][0])
     assert {mark["what"] for mark in full["marks"]} == {"start", "key", "lock", "treasure"}
 
