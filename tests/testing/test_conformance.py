@@ -26,16 +26,16 @@ OTHERWISE = {
 VARIANTS = {**{name: (name, {}) for name in ssedb.list_bonuses()}, **OTHERWISE}
 
 
-@pytest.mark.parametrize(("name", "options"), VARIANTS.values(), ids=VARIANTS)
-def test_bonuses_of_this_package_keep_their_contract(name, options):
-    results = check_bonus(name, **options)
-    assert [f"{r.name}: {r.why}" for r in results if r.outcome == "fail"] == []
-    assert [r.name for r in results] == [check.__name__ for check in CHECKS]
-
-
 @pytest.fixture
 def smaller_huge_batch(monkeypatch):
     monkeypatch.setattr(behaviour, "HUGE", 1024)
+
+
+@pytest.mark.parametrize(("name", "options"), VARIANTS.values(), ids=VARIANTS)
+def test_bonuses_of_this_package_keep_their_contract(name, options, smaller_huge_batch):
+    results = check_bonus(name, **options)
+    assert [f"{r.name}: {r.why}" for r in results if r.outcome == "fail"] == []
+    assert [r.name for r in results] == [check.__name__ for check in CHECKS]
 
 
 @pytest.mark.filterwarnings("ignore:std")
@@ -152,13 +152,12 @@ class Crashes(Bright):
 
 @pytest.fixture
 def outside(pytester, monkeypatch):
-    """Pytest in a project of its own, in a process of its own."""
-    monkeypatch.setenv(
-        "PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1"
-    )  # it is loaded by name, installed or not
-    monkeypatch.setenv("PYTHONPATH", f"{pytester.path}:{Path(__file__).parents[2]}")
+    """Pytest in a project of its own."""
+    # The plugin is loaded by name, installed or not.
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.syspath_prepend(pytester.path)
     pytester.makepyfile(mine=OUTSIDE, test_mine="def test_of_their_own(): pass")
-    return lambda *args: pytester.runpytest_subprocess("-p", "ssedb.testing.plugin", *args)
+    return lambda *args: pytester.runpytest_inprocess("-p", "ssedb.testing.plugin", *args)
 
 
 def test_plugin_checks_a_class_of_another_project(outside):
