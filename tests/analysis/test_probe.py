@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import ssedb
-from ssedb.analysis.probe import draw_transitions, play_transitions, probe_bonus, probe_run
+from ssedb.analysis.probe import collect_transitions, draw_transitions, probe_bonus, probe_run
 from ssedb.bonuses.base import Bonus
 from ssedb.collect.environments import env_of
 from ssedb.envs.frames import to_agent_frames
@@ -111,8 +111,8 @@ def test_probe_of_a_real_run_writes_its_measures(tmp_path, monkeypatch):
 @pytest.fixture
 def few_games(monkeypatch):
     """Probe 4 games at once, and their transitions close together: an emulator is slow to begin."""
-    monkeypatch.setattr("ssedb.analysis.probe.PLAYED_ENVS", 4)
-    monkeypatch.setattr("ssedb.analysis.probe.PLAYED_APART", 5)
+    monkeypatch.setattr("ssedb.analysis.probe.COLLECT_ENVS", 4)
+    monkeypatch.setattr("ssedb.analysis.probe.COLLECT_APART", 5)
 
 
 @pytest.mark.parametrize("fidelity", ["paper", "released"])
@@ -136,7 +136,7 @@ def test_probe_of_a_game_measures_noise_alone(tmp_path, monkeypatch, fidelity):
 @pytest.mark.usefixtures("few_games")
 def test_game_transitions_are_one_game_under_several_draws(tmp_path):
     config = tiny_config(tmp_path, env="breakout", noise="random-box", max_episode_steps=40)
-    data = play_transitions(config, 50, 3, 0, torch.device("cpu"))
+    data = collect_transitions(config, 50, 3, 0, torch.device("cpu"))
     assert data.clean.shape == (5, 50, 84, 84)
     assert data.noisy.shape == (5, 3, 50, 84, 84)
     touched = (
@@ -170,9 +170,9 @@ def test_walks_halves_come_from_the_same_states(small):
 
 
 def test_probe_of_a_game_that_ends_at_once_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("ssedb.analysis.probe.PLAYED_ENVS", 1)
+    monkeypatch.setattr("ssedb.analysis.probe.COLLECT_ENVS", 1)
     # Or thousands of episodes would begin.
-    monkeypatch.setattr("ssedb.analysis.probe.PLAYED_APART", 1)
+    monkeypatch.setattr("ssedb.analysis.probe.COLLECT_APART", 1)
     config = tiny_config(tmp_path, env="breakout", noise="random-box", max_episode_steps=3)
     with pytest.raises(ssedb.ConfigError, match="breakout: episodes end too soon to be probed"):
-        play_transitions(config, 10, 2, 0, torch.device("cpu"))
+        collect_transitions(config, 10, 2, 0, torch.device("cpu"))
