@@ -15,8 +15,8 @@ from ssedb import cli
 from ssedb.compare.results import Run, conditions
 from ssedb.runs.metrics import read_metrics
 from ssedb.sweep.grid import read_grid
+from tests.helpers import wait_for
 from tests.outside import forget_package, write_package
-from tests.sweep.grids import wait_for
 from tests.toy import TINY
 
 WALKER = ["--env", "strangeworlds:Walker-v0", *TINY]

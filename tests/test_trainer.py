@@ -20,6 +20,7 @@ from ssedb.runs.loop import resume, train
 from ssedb.runs.metrics import read_metrics
 from ssedb.runs.progress import Progress
 from ssedb.trainer import Trainer
+from tests.helpers import logged_numbers
 from tests.toy import Grid, Sides, tiny_config
 
 
@@ -135,10 +136,7 @@ def test_trainer_with_the_same_seed_alone_gives_the_same_metrics(tmp_path):
         )
         for name, seed in (("a", 3), ("b", 3), ("c", 4))
     ]
-    metrics = [
-        [{k: v for k, v in row.items() if k not in ("time", "sps")} for row in read_metrics(r.out)]
-        for r in rows
-    ]
+    metrics = [logged_numbers(r.out) for r in rows]
     assert metrics[0] == metrics[1]
     assert metrics[0] != metrics[2]
 
@@ -367,10 +365,7 @@ def test_resume_of_a_run_killed_in_its_first_update_begins_at_its_beginning(tmp_
             self.notes.append(text)
 
     def numbers(name):
-        return [
-            {k: v for k, v in row.items() if k not in ("time", "sps")}
-            for row in read_metrics(tmp_path / name)
-        ]
+        return logged_numbers(tmp_path / name)
 
     settings = dict(noise="random-box", steps=512, obs_norm_steps=100)
     for name in ("saved", "unsaved"):

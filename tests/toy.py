@@ -26,6 +26,25 @@ TINY = [
 ]
 TINY += ["--obs-norm-steps", "32"]
 """Flags of a run of seconds."""
+ROOMS_FLAGS = [
+    "--env",
+    "rooms-small",
+    "--preset",
+    "rooms",
+    "--device",
+    "cpu",
+    "--num-envs",
+    "4",
+    "--minibatch-envs",
+    "2",
+    "--rollout-steps",
+    "8",
+    "--obs-norm-steps",
+    "32",
+    "--steps",
+    "64",
+]
+"""Flags of two updates on Rooms."""
 
 
 def tiny_config(out: Any, **changes: Any) -> TrainConfig:

@@ -10,8 +10,8 @@ import ssedb
 from ssedb.bonuses import bonus_class
 from ssedb.runs import checkpoint
 from ssedb.runs.loop import resume, train
-from ssedb.runs.metrics import read_metrics
 from ssedb.trainer import Trainer
+from tests.helpers import logged_numbers
 from tests.toy import Grid, tiny_config
 
 
@@ -45,13 +45,7 @@ def test_bonus_without_trained_parameters_trains_saves_and_resumes(tmp_path, bon
     train(config(tmp_path / "whole", bonus, steps=768, **settings))
     train(config(tmp_path / "parts", bonus, steps=256, **settings))
     resume(tmp_path / "parts", steps=768)
-    rows = [
-        [
-            {k: v for k, v in row.items() if k not in ("time", "sps")}
-            for row in read_metrics(tmp_path / name)
-        ]
-        for name in ("whole", "parts")
-    ]
+    rows = [logged_numbers(tmp_path / name) for name in ("whole", "parts")]
     assert rows[0] == rows[1]
     assert len(rows[0]) == 3
     assert all(row["bonus_loss"] == 0 for row in rows[0])

@@ -7,8 +7,7 @@ import torch
 from ssedb.bonuses.base import Context
 from ssedb.trainer import Trainer
 from tests.bonuses import plain
-from tests.bonuses.plain import array, batch, make
-from tests.bonuses.test_db_ucb import gain
+from tests.bonuses.plain import array, batch, gain, make
 from tests.toy import Grid, tiny_config
 
 TINY = {"channels": (4, 4, 4), "state_dim": 10, "hidden_dim": 64, "latent_dim": 6}

@@ -5,20 +5,10 @@ import pytest
 import torch
 
 from tests.bonuses import plain
-from tests.bonuses.plain import ACTIONS, array, batch, make
+from tests.bonuses.plain import ACTIONS, array, batch, gain, make
 from tests.toy import TINY_OPTIONS
 
 TINY = {**TINY_OPTIONS, "latent_dim": 6, "state_dim": 10, "channels": (4, 4, 4)}
-
-
-def gain(eta: np.ndarray, past: np.ndarray, ridge: float) -> np.ndarray:
-    """The root of c/2 log(1 + eta' (ridge I + sum of eta eta')^-1 eta), row by row."""
-    precision = ridge * np.eye(eta.shape[1])
-    for row in past:
-        precision += np.outer(row, row)
-    return np.array(
-        [np.sqrt(10 / 2 * np.log(1 + row @ np.linalg.solve(precision, row))) for row in eta]
-    )
 
 
 @pytest.mark.parametrize("ridge", [1.0, 0.3])

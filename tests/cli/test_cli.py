@@ -17,21 +17,15 @@ from ssedb.cli.train import parse_train
 from ssedb.config import TrainConfig
 from ssedb.errors import ConfigError
 from ssedb.runs.metrics import read_metrics
+from tests.helpers import run_ssedb
 from tests.sweep.grids import write_grid
 from tests.toy import TINY
-
-
-def ssedb(*args: str, **kwargs) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "ssedb", *args]
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=300, check=False, **kwargs
-    )
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     out = tmp_path_factory.mktemp("cli") / "run"
-    result = ssedb(
+    result = run_ssedb(
         "train",
         "--env",
         "Rooms-Tiny",
@@ -191,7 +185,7 @@ def test_cli_with_a_mistake_exits_2_in_one_line_before_torch_is_loaded(number, a
 
 def test_cli_with_a_mistake_answers_within_two_seconds():
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    result = ssedb("train", "--env", "alein")
+    result = run_ssedb("train", "--env", "alein")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith("ssedb: unknown environment 'alein'")
@@ -274,7 +268,7 @@ def test_folder_without_permission_is_named_in_one_line(tmp_path):
         ["stats", "closed/run"],
         ["report", "open", "--out", "closed/report", "--episodes", "0"],
     ):
-        result = ssedb(*args, cwd=tmp_path, preexec_fn=obey_permissions)
+        result = run_ssedb(*args, cwd=tmp_path, preexec_fn=obey_permissions)
         assert result.returncode == 2
         assert re.fullmatch(
             r"ssedb: closed/\S+: no permission; choose a path that you may use\n", result.stderr

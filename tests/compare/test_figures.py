@@ -7,7 +7,7 @@ pytest.importorskip("matplotlib")
 from ssedb.compare import bars, curves, style
 from ssedb.compare.references import MEASURED
 from ssedb.compare.results import load_runs
-from tests.compare.test_results import make_run
+from tests.helpers import make_run
 
 
 @pytest.fixture

@@ -12,30 +12,8 @@ from ssedb.compare import aggregate, results
 from ssedb.compare.references import MEASURED
 from ssedb.config import TrainConfig
 from ssedb.errors import ConfigError
+from tests.helpers import make_run
 from tests.toy import tiny_config
-
-
-def make_run(folder, *, states=0.5, score=None, steps=256, finished=True, probe=None, **changes):
-    """A run folder as the trainer leaves it, without the training."""
-    config = tiny_config(folder, env=changes.pop("env", "rooms-small"), steps=256, **changes)
-    folder.mkdir(parents=True)
-    (folder / "config.toml").write_text(config.to_toml())
-    rows = [
-        {"steps": at, "states_share": states * at / steps, "score": score}
-        for at in range(64, steps + 1, 64)
-    ]
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    summary = {"steps": steps, "finished": finished, "score": score, "last": rows[-1]}
-    (folder / "summary.json").write_text(json.dumps(summary))
-    if probe is not None:
-        (folder / "probe.json").write_text(json.dumps(probe))
-    return folder
-
-
-def log_sick_policy(folder):
-    """Give a run folder metrics in which explained variance stays at -0.5."""
-    rows = [{"steps": 64 * i, "explained_variance": -0.5, "entropy": 1.0} for i in range(1, 101)]
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 @pytest.fixture

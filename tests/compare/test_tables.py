@@ -9,7 +9,7 @@ from ssedb import cli
 from ssedb.compare import tables, write
 from ssedb.compare.references import MEASURED
 from ssedb.compare.results import load_runs
-from tests.compare.test_results import log_sick_policy, make_run
+from tests.helpers import log_sick_policy, make_run
 
 
 @pytest.fixture(scope="module")

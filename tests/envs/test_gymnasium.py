@@ -17,8 +17,8 @@ import torch
 import ssedb
 from ssedb.envs import timeout
 from ssedb.envs.names import canonical_env
+from tests.helpers import is_alive, logged_numbers, wait_for
 from tests.outside import forget_package, write_package
-from tests.sweep.grids import wait_for
 
 
 class Counter(gymnasium.Env):
@@ -150,7 +150,6 @@ def test_last_frame_of_an_episode_is_its_own(strangers):
 
 
 def test_train_with_any_number_of_workers_is_the_same_run(strangers, tmp_path):
-    from ssedb.runs.metrics import read_metrics
     from ssedb.sweep.grid import run_id
     from tests.toy import tiny_config
 
@@ -164,12 +163,7 @@ def test_train_with_any_number_of_workers_is_the_same_run(strangers, tmp_path):
             env_workers=workers,
         )
         ssedb.train(config)
-        rows.append(
-            [
-                {k: v for k, v in row.items() if k not in ("time", "sps")}
-                for row in read_metrics(config.out)
-            ]
-        )
+        rows.append(logged_numbers(config.out))
         ids.add(run_id(config))
     assert rows[0] == rows[1]
     assert len(ids) == 1
@@ -343,15 +337,7 @@ def test_workers_end_with_a_learner_that_is_killed(strangers, tmp_path):
     process.kill()
     process.wait()
     process.stdout.close()
-    wait_for(lambda: not any(alive(child) for child in children), seconds=10)
-
-
-def alive(pid):
-    """A process that nobody has waited for is dead all the same."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+    wait_for(lambda: not any(is_alive(child) for child in children), seconds=10)
 
 
 def test_closing_one_environment_leaves_the_others_working(strangers, tmp_path):

@@ -9,31 +9,14 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.wrappers import AtariPreprocessing
-from PIL import Image
 from scipy.stats import chi2
 
 import ssedb
+from tests.envs.pictures import area_mean, pillow_frame
 
 IDS = ("ALE/Breakout-v5", "ALE/MsPacman-v5", "ALE/Gopher-v5")
 ROUNDING = 0.5 + 1e-3
 """A mean that lies between two bytes may be rounded to either."""
-
-
-def coverage(pixels: int) -> np.ndarray:
-    """[84, pixels]: the share of each of 84 equal stretches that each pixel covers."""
-    edges, pixel = np.linspace(0, pixels, 85), np.arange(pixels)
-    overlap = np.minimum(edges[1:, None], pixel + 1) - np.maximum(edges[:-1, None], pixel)
-    return overlap.clip(0) * 84 / pixels
-
-
-def area_mean(gray: np.ndarray) -> np.ndarray:
-    return coverage(210) @ gray.astype(np.float64) @ coverage(160).T
-
-
-def pillow_frame(raw: np.ndarray) -> np.ndarray:
-    """Gray and 84x84 as docs/fidelity.md says for raw frames: uint8 [210, 160, 3] to uint8 [84, 84]."""
-    gray = Image.fromarray((raw @ np.array([0.299, 0.587, 0.114])).astype(np.float32))
-    return np.asarray(gray.resize((84, 84), Image.Resampling.BILINEAR)).astype(np.uint8)
 
 
 def resize(picture: np.ndarray, size: tuple[int, int], interpolation: str) -> np.ndarray:

@@ -15,7 +15,7 @@ import ssedb
 from ssedb.collect.rollout import STACK
 from ssedb.envs.base import Env
 from ssedb.trainer import Trainer
-from tests.envs.test_reference import area_mean, pillow_frame
+from tests.envs.pictures import area_mean, pillow_frame
 from tests.toy import tiny_config
 
 NOOP, FIRE, RIGHT, LEFT = range(4)  # of Breakout

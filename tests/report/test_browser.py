@@ -13,7 +13,7 @@ import pytest
 from ssedb import cli
 from ssedb.report.make import build_page
 from ssedb.report.page import SCRIPTS
-from tests.compare.test_results import log_sick_policy, make_run
+from tests.helpers import log_sick_policy, make_run
 from tests.report.conftest import HOSTILE, HOSTILE_BONUS
 
 CHROMIUM = next(

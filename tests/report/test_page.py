@@ -19,7 +19,7 @@ from ssedb.report.data import collect, not_finite
 from ssedb.report.explorer import COLUMNS, kept_steps, sheet
 from ssedb.report.page import Page, safe_json
 from ssedb.report.thin import compact, thin_curve
-from tests.compare.test_results import log_sick_policy, make_run
+from tests.helpers import log_sick_policy, make_run
 from tests.report.conftest import HOSTILE, HOSTILE_BONUS
 from tests.toy import tiny_config
 

@@ -10,8 +10,8 @@ from ssedb import cli
 from ssedb.runs import checkpoint
 from ssedb.runs.metrics import read_metrics
 from ssedb.trainer import Trainer
-from tests.cli.test_cli import ssedb
-from tests.sweep.grids import wait_for
+from tests.helpers import run_ssedb, wait_for
+from tests.toy import ROOMS_FLAGS as FLAGS
 
 TRAP = """
 import os, signal
@@ -30,9 +30,6 @@ class Trap(NoBonus):
     def diagnostics(self, obs, actions, next_obs):
         return {}
 """
-SIZES = {"num-envs": 4, "minibatch-envs": 2, "rollout-steps": 8, "obs-norm-steps": 32, "steps": 64}
-FLAGS = ["--env", "rooms-small", "--preset", "rooms", "--device", "cpu"]
-FLAGS += [word for name, value in SIZES.items() for word in (f"--{name}", str(value))]
 
 
 @pytest.fixture
@@ -62,7 +59,7 @@ def test_train_whose_first_update_fails_can_be_resumed(
     command = ["train", "--bonus", "trap:Trap", *FLAGS, "--out", "my run"]
     monkeypatch.setenv("TRAP", how)
     if how == "kill":
-        assert ssedb(*command).returncode == code
+        assert run_ssedb(*command).returncode == code
     else:
         assert cli.main(command) == code
         assert said in capsys.readouterr().err

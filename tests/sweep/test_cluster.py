@@ -10,7 +10,8 @@ import pytest
 
 from ssedb.runs.loop import train
 from ssedb.sweep.grid import read_grid
-from tests.sweep.grids import TOY, TWO, Silent, all_numbers, wait_for, write_grid
+from tests.helpers import wait_for
+from tests.sweep.grids import TOY, TWO, Silent, all_numbers, write_grid
 
 pytest.importorskip("ray")
 

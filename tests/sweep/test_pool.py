@@ -16,6 +16,7 @@ from ssedb.sweep.grid import read_grid
 from ssedb.sweep.plan import code_version, is_finished, made_by_other_code, unplanned_runs
 from ssedb.sweep.pool import Pool, run_pool
 from ssedb.sweep.worker import Memory, free_memory
+from tests.helpers import is_alive, wait_for
 from tests.sweep.grids import (
     TOY,
     TWO,
@@ -25,7 +26,6 @@ from tests.sweep.grids import (
     failing_worker,
     numbers,
     patient_worker,
-    wait_for,
     write_grid,
 )
 
@@ -142,14 +142,6 @@ def lock_holders(out):
     return [int(path.read_text() or 0) for path in out.glob("*/.lock")]
 
 
-def alive(pid):
-    try:
-        os.kill(pid, 0)
-    except OSError:
-        return False
-    return True
-
-
 def test_sweep_after_a_killed_driver_finishes_by_the_same_command(swept, tmp_path):
     grid, out = write_grid(tmp_path, TWO), tmp_path / "runs"
     driver = sweep(grid, out, jobs=1)
@@ -167,7 +159,9 @@ def test_sweep_after_a_killed_driver_finishes_by_the_same_command(swept, tmp_pat
     stdout, stderr = again.communicate(timeout=120)
     assert again.returncode == 0, stderr
     assert "2 runs, all finished" in stdout
-    assert not any(alive(pid) for pid in workers)  # the workers of the dead driver have ended too
+    assert not any(
+        is_alive(pid) for pid in workers
+    )  # the workers of the dead driver have ended too
     assert all_numbers(out) == all_numbers(swept[0] / "runs")
     assert all(
         (out / name / "summary.json").read_bytes() == summary for name, summary in before.items()

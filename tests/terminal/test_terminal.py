@@ -16,9 +16,9 @@ from ssedb import cli, terminal
 from ssedb.compare.tables import Table as StatsTable
 from ssedb.sweep.display import Display
 from ssedb.sweep.grid import read_grid
-from tests.cli.test_cli import ssedb
-from tests.runs.test_early_end import FLAGS
+from tests.helpers import run_ssedb
 from tests.sweep.grids import TOY, write_grid
+from tests.toy import ROOMS_FLAGS as FLAGS
 
 ONE = ["--set", "seed=0", "noise=none", "bonus=none", "--jobs", "1", "--device", "cpu"]
 """One run of a grid."""
@@ -127,7 +127,7 @@ def test_table_with_room_is_printed_whole(capsys):
 
 
 def test_pipe_gets_a_line_for_a_line():
-    lines = ssedb("list", "noises").stdout.splitlines()
+    lines = run_ssedb("list", "noises").stdout.splitlines()
     assert len(lines) == 7
     assert lines[1] == (
         "clouds      Bright blobs that drift over the picture in Brownian motion, round the edges"
@@ -152,7 +152,7 @@ def test_paths_need_not_be_ascii_in_any_locale(tmp_path):
             "open in a browser  bücher/index.html",
         ),
     ):
-        result = ssedb(*args, cwd=tmp_path, env={**os.environ, **ASCII}, encoding="utf-8")
+        result = run_ssedb(*args, cwd=tmp_path, env={**os.environ, **ASCII}, encoding="utf-8")
         assert (result.returncode, said in result.stdout) == (0, True), result.stderr
     assert "# runs/my [läufe]" in (tmp_path / "runs/my [läufe]/stats/tables.md").read_text(
         encoding="utf-8"
@@ -161,13 +161,13 @@ def test_paths_need_not_be_ascii_in_any_locale(tmp_path):
 
 def test_letter_that_the_terminal_lacks_does_not_end_a_command(tmp_path):
     strict = {**os.environ, "PYTHONIOENCODING": "ascii:strict", "PYTHONUTF8": "1"}
-    result = ssedb("list", "größe", env=strict)
+    result = run_ssedb("list", "größe", env=strict)
     assert (result.returncode, len(result.stderr.splitlines())) == (2, 1)
     assert "invalid choice 'gr\\xf6\\xdfe'" in result.stderr
 
 
 def test_path_that_is_no_text_is_refused():
-    result = ssedb("stats", os.fsdecode(b"r\xe9sultats"), env={**os.environ, "PYTHONUTF8": "1"})
+    result = run_ssedb("stats", os.fsdecode(b"r\xe9sultats"), env={**os.environ, "PYTHONUTF8": "1"})
     assert result.returncode == 2
     assert (
         result.stderr == "ssedb: 'r\\udce9sultats' is no utf-8 text; give the path another name\n"
