@@ -52,7 +52,7 @@ def test_ray_finishes_every_run_once_whatever_dies(tmp_path):
     assert len(done) < 4
 
     runs = read_grid(grid, out).runs
-    bad = read_grid(write_grid(tmp_path, TOY.replace("rooms-small", "CartPole-v1")), out).runs[0]
+    bad = read_grid(write_grid(tmp_path, TOY.replace("rooms-small", "Blackjack-v1")), out).runs[0]
     left = [run for run in runs if run.folder / "summary.json" not in done]
     killer = threading.Thread(target=kill_at_first_checkpoint, args=(left[-1].folder,))
     killer.start()
