@@ -1,4 +1,7 @@
-"""Crafter, which registers itself with the old Gym only: `--env ssedb.envs.crafter:CrafterReward-v1`."""
+"""Crafter, which registers itself with the old Gym only, as `--env` can name it.
+
+`ssedb train --env ssedb.envs.crafter:CrafterReward-v1`
+"""
 
 from __future__ import annotations
 
