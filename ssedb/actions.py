@@ -120,14 +120,17 @@ class Choices(ActionSpace):
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """A number, or a choice each."""
         return () if self.single else (len(self.sizes),)
 
     @property
     def width(self) -> int:
+        """All options together."""
         return sum(self.sizes)
 
     @property
     def codes(self) -> int:
+        """All combinations of choices."""
         return min(math.prod(self.sizes), 2**MOST_BITS)
 
     def vector(self, actions: Tensor) -> Tensor:
@@ -222,18 +225,22 @@ class Box(ActionSpace):
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """A number for each dimension."""
         return (len(self.low),)
 
     @property
     def width(self) -> int:
+        """The number of dimensions, D."""
         return len(self.low)
 
     @property
     def outputs(self) -> int:
+        """A mean and the logarithm of a std for each dimension."""
         return 2 * self.width
 
     @property
     def codes(self) -> int:
+        """All combinations of halves."""
         return int(2 ** min(self.width, MOST_BITS))
 
     def vector(self, actions: Tensor) -> Tensor:
@@ -249,9 +256,9 @@ class Box(ActionSpace):
         return (guess - self.vector(actions)).square().mean(-1)
 
     def evaluate(self, outputs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the sums over dimensions of log N(a; mean, std^2) and of 1/2 + log(2 pi)/2 + log std.
+        """Return log N(a; mean, std^2 I) and sum(log(2 pi e) / 2 + log std), the entropy.
 
-        The entropies are of a density, so they may be negative.
+        That of a density may be negative.
         """
         mean, log_std = outputs.chunk(2, -1)
         return _log_density(actions, mean, log_std), (0.5 + 0.5 * LOG_2PI + log_std).sum(-1)
@@ -306,7 +313,7 @@ def _bounds(space: Box, device: torch.device) -> tuple[Tensor, Tensor, Tensor, T
 
 
 def _log_density(actions: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
-    """Return log N(a; mean, std^2 I) = -sum(((a - mean) / std)^2 + 2 log std + log 2 pi) / 2, [B]."""
+    """Return log N(a; mean, std^2 I) = -1/2 sum(((a - mean) / std)^2 + 2 log std + log 2 pi)."""
     standardised = (actions - mean) * (-log_std).exp()
     return -0.5 * (standardised.square() + 2 * log_std + LOG_2PI).sum(-1)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ssedb.actions import ActionSpace, action_space
+from ssedb.actions import ActionSpace, Choices
 
 
 def advantages_and_returns(
@@ -72,7 +72,7 @@ def ppo_loss(
     Returns:
         The loss, a scalar, and metrics without gradient.
     """
-    space = action_space(outputs.shape[-1]) if space is None else space
+    space = Choices((outputs.shape[-1],), single=True) if space is None else space
     log_probs, entropies = space.evaluate(outputs, actions)
     entropy = entropies.mean()
     log_ratio = log_probs - old_log_probs

@@ -1,4 +1,4 @@
-"""One optimizer step: of any loss, and of a bonus model. A trainer of another package calls both."""
+"""Optimizer steps of any loss and of a bonus model, for our trainer and for others."""
 
 from __future__ import annotations
 

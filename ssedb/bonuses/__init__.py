@@ -1,4 +1,4 @@
-"""Intrinsic rewards. Each is one file of this folder, found by its name."""
+"""Intrinsic rewards: each is one file of this folder, found by its name."""
 
 from __future__ import annotations
 
@@ -15,12 +15,16 @@ if TYPE_CHECKING:
 
 
 def list_bonuses() -> list[str]:
-    """The names that `make_bonus` takes."""
+    """Return the names that `make_bonus` takes."""
     return bonus_names()
 
 
 def bonus_class(name: str) -> type[Bonus]:
-    """The class in the file of that name, or the class that `package.module:Class` names."""
+    """Import the class of a bonus.
+
+    Args:
+        name: of a file in this folder, or `package.module:Class`.
+    """
     if ":" not in name:
         return import_module(f"ssedb.bonuses.{name.replace('-', '_')}").BONUS
     from ssedb.bonuses.base import Bonus
@@ -39,18 +43,21 @@ def make_bonus(
     noise: str = "none",
     **options: Any,
 ) -> Bonus:
-    """Build a bonus.
+    """Make a bonus.
 
     Args:
-        name: of the bonus, or package.module:Class.
-        obs_shape: of one observation: [C, H, W] for stacks of images, [D] for vectors.
-        num_actions: the number of discrete actions, or `ssedb.actions.action_space(...)` of a
-            Gymnasium space for any other.
-        fidelity: whose side to take where the paper and its released code disagree.
-        preset: sizes of the networks.
-        env: whose defaults to take.
-        noise: whose defaults to take.
-        **options: of the bonus, over what the names imply.
+        name: of the bonus, or `package.module:Class`.
+        obs_shape: of an observation: [C, H, W] for stacks of images, [D] for vectors.
+        num_actions: the number of discrete actions, or for others the space of
+            `ssedb.actions.action_space`, which takes a Gymnasium space.
+        fidelity: `paper`, `released` or `ours`; see docs/fidelity.md.
+        preset: `paper`, `small` or `rooms`: the sizes of the networks.
+        env: environment, which some defaults depend on.
+        noise: noise, which some defaults depend on.
+        **options: settings of the bonus, over what the names above imply.
+
+    Returns:
+        A module with `reward`, `loss` and the other methods of `ssedb.bonuses.base.Bonus`.
     """
     from ssedb.actions import action_space
 

@@ -14,10 +14,10 @@ from ssedb.validate import NonNegativeFloat
 
 @dataclass(frozen=True)
 class BeBoldOptions(UCBOptions):
-    """DB-UCB's choices, and how much of the state left behind is subtracted."""
+    """Settings of DB-UCB, and the weight of the current state's novelty."""
 
     regulation: NonNegativeFloat = 0.5
-    """The reward is novelty of the next state minus this times the novelty of the current one, 0 if that is negative."""
+    """The reward is max(0, novelty(s') - this * novelty(s))."""
 
 
 class BeBold(UpperConfidence):
@@ -34,9 +34,9 @@ class BeBold(UpperConfidence):
         self.register_buffer("examples", self.actions.examples(), persistent=False)
 
     def state(self, obs: Tensor) -> Tensor:
-        """Represent a state by the mean [B, Z] over its state-action pairs, which DB represents.
+        """Return the mean over all actions of DB's representation of (s, a), [B, Z].
 
-        Of several choices, or of vectors, some fixed actions stand for all.
+        Where actions are several choices or vectors, the mean is over some fixed ones.
         """
         encoded = self.encoder(self.normalize.for_convs(obs))
         means = [

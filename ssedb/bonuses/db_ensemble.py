@@ -28,7 +28,7 @@ class EnsembleOptions(DBOptions):
     model_dim: PositiveInt = 256
     """Width of a model's two hidden layers."""
     memory: NonNegativeInt = 20_000
-    """Transitions of the whole run that the models are trained on as well (35 KB each); 0 is none."""
+    """Transitions of the whole run that train the models as well, 35 KB each; 0 is none."""
 
     OURS: ClassVar[dict[str, Any]] = dict(alpha1=0.001, alpha3=0.1, tau=0.99)
 
@@ -58,7 +58,7 @@ class DBEnsemble(DynamicBottleneck):
         self.ensemble = Ensemble(
             options.models, options.latent_dim, options.model_dim, options.latent_dim
         )
-        self.memory = Memory(options.memory, obs_shape) if options.memory else None
+        self.memory = Memory(options.memory, obs_shape, num_actions) if options.memory else None
 
     @torch.no_grad()
     def reward(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> Tensor:

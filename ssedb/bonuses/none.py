@@ -6,16 +6,16 @@ import torch
 from torch import Tensor
 
 from ssedb.actions import NumActions
-from ssedb.bonuses.base import Bonus, NoOptions
+from ssedb.bonuses.base import Bonus, BonusOptions
 
 
 class NoBonus(Bonus):
     """No reward: a uniformly random agent, the baseline of all others."""
 
-    pays = False
+    gives_reward = False
 
     def __init__(
-        self, obs_shape: tuple[int, ...], num_actions: NumActions, options: NoOptions
+        self, obs_shape: tuple[int, ...], num_actions: NumActions, options: BonusOptions
     ) -> None:
         super().__init__(obs_shape, num_actions)
 

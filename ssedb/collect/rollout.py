@@ -132,7 +132,7 @@ class Rollout:
         return whole
 
     def stacks(self, t: Tensor, envs: Tensor) -> Tensor:
-        """Return the observations at times t [B] of envs [B], uint8 [B, 4, H, W] or float32 [B, D]."""
+        """Return the observations [B, *obs_shape] at times t [B] of envs [B]."""
         index = torch.maximum(t[:, None] + self._offsets, self.starts[t, envs][:, None])  # [B, 4]
         rows = (index * self.num_envs + envs[:, None]).flatten()
         flat = self.frames.view(-1, self.frames[0, 0].numel())  # [(T + 4) N, H W]: rows copy fast

@@ -123,7 +123,7 @@ class IntrinsicReward:
         if not 0 < share <= 1:
             raise ConfigError(f"share={share}: must be above 0 and at most 1")
         self.share = share
-        self._step = self._engine.capture(bonus_step)
+        self._step = self._engine.wrap(bonus_step)
         self._episodes: Tensor | None = None  # int64 [N], numbers of those under way
         self._watched: list[Samples] = []
         self.fitted = not fit_obs

@@ -196,7 +196,7 @@ class VecIntrinsicReward(VecEnvWrapper):
 
 
 def final_observations(obs: Any, dones: np.ndarray, infos: list[dict[str, Any]]) -> Any:
-    """Return next observations [N, ...] that at an episode's end are its last, not the next first."""
+    """Return next observations [N, ...]; where an episode ended, its last one."""
     final = np.array(obs)
     for i in np.flatnonzero(dones):
         final[i] = infos[i]["terminal_observation"]

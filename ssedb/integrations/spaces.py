@@ -42,7 +42,8 @@ def make_observations(space: spaces.Space[Any], rgb: bool | None = None) -> Imag
 
     Args:
         space: of single observations. Bytes [H, W], and bytes or bounded floats [H, W, C] or
-            [C, H, W] are images; other boxes of one or two dimensions, numbers and bits are vectors.
+            [C, H, W] are images. Other boxes of one or two dimensions, numbers and bits are
+            vectors.
         rgb: whether the channels of images are colours; where they come in threes, if None.
     """
     shape = tuple(space.shape or ())
@@ -175,7 +176,7 @@ class Actions:
         self.space: NumActions = self._number if single else own
 
     def __call__(self, actions: Tensor, lead: tuple[int, ...]) -> Tensor:
-        """Convert [*lead, *space.shape] to [*lead, ...]; one choice may be [*lead, 1] or one-hot."""
+        """Convert [*lead, *space.shape] to [*lead, ...]; a choice may be [*lead, 1] or one-hot."""
         if self._number > 1 and actions.shape == (*lead, self._number):
             return actions.long().argmax(-1)
         if actions.numel() != math.prod(lead) * math.prod(self._shape):

@@ -11,9 +11,10 @@ from ssedb.noises.gaussian_dims import GaussianDims
 
 
 class TVDims(GaussianDims):
-    """Appends 8 dimensions of N(0, 1) to vectors, which change when the agent takes the last action.
+    """Appends 8 dimensions of N(0, 1) to vectors, which change with the agent's last action.
 
-    Of a vector of actions, that is the upper half of its last dimension.
+    That is the last of discrete actions, the last option of the last of several choices, or the
+    upper half of the last dimension of a vector.
     """
 
     def begin(self, num_envs: int, num_actions: NumActions, generator: torch.Generator) -> Memory:

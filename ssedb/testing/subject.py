@@ -1,4 +1,4 @@
-"""What the conformance checks work with: a bonus, real transitions, a few rounds of training."""
+"""Subject of the conformance checks: a bonus, real transitions, a few rounds of training."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ssedb.engine.host import pick_device, tune_allocator
 from ssedb.envs.rooms.world import World
 from ssedb.noises import make_noise
 
-WORLD = "rooms-small"
+WORLD = "rooms-tiny"
 SAMPLES = 40
 NOISE_DRAWS = 4
 LEARNING_RATE = 1e-3
@@ -33,7 +33,7 @@ class Skip(Exception):
 
 
 class Subject:
-    """A bonus to check, and real transitions of a small Rooms world.
+    """A bonus to check, and real transitions of a tiny Rooms world.
 
     Args:
         name: of the bonus, or `package.module:Class`.
@@ -71,7 +71,7 @@ class Subject:
 def real_transitions(device: torch.device, noise: str = "none") -> Transitions:
     """Draw transitions from all over the world, clean and under some draws of a noise."""
     return draw_transitions(
-        World("small", device=device), None, SAMPLES, NOISE_DRAWS, make_noise(noise), seed=0
+        World("tiny", device=device), None, SAMPLES, NOISE_DRAWS, make_noise(noise), seed=0
     )
 
 
