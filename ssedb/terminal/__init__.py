@@ -45,6 +45,13 @@ def print_pairs(pairs: Mapping[str, str], indent: str = "") -> None:
         print(wrapped(meaning, f"{indent}{name:<{column}}  ", " " * (len(indent) + column + 2)))
 
 
+def print_places(places: Mapping[str, object]) -> None:
+    """Print names and paths, one a line, as two columns; no path is broken."""
+    column = max(map(len, places))
+    for name, place in places.items():
+        print(f"{name:<{column}}  {place}")
+
+
 def print_table(console: Console, table: Table) -> None:
     """Print a table, or a paragraph for each row where the terminal is too narrow for its words."""
     from rich.padding import Padding

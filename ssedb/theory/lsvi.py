@@ -42,9 +42,8 @@ class Regression:
         self.reward = np.zeros((*batch, d))
         self.next_state = np.zeros((*batch, d, mdp.states))
         norms = np.square(mdp.features).sum(-1) / lam
-        self.squared_widths = np.broadcast_to(
-            norms, (*batch, norms.shape[-1])
-        ).copy()  # eta' Lambda^-1 eta of each pair
+        # eta' Lambda^-1 eta of each pair.
+        self.squared_widths = np.broadcast_to(norms, (*batch, norms.shape[-1])).copy()
         self.counts = np.zeros_like(self.squared_widths)
         self._index = np.ogrid[tuple(slice(size) for size in batch)]
 
@@ -101,17 +100,13 @@ def run_lsvi(
     below = mdp.kernel.cumsum(-1)[..., :-1]
     row, copy = np.arange(len(settings))[:, None], np.arange(mdp.copies)
     shape = (mdp.horizon, len(settings), mdp.copies)
-    pairs, next_states, rewards = (
-        np.empty(shape, np.int64),
-        np.empty(shape, np.int64),
-        np.empty(shape),
-    )
+    pairs, next_states = np.empty((2, *shape), np.int64)
+    rewards = np.empty(shape)
     for episode in range(episodes):
         bonuses = np.empty_like(model.squared_widths)
         for i, (kind, beta) in enumerate(settings):
-            bonuses[:, i] = beta * bonus_of(
-                kind, model.squared_widths[:, i], model.counts[:, i], lam
-            )
+            widths, counts = model.squared_widths[:, i], model.counts[:, i]
+            bonuses[:, i] = beta * bonus_of(kind, widths, counts, lam)
         policy, earned = plan(model, bonuses, ties)
         regret[..., episode] = best - earned
         state = np.zeros((len(settings), mdp.copies), np.int64)

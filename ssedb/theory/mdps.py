@@ -27,9 +27,8 @@ class MDP:
 
     @property
     def is_tabular(self) -> bool:
-        return self.features.shape[-1] == self.features.shape[-2] and bool(
-            (self.features == np.eye(self.features.shape[-1])).all()
-        )
+        n, pairs, d = self.features.shape
+        return pairs == d and bool((self.features == np.eye(d)).all())
 
     def best_values(self) -> Array:
         """What the best policy earns in an episode, [n], by dynamic programming."""
@@ -45,15 +44,8 @@ def tabular(name: str, horizon: int, kernel: Array, rewards: Array) -> MDP:
     n, states, actions = rewards.shape
     pairs = states * actions
     features = np.broadcast_to(np.eye(pairs), (n, pairs, pairs))
-    return MDP(
-        name,
-        states,
-        actions,
-        horizon,
-        features,
-        kernel.reshape(n, pairs, states),
-        rewards.reshape(n, pairs),
-    )
+    kernel, rewards = kernel.reshape(n, pairs, states), rewards.reshape(n, pairs)
+    return MDP(name, states, actions, horizon, features, kernel, rewards)
 
 
 def river_swim(copies: int, states: int = 6, horizon: int = 12) -> MDP:
@@ -67,9 +59,8 @@ def river_swim(copies: int, states: int = 6, horizon: int = 12) -> MDP:
     kernel[0, 1, :2] = 0.4, 0.6
     kernel[last, 1, -2:] = 0.4, 0.6
     rewards[0, 0], rewards[last, 1] = 0.005, 1
-    return tabular(
-        "RiverSwim", horizon, *(np.repeat(x[None], copies, 0) for x in (kernel, rewards))
-    )
+    kernels, rewards = (np.repeat(x[None], copies, 0) for x in (kernel, rewards))
+    return tabular("RiverSwim", horizon, kernels, rewards)
 
 
 def combination_lock(
@@ -80,10 +71,8 @@ def combination_lock(
     The right action too fails with probability `slip`. Only the right action at the last place pays 1.
     """
     states, out = length + 1, length  # the last state is where a mistake leads
-    kernel, rewards = (
-        np.zeros((copies, states, actions, states)),
-        np.zeros((copies, states, actions)),
-    )
+    kernel = np.zeros((copies, states, actions, states))
+    rewards = np.zeros((copies, states, actions))
     code = rng.integers(actions, size=(copies, length))
     kernel[..., out] = 1
     rewards[:, :length] = 0.1
@@ -111,6 +100,5 @@ def random_linear(
     """
     features = rng.dirichlet(np.full(d, 0.05), (copies, states * actions))
     mixed = rng.dirichlet(np.full(states, 0.05), (copies, d))
-    return MDP(
-        "random linear", states, actions, horizon, features, features @ mixed, features[..., -1]
-    )
+    kernel, rewards = features @ mixed, features[..., -1]
+    return MDP("random linear", states, actions, horizon, features, kernel, rewards)

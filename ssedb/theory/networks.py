@@ -69,12 +69,10 @@ def divergence_from_mixture(
     total = torch.zeros(len(mean), dtype=torch.float64)
     for _ in range(SAMPLES):
         noise = torch.randn(mean.shape, generator=generator, dtype=torch.float64)
-        own = (-0.5 * noise.square() - std.log()).sum(-1) - mean.shape[-1] / 2 * math.log(
-            2 * math.pi
-        )
-        total += own - (
-            log_densities(mean + std * noise, centre, seen.std.double()) + shares
-        ).logsumexp(-1)
+        constant = mean.shape[-1] / 2 * math.log(2 * math.pi)
+        own = (-0.5 * noise.square() - std.log()).sum(-1) - constant
+        others = log_densities(mean + std * noise, centre, seen.std.double())
+        total += own - (others + shares).logsumexp(-1)
     return total / SAMPLES
 
 
@@ -94,16 +92,8 @@ def look(
     inside = (share * divergence_from_mixture(seen.mean, seen.std, seen, generator)).sum()
     marginal = divergence_from_mixture(mean, std, seen, generator).clamp_min(0).sqrt()
     practical = bonus.reward(obs, actions, obs)
-    return Snapshot(
-        steps,
-        counts,
-        torch.from_numpy(exact),
-        practical,
-        marginal,
-        linear,
-        float(upper),
-        float(inside),
-    )
+    ranked = torch.from_numpy(exact), practical, marginal, linear
+    return Snapshot(steps, counts, *ranked, float(upper), float(inside))
 
 
 class OneHotRiver:
@@ -167,9 +157,8 @@ def train_on_river(
             mean, std = bonus.represent(obs, actions)
         rows, was = mean.double() * counts.sqrt()[:, None], counts > 0
         seen = Posteriors(mean[was], std[was], counts[was])
-        yield look(
-            bonus, obs, actions, counts, world.states, int(counts.sum()), seen, rows.T @ rows
-        )
+        steps = int(counts.sum())
+        yield look(bonus, obs, actions, counts, world.states, steps, seen, rows.T @ rows)
 
 
 def train_on_rooms(updates: int, seed: int, options: dict[str, Any]) -> Iterator[Snapshot]:
@@ -193,13 +182,5 @@ def train_on_rooms(updates: int, seed: int, options: dict[str, Any]) -> Iterator
         precision += mean.double().T @ mean.double()
         some = torch.randperm(len(t))[:512]
         seen = Posteriors(mean[some], std[some], torch.ones(len(some)))
-        yield look(
-            bonus,
-            obs,
-            actions,
-            counts.pair_visits[data.states, data.actions],
-            states,
-            trainer.steps,
-            seen,
-            precision,
-        )
+        visits = counts.pair_visits[data.states, data.actions]
+        yield look(bonus, obs, actions, visits, states, trainer.steps, seen, precision)

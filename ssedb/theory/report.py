@@ -37,21 +37,18 @@ def run_theory(
     began, claims, record = time.monotonic(), {}, {}
     for name, (found, data, seconds) in _measure(parts, quick, seed).items():
         claims[name] = found
-        record[name] = {
-            "seconds": round(seconds, 1),
-            "claims": [dataclasses.asdict(c) for c in found],
-            "data": data,
-        }
+        plain = [dataclasses.asdict(claim) for claim in found]
+        record[name] = {"seconds": round(seconds, 1), "claims": plain, "data": data}
         FIGURES[name](data, out / f"{name}.png")
     write_json(out / "theory.json", {"quick": quick, "seed": seed, "parts": record})
     console = terminal.console()
     print_claims(console, claims)
-    console.print(
-        f"figures      {', '.join(str(out / f'{name}.png') for name in parts)}", soft_wrap=True
-    )
-    console.print(f"numbers      {out / 'theory.json'}", soft_wrap=True)
-    console.print(
-        f"took         {time.monotonic() - began:.0f} s; docs/theory.md explains each line"
+    terminal.print_places(
+        {
+            "figures": ", ".join(str(out / f"{name}.png") for name in parts),
+            "numbers": out / "theory.json",
+            "took": f"{time.monotonic() - began:.0f} s; docs/theory.md explains each line",
+        }
     )
     return claims
 
