@@ -70,9 +70,8 @@ def check(run: Path, other: Path | None = None) -> TrainConfig:
         require_checkpoint(other, rival)
         theirs, ours = (env_label(c.env, c.env_kwargs) for c in (rival, config))
         if theirs != ours:
-            raise ConfigError(
-                f"{other} is a run on {theirs} and {run} one on {ours}; compare runs on the same env"
-            )
+            both = f"{other} is a run on {theirs} and {run} one on {ours}"
+            raise ConfigError(f"{both}; compare runs on the same env")
     return config
 
 
@@ -84,9 +83,9 @@ def play_episode(
     config = dataclasses.replace(agent.config, seed=seed)
     seen: list[Tensor] = []
     clean: list[Tensor] = []
+    states: list[Tensor] = []
     actions: list[int] = []
     rewards: list[float] = []
-    states: list[Tensor] = []
     with blaming(run, agent.when), torch.random.fork_rng():
         torch.manual_seed(seed)
         env = agent.make_env(1, seed=seed)
@@ -104,26 +103,14 @@ def play_episode(
             step = env.step(action)
             rollout.take(step)
             done = bool(step.dones[0])
-            seen.append(
-                (step.final_frames() if done and step.final_frames is not None else step.frames)[
-                    0
-                ].cpu()
-            )
+            frames = step.final_frames() if done and step.final_frames else step.frames
+            seen.append(frames[0].cpu())
             actions.append(int(action[0]))
             rewards.append(float(step.rewards[0]))
         env.close()
-    pictures, true = (torch.stack(seen), torch.stack(clean)), torch.cat(states) if states else None
-    return Episode(
-        run,
-        config,
-        agent.steps,
-        seed,
-        env.num_actions,
-        *pictures,
-        torch.tensor(actions),
-        torch.tensor(rewards),
-        true,
-    )
+    steps = torch.stack(seen), torch.stack(clean), torch.tensor(actions), torch.tensor(rewards)
+    true = torch.cat(states) if states else None
+    return Episode(run, config, agent.steps, seed, env.num_actions, *steps, true)
 
 
 def read_episode(episode: Episode, run: Path, device: str = "auto") -> Reading:
@@ -136,9 +123,8 @@ def read_episode(episode: Episode, run: Path, device: str = "auto") -> Reading:
         bonus = agent.make_bonus()
         paid, features = [], []
         for t in torch.arange(len(episode)).split(CHUNK):
-            pair = [
-                x.to(place) for x in (episode.stacks(t), episode.actions[t], episode.stacks(t + 1))
-            ]
+            step = episode.stacks(t), episode.actions[t], episode.stacks(t + 1)
+            pair = [x.to(place) for x in step]
             with torch.no_grad():
                 features.append(bonus.features(*pair[:2]))
                 if bonus.uses_context:  # it may remember the episode, so it is told what has passed
@@ -148,25 +134,16 @@ def read_episode(episode: Episode, run: Path, device: str = "auto") -> Reading:
                 if bonus.uses_context:
                     bonus.observe(*pair)
     known = [f.float().cpu() for f in features if f is not None]
-    return Reading(
-        run,
-        agent.config.bonus,
-        agent.steps,
-        torch.cat(paid).numpy(),
-        torch.cat(known).numpy() if known else None,
-    )
+    found = torch.cat(paid).numpy(), torch.cat(known).numpy() if known else None
+    return Reading(run, agent.config.bonus, agent.steps, *found)
 
 
 class _Window(Env):
     """Between a source and its noise: passes everything on and remembers the last clean frame."""
 
     def __init__(self, env: Env) -> None:
-        self.env, self.num_envs, self.num_actions, self.device = (
-            env,
-            env.num_envs,
-            env.num_actions,
-            env.device,
-        )
+        self.env, self.device = env, env.device
+        self.num_envs, self.num_actions = env.num_envs, env.num_actions
 
     def reset(self) -> Tensor:
         self._frames = self.env.reset()

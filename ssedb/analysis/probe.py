@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+from collections import deque
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
 
 from ssedb.analysis import measures
+from ssedb.analysis.practice import make_adam, practise
 from ssedb.bonuses.base import Bonus, Context
 from ssedb.collect.rollout import STACK
 from ssedb.config import TrainConfig
@@ -66,43 +69,33 @@ class Probe:
 
 
 def draw_transitions(
-    world: World,
-    visited: Tensor | None,
-    count: int,
-    draws: int,
-    noise: Noise,
-    seed: int,
+    world: World, visited: Tensor | None, count: int, draws: int, noise: Noise, seed: int
 ) -> Transitions:
     """Random walks from states chosen evenly: half from all that can be reached, half from those visited, if any were."""
-    generator = torch.Generator(world.device).manual_seed(seed)
+    device = world.device
+    drawn: dict[str, Any] = dict(generator=torch.Generator(device).manual_seed(seed), device=device)
 
     def choose(pool: Tensor, n: int) -> Tensor:
         states = torch.nonzero(pool).flatten()
-        return states[torch.randint(len(states), (n,), generator=generator, device=world.device)]
+        return states[torch.randint(len(states), (n,), **drawn)]
 
     known = visited if visited is not None and visited.any() else world.reachable()
     chosen = torch.cat([choose(world.reachable(), count // 2), choose(known, count - count // 2)])
-    mixed = torch.randperm(
-        count, generator=generator, device=world.device
-    )  # linear probes learn from the first half
+    mixed = torch.randperm(count, **drawn)  # linear probes learn from the first half
     state = world.state_of(chosen[mixed])
-    eyes = Observer(
-        noise, draws * count, world.num_actions, seed=seed, device=world.device, side=world.side
-    )
+    where: dict[str, Any] = dict(seed=seed, device=device, side=world.side)
+    eyes = Observer(noise, draws * count, world.num_actions, **where)
     clean, noisy = [world.frames(state)], [eyes.observe(world.frames(state).repeat(draws, 1, 1))]
-    never = torch.zeros(draws * count, dtype=torch.bool, device=world.device)
+    never = torch.zeros(draws * count, dtype=torch.bool, device=device)
     for _ in range(STACK):
         ids = world.state_ids(state)
-        actions = torch.randint(
-            world.num_actions, (count,), generator=generator, device=world.device
-        )
+        actions = torch.randint(world.num_actions, (count,), **drawn)
         state, _ = world.move(state, actions)
         eyes.advance(actions.repeat(draws), never)
         clean.append(world.frames(state))
         noisy.append(eyes.observe(clean[-1].repeat(draws, 1, 1)))
-    return Transitions(
-        torch.stack(clean), torch.stack(noisy).unflatten(1, (draws, count)), actions, ids
-    )
+    by_draw = torch.stack(noisy).unflatten(1, (draws, count))
+    return Transitions(torch.stack(clean), by_draw, actions, ids)
 
 
 PLAYED_ENVS, PLAYED_APART = 16, 12
@@ -120,40 +113,33 @@ def play_transitions(
     eyes = Observer(noise, envs, env.num_actions, seed=seed, device=device, side=env.side)
     generator = torch.Generator().manual_seed(seed)
     frames = env.env.reset()
-    clean: list[Tensor] = []
-    noisy: list[Tensor] = []
+    clean: deque[Tensor] = deque(maxlen=STACK + 1)
+    noisy: deque[Tensor] = deque(maxlen=STACK + 1)
     actions: list[Tensor] = []
     found: list[tuple[Tensor, Tensor, Tensor]] = []
     age = torch.zeros(PLAYED_ENVS, dtype=torch.int64, device=device)
     repeated = (draws, *[1] * (frames.ndim - 1))
     while sum(len(part[2]) for part in found) < count:
-        if len(actions) > PLAYED_APART * (
-            count + 100
-        ):  # an even chance would have found them several times over
+        # An even chance would have found them several times over.
+        if len(actions) > PLAYED_APART * (count + 100):
             raise ConfigError(
                 f"{config.env}: episodes end too soon to be probed; none lasts {STACK} steps"
             )
-        clean = [*clean, to_agent_frames(frames, env.side)][-STACK - 1 :]
-        noisy = [*noisy, eyes.observe(frames.repeat(repeated)).unflatten(0, (draws, PLAYED_ENVS))][
-            -STACK - 1 :
-        ]
+        seen = eyes.observe(frames.repeat(repeated)).unflatten(0, (draws, PLAYED_ENVS))
+        clean.append(to_agent_frames(frames, env.side))
+        noisy.append(seen)
         if len(actions) % PLAYED_APART == 0 and (whole := age >= STACK).any():
-            found.append(
-                (torch.stack(clean)[:, whole], torch.stack(noisy)[:, :, whole], actions[-1][whole])
-            )
-        actions.append(
-            torch.randint(env.num_actions, (PLAYED_ENVS,), generator=generator).to(device)
-        )
+            stacks = torch.stack(list(clean))[:, whole], torch.stack(list(noisy))[:, :, whole]
+            found.append((*stacks, actions[-1][whole]))
+        drawn = torch.randint(env.num_actions, (PLAYED_ENVS,), generator=generator)
+        actions.append(drawn.to(device))
         step = env.env.step(actions[-1])
         frames, age = step.frames, torch.where(step.dones, 0, age + 1)
         eyes.advance(actions[-1].repeat(draws), step.dones.repeat(draws))
     env.close()
-    parts = (
-        torch.cat(part, -1 if part[0].ndim == 1 else part[0].ndim - 3)
-        for part in zip(*found, strict=True)
-    )
-    clean_frames, noisy_frames, chosen = parts
-    return Transitions(clean_frames[:, :count], noisy_frames[:, :, :count], chosen[:count])
+    parts = list(zip(*found, strict=True))
+    stacks = torch.cat(parts[0], 1)[:, :count], torch.cat(parts[1], 2)[:, :, :count]
+    return Transitions(*stacks, torch.cat(parts[2])[:count])
 
 
 def probe_bonus(
@@ -170,14 +156,13 @@ def probe_bonus(
     # [M, 16]: how the noise changed the newest frame, coarsely
     difference = data.noisy[-2, 0].float() - data.clean[-2].float()
     fields = adaptive_avg_pool2d(difference[:, None], 4).flatten(1)
+    counted = None if pair_visits is None else count_correlation(rewards, data, pair_visits)
     fall = {draw: _fall(bonus, data, draw, learning_rate) for draw in (None, draws)}
     return Probe(
         noise=noise,
         bonus_mean=float(rewards.mean()),
         bonus_noise_share=measures.noise_share(rewards),
-        count_correlation=None
-        if pair_visits is None
-        else count_correlation(rewards, data, pair_visits),
+        count_correlation=counted,
         feature_noise_share=None if features is None else measures.noise_share(features),
         **_place_told(features, world, data),
         noise_explained=None if features is None else measures.explained_share(features[0], fields),
@@ -193,9 +178,8 @@ def rewards_and_features(bonus: Bonus, data: Transitions) -> tuple[Tensor, Tenso
     rewards = torch.stack([rewards_of(bonus, data, k) for k in draws])
     if bonus.features(*experience(bonus, data, 0, slice(1))[:2]) is None:
         return rewards, None
-    return rewards, torch.stack(
-        [_in_chunks(lambda o, a, *_: bonus.features(o, a), bonus, data, k) for k in draws]
-    )
+    features = partial(_in_chunks, lambda o, a, *_: bonus.features(o, a), bonus, data)
+    return rewards, torch.stack([features(k) for k in draws])
 
 
 def _place_told(
@@ -214,9 +198,8 @@ def _place_told(
 
 def count_correlation(rewards: Tensor, data: Transitions, pair_visits: Tensor) -> float:
     """Spearman's rank correlation of the bonus [K, M], averaged over draws, with what a count would pay."""
-    return measures.rank_correlation(
-        rewards.mean(0), (pair_visits[data.states, data.actions] + 1.0).rsqrt()
-    )
+    visits = pair_visits[data.states, data.actions]
+    return measures.rank_correlation(rewards.mean(0), (visits + 1.0).rsqrt())
 
 
 def rewards_of(bonus: Bonus, data: Transitions, draw: int | None) -> Tensor:
@@ -226,11 +209,11 @@ def rewards_of(bonus: Bonus, data: Transitions, draw: int | None) -> Tensor:
 
 def experience(bonus: Bonus, data: Transitions, draw: int | None, rows: slice) -> tuple[Any, ...]:
     """Some transitions of one draw, and their context where the bonus uses one: each is an episode of its own."""
-    states = None if data.states is None else data.states[rows]
-    context = Context(
-        -2 - torch.arange(len(data.actions[rows]), device=data.actions.device), states
-    )
-    return (*(x[rows] for x in data.pair(draw)), *([context] if bonus.uses_context else []))
+    batch = tuple(x[rows] for x in data.pair(draw))
+    if not bonus.uses_context:
+        return batch
+    episodes = -2 - torch.arange(len(batch[1]), device=data.actions.device)
+    return (*batch, Context(episodes, None if data.states is None else data.states[rows]))
 
 
 def _fall(
@@ -238,40 +221,28 @@ def _fall(
 ) -> tuple[float, ...]:
     """The mean bonus of a few transitions as they are trained on again and again, clean or under a new draw each time."""
     twin = copy.deepcopy(bonus)
-    trained = [p for p in twin.parameters() if p.requires_grad]
-    adam = torch.optim.Adam(trained, lr=learning_rate) if trained else None
+    adam = make_adam(twin, learning_rate)
     found = []
     for step in range(FALL_AT[-1] + 1):
         batch = experience(twin, data, None if draws is None else step % draws, slice(FALL_BATCH))
         if step in FALL_AT:
             found.append(float(twin.reward(*batch).mean()))
-        twin.observe(*batch)
-        loss, _ = twin.loss(*batch[:3])
-        if adam is not None and loss.requires_grad:
-            adam.zero_grad()
-            loss.backward()
-            adam.step()
-        twin.after_step()
-        twin.after_epoch()
-        twin.after_rollout()
+        practise(twin, batch, adam)
     return tuple(found)
 
 
 def _in_chunks(function: Any, bonus: Bonus, data: Transitions, draw: int | None) -> Tensor:
+    chunks = [slice(i, i + CHUNK) for i in range(0, len(data.actions), CHUNK)]
     with torch.no_grad():
-        starts = range(0, len(data.actions), CHUNK)
-        return torch.cat(
-            [function(*experience(bonus, data, draw, slice(i, i + CHUNK))) for i in starts]
-        )
+        return torch.cat([function(*experience(bonus, data, draw, rows)) for rows in chunks])
 
 
 def check(config: TrainConfig, transitions: int, draws: int) -> None:
     """Mistakes that can be named before anything is loaded."""
     noise = noise_class(config.noise)
     if noise.changes_actions() and not noise.changes_frames():
-        raise ConfigError(
-            f"noise={config.noise}: the probe draws noise over pictures; name another with --noise, such as random-box"
-        )
+        other = "name another with --noise, such as random-box"
+        raise ConfigError(f"noise={config.noise}: the probe draws noise over pictures; {other}")
     for name, value, least in (("transitions", transitions, 128), ("draws", draws, 2)):
         if value < least:
             raise ConfigError(f"{name}={value}: must be {least} or more")
@@ -298,18 +269,15 @@ def probe_run(
         if counts is None:
             raise ConfigError(f"{run} holds no visit counts; another version of ssedb wrote it")
         pair_visits = counts["pair_visits"]
-        data = draw_transitions(
-            world, counts["visits"] > 0, transitions, draws, noise_of(config), seed
-        )
+        seen = counts["visits"] > 0
+        data = draw_transitions(world, seen, transitions, draws, noise_of(config), seed)
     else:
         with blaming(run, agent.when):
             data = play_transitions(config, transitions, draws, seed, place)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        bonus = agent.make_bonus(fresh)
-        result = probe_bonus(
-            bonus, world, data, pair_visits, config.noise, config.bonus_learning_rate
-        )
+        bonus, rate = agent.make_bonus(fresh), config.bonus_learning_rate
+        result = probe_bonus(bonus, world, data, pair_visits, config.noise, rate)
     about = {"run": str(run), "steps": agent.steps, "bonus": config.bonus, "fresh": fresh}
     write_json(run / "probe.json", {**about, **asdict(result)})
     picture = run / "probe.png"

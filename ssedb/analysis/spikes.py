@@ -33,9 +33,8 @@ def spike_heights(bonus: np.ndarray) -> np.ndarray:
 
     Median and MAD instead of mean and std: the spikes themselves must not raise the bar they have to clear.
     """
-    residual = bonus - median_filter(
-        np.asarray(bonus, np.float64), size=min(TREND, len(bonus)), mode="reflect"
-    )
+    bonus = np.asarray(bonus, np.float64)
+    residual = bonus - median_filter(bonus, size=min(TREND, len(bonus)), mode="reflect")
     spread = MAD_TO_STD * np.median(np.abs(residual - np.median(residual)))
     if spread == 0:  # flat but for the spikes
         spread = residual.std() or 1.0
@@ -61,9 +60,7 @@ def find_spikes(bonus: np.ndarray, most: int = MOST, gap: int = GAP) -> list[Spi
     if len(bonus) < 3:
         return []
     heights = spike_heights(bonus)
-    edged = np.concatenate(
-        [[-np.inf], heights, [-np.inf]]
-    )  # a peak may be the first or the last step
+    edged = np.pad(heights, 1, constant_values=-np.inf)  # a peak may be the first or the last step
     peaks = find_peaks(edged, height=LEAST, distance=max(1, gap))[0] - 1
     strongest = peaks[np.argsort(-heights[peaks], kind="stable")][:most]
     bar = norm.isf(CHANCE / len(bonus))
@@ -77,7 +74,7 @@ def spikes_of_run(
     run: Path,
     *,
     seed: int = 1000,
-    max_steps: int | None = None,
+    steps: int | None = None,
     device: str = "auto",
     progress: Progress = silent,
 ) -> dict[str, Any]:
@@ -85,12 +82,11 @@ def spikes_of_run(
     from ssedb.analysis.plots import plot_spike_curve, plot_spike_frames
 
     progress.note("playing an episode")
-    episode = play_episode(run, seed=seed, max_steps=max_steps, device=device)
+    episode = play_episode(run, seed=seed, max_steps=steps, device=device)
     reading = read_episode(episode, run, device)
     spikes = find_spikes(reading.bonus)
-    progress.note(
-        f"{plural(len(episode), 'step')}, {plural(len(spikes), 'spike')}; writing pictures and videos"
-    )
+    found = f"{plural(len(episode), 'step')}, {plural(len(spikes), 'spike')}"
+    progress.note(f"{found}; writing pictures and videos")
     folder = run / "spikes"
     folder.mkdir(exist_ok=True)
     for old in folder.glob("clip-*.mp4"):
@@ -98,8 +94,8 @@ def spikes_of_run(
     plot_spike_curve(episode, reading, spikes, folder / "curve.png")
     plot_spike_frames(episode, spikes, folder / "frames.png")
     for number, spike in enumerate(spikes, start=1):
-        steps = range(spike.step, min(spike.step + GAP + 1, len(episode)))
-        write_video(folder / f"clip-{number:02d}.mp4", side_by_side(episode, steps), CLIP_ZOOM)
+        clip = range(spike.step, min(spike.step + GAP + 1, len(episode)))
+        write_video(folder / f"clip-{number:02d}.mp4", side_by_side(episode, clip), CLIP_ZOOM)
     write_video(folder / "episode.mp4", with_curve(episode, reading, spikes), 1)
     about = {
         "run": str(run),

@@ -52,9 +52,8 @@ def mean_pair(rows: Tensor) -> float:
     """Mean distance of all pairs of different rows."""
     if len(rows) < 2:
         return 0.0
-    centred = rows.double() - rows.double().mean(
-        0
-    )  # nearer to 0, where the expanded square loses less
+    # Nearer to 0 the expanded square loses less.
+    centred = rows.double() - rows.double().mean(0)
     distances = torch.cdist(centred, centred).fill_diagonal_(0)
     return float(distances.sum() / (len(rows) * (len(rows) - 1)))
 
@@ -70,11 +69,8 @@ def embed(z: np.ndarray, seed: int = 0) -> np.ndarray:
     if z.shape[1] > COMPONENTS:
         z = PCA(min(COMPONENTS, len(z)), random_state=seed).fit_transform(z)
     perplexity = min(PERPLEXITY, (len(z) - 1) / 3)
-    return (
-        TSNE(2, perplexity=perplexity, init="pca", random_state=seed)
-        .fit_transform(z / z.std())
-        .astype(np.float64)
-    )
+    tsne = TSNE(2, perplexity=perplexity, init="pca", random_state=seed)
+    return tsne.fit_transform(z / z.std()).astype(np.float64)
 
 
 def thin(length: int, most: int = MOST_POINTS) -> np.ndarray:
@@ -90,13 +86,10 @@ def map_features(title: str, features: np.ndarray, steps: np.ndarray, seed: int 
 def map_pixels(episode: Episode, steps: np.ndarray, seed: int = 0) -> Map:
     """The raw observations, stacks as the agent saw them: 28,224 numbers each, so random pairs are of the drawn steps."""
     drawn = episode.stacks(torch.from_numpy(steps)).flatten(1).float()
-    chunks = torch.arange(len(episode)).unfold(0, 2, 1)  # [T - 1, 2]
-    lengths = [
-        (episode.stacks(part[:, 1]).float() - episode.stacks(part[:, 0]).float())
-        .flatten(1)
-        .norm(dim=1)
-        for part in chunks.split(256)
-    ]
+    lengths = []
+    for t in torch.arange(len(episode) - 1).split(256):
+        change = episode.stacks(t + 1).float() - episode.stacks(t).float()
+        lengths.append(change.flatten(1).norm(dim=1))
     pairs = mean_pair(drawn)
     ratio = float(torch.cat(lengths).mean()) / pairs if pairs > 0 else None
     return Map("raw pixels", steps, embed(drawn.numpy(), seed), ratio)
@@ -104,24 +97,25 @@ def map_pixels(episode: Episode, steps: np.ndarray, seed: int = 0) -> Map:
 
 def tsne_of_run(
     run: Path,
-    other: Path | None = None,
+    compare: Path | None = None,
     *,
     seed: int = 1000,
-    max_steps: int | None = None,
+    steps: int | None = None,
     device: str = "auto",
     progress: Progress = silent,
 ) -> tuple[list[Map], Path]:
-    """Plays an episode and maps it as `run` represents it, as `other` does, and as raw pixels, into `run/tsne/`."""
+    """Plays an episode and maps it as `run` represents it, as `compare` does, and as raw pixels, into `run/tsne/`."""
     from ssedb.analysis.plots import plot_maps
     from ssedb.report.explorer import write_episode_page
 
-    check(run, other)
+    check(run, compare)
     progress.note("playing an episode")
-    episode = play_episode(run, seed=seed, max_steps=max_steps, device=device)
-    readings = [read_episode(episode, path, device) for path in (run, other) if path is not None]
+    episode = play_episode(run, seed=seed, max_steps=steps, device=device)
+    readings = [read_episode(episode, path, device) for path in (run, compare) if path is not None]
     if readings[0].features is None:
+        name = readings[0].bonus_name
         raise ConfigError(
-            f"{run}: the bonus {readings[0].bonus_name} has no representation to draw; name another run"
+            f"{run}: the bonus {name} has no representation to draw; name another run"
         )
     names = [r.bonus_name for r in readings]
     if len(set(names)) < len(names):  # two runs of one bonus
@@ -139,11 +133,8 @@ def tsne_of_run(
 def maps_of(episode: Episode, readings: Sequence[Reading], names: Sequence[str]) -> list[Map]:
     """A map for every reading that has a representation, and one of the raw pixels, of the same steps."""
     steps = thin(len(episode))
-    maps = [
-        map_features(n, r.features, steps)
-        for n, r in zip(names, readings, strict=True)
-        if r.features is not None
-    ]
+    known = [(n, r.features) for n, r in zip(names, readings, strict=True)]
+    maps = [map_features(n, features, steps) for n, features in known if features is not None]
     return [*maps, map_pixels(episode, steps)]
 
 
@@ -153,13 +144,9 @@ def _as_json(episode: Episode, maps: list[Map]) -> dict[str, Any]:
         "trained": episode.trained,
         "seed": episode.seed,
         "length": len(episode),
-        "maps": [
-            {
-                "title": m.title,
-                "step_ratio": m.ratio,
-                "steps": m.steps.tolist(),
-                "points": m.points.tolist(),
-            }
-            for m in maps
-        ],
+        "maps": [{"title": m.title, "step_ratio": m.ratio, **_points(m)} for m in maps],
     }
+
+
+def _points(chart: Map) -> dict[str, Any]:
+    return {"steps": chart.steps.tolist(), "points": chart.points.tolist()}

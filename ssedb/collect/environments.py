@@ -22,7 +22,7 @@ from ssedb.envs.names import pools_of, rooms_world
 from ssedb.envs.noisy import NoisyEnv
 from ssedb.envs.rooms.layout import SIZES
 from ssedb.errors import ConfigError
-from ssedb.normalize import Moments
+from ssedb.normalize import RunningMoments
 from ssedb.runs.progress import Progress, silent
 
 OBS_NORM_ENVS = 8
@@ -165,7 +165,7 @@ def random_agent_statistics(env: Env, steps: int, seed: int) -> tuple[Tensor, Te
     env.stagger()
     rollout = Rollout(1, env.num_envs, (frames.shape[1], frames.shape[2]), env.device)
     rollout.begin(frames)
-    moments = Moments(rollout.obs_shape, env.device)
+    moments = RunningMoments(rollout.obs_shape, torch.float64).to(env.device)
     for _ in range(-(-steps // env.num_envs)):
         moments.add(rollout.obs(0))
         actions = torch.randint(env.num_actions, (env.num_envs,), generator=generator)

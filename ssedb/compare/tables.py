@@ -56,7 +56,7 @@ class Table:
             table.add_column(column, justify="right" if i else "left")
         for row in self.rows:
             table.add_row(*row)
-        terminal.print_table(console, table)
+        terminal.print_table(table, console)
         for note in self.notes:
             print(terminal.wrapped(note))
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ssedb.analysis.episode import Episode, Reading, play_episode, read_episode
 from ssedb.analysis.spikes import find_spikes, has_clean
-from ssedb.analysis.tsne import Map, maps_of
+from ssedb.analysis.tsne import Map, maps_of, thin
 from ssedb.compare.results import Run, conditions
 from ssedb.envs.names import env_label
 from ssedb.errors import ConfigError
@@ -139,8 +139,7 @@ def _map(chart: Map) -> dict[str, Any]:
 
 def kept_steps(length: int, needed: set[int], most: int = MOST_FRAMES) -> list[int]:
     """Which frames of an episode are kept: evenly many, and every one that is needed."""
-    even = np.unique(np.linspace(0, length - 1, min(length, most)).round().astype(int))
-    return sorted({*even.tolist(), *needed})
+    return sorted({*thin(length, most).tolist(), *needed})
 
 
 def sheet(frames: np.ndarray) -> bytes:

@@ -127,11 +127,15 @@ def theorem2(quick: bool, seed: int, tell: Tell) -> Part:
     return claims, data
 
 
+FULL = ((8, 64, 256), 40_000, 400)
+QUICK = ((8, 64), 10_000, 150)
+"""Batch sizes, samples of each, and steps of training a critic."""
+
+
 def infonce(quick: bool, seed: int, tell: Tell) -> Part:
     """Appendix A: what the contrast finds is never more than there is."""
     dims, correlations = 4, (0.3, 0.6, 0.9, 0.97, 0.99)
-    sizes = (8, 64) if quick else (8, 64, 256)
-    samples, steps = (10_000, 150) if quick else (40_000, 400)
+    sizes, samples, steps = QUICK if quick else FULL
     rows = []
     for size in sizes:
         for rho in correlations:

@@ -27,7 +27,7 @@ class MDP:
 
     @property
     def is_tabular(self) -> bool:
-        n, pairs, d = self.features.shape
+        _, pairs, d = self.features.shape
         return pairs == d and bool((self.features == np.eye(d)).all())
 
     def best_values(self) -> Array:

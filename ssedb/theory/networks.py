@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ssedb import objectives
+from ssedb.analysis.practice import train_step
 from ssedb.analysis.probe import draw_transitions
 from ssedb.bonuses import make_bonus
 from ssedb.bonuses.db import DynamicBottleneck
@@ -146,11 +147,8 @@ def train_on_river(
         s, a, after = world.play(128)
         for _ in range(4):
             for part in torch.randperm(len(s)).split(256):
-                loss, _ = bonus.loss(world.pictures(s[part]), a[part], world.pictures(after[part]))
-                adam.zero_grad()
-                loss.backward()
-                adam.step()
-                bonus.after_step()
+                batch = world.pictures(s[part]), a[part], world.pictures(after[part])
+                train_step(bonus, batch, adam)
             bonus.after_epoch()
         counts = counts + torch.bincount(s * world.actions + a, minlength=len(counts))
         with torch.no_grad():

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -41,8 +40,7 @@ def run_theory(
         record[name] = {"seconds": round(seconds, 1), "claims": plain, "data": data}
         FIGURES[name](data, out / f"{name}.png")
     write_json(out / "theory.json", {"quick": quick, "seed": seed, "parts": record})
-    console = terminal.console()
-    print_claims(console, claims)
+    print_claims(claims)
     terminal.print_places(
         {
             "figures": ", ".join(str(out / f"{name}.png") for name in parts),
@@ -69,10 +67,10 @@ def _measure(
     return found
 
 
-def print_claims(console: Console, claims: dict[str, list[Claim]]) -> None:
+def print_claims(claims: dict[str, list[Claim]]) -> None:
     table = Table("claim", "setting", "measured", "verdict", show_lines=True)
     for part in claims.values():
         for claim in part:
             colour = {"holds": "green", "fails": "red", "unclear": "yellow"}[claim.verdict]
             table.add_row(claim.claim, claim.setting, claim.measured, Text(claim.verdict, colour))
-    terminal.print_table(console, table)
+    terminal.print_table(table)
