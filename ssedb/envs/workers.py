@@ -93,9 +93,8 @@ class Workers:
         self._processes: list[Any] = []
         for share in self._shares:
             ours, theirs = context.Pipe()
-            process = context.Process(
-                target=_serve, args=(theirs, make, memory, shape, share), daemon=True
-            )
+            work = theirs, make, memory, shape, share
+            process = context.Process(target=_serve, args=work, daemon=True)
             process.start()
             theirs.close()
             self._pipes.append(ours)
@@ -172,13 +171,11 @@ def _end_all(owner: int, pipes: list[Connection], processes: list[Any]) -> None:
 
 def _serve(pipe: Connection, make: Make, memory: Any, shape: tuple[int, ...], share: slice) -> None:
     """Step a share of the environments as the learner's process says, until it says None or is gone."""
-    torch.set_num_threads(
-        1
-    )  # a fork inherits OpenMP's pool without its threads, and would wait for them for ever
+    # A fork inherits OpenMP's pool without its threads, and would wait for them for ever.
+    torch.set_num_threads(1)
     gc.freeze()  # garbage of the learner is not freed here: CUDA objects cannot be, after a fork
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C is for the learner, which ends the rollout before it stops
+    # Ctrl-C is for the learner, which ends the rollout before it stops.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     envs = None
@@ -206,9 +203,8 @@ def environment_blamed(error: BaseException) -> Blamed | None:
     """Find the environment whose code raised the error; None if it was no environment's."""
     owner = None
     for candidate, method in methods_of(error):
-        if isinstance(
-            candidate, gymnasium.Env
-        ):  # the innermost; what Gymnasium wraps around it is not at fault
+        # The innermost; what Gymnasium wraps around it is not at fault.
+        if isinstance(candidate, gymnasium.Env):
             wrapped = type(candidate).__module__.startswith("gymnasium.")
             owner = f"{type(candidate.unwrapped if wrapped else candidate).__name__}.{method}"
     return None if owner is None else Blamed.of(owner, error)
