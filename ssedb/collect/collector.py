@@ -135,16 +135,8 @@ class Collector:
         total = (self.engine.size, len(obs), self.env.num_actions)
         return act(obs, torch.empty(total, device=obs.device).exponential_()[self.engine.rank])
 
-    def _store(
-        self,
-        t: Tensor,
-        envs: Tensor,
-        frames: Tensor,
-        rewards: Tensor,
-        dones: Tensor,
-        rollout: Rollout,
-    ) -> None:
-        rollout.store_step(t, envs, frames, rewards, dones)
+    def _store(self, *step: Tensor, rollout: Rollout) -> None:
+        rollout.store_step(*step)
 
     def _store_values(self, t: Tensor, envs: Tensor, rollout: Rollout, act: Act) -> None:
         rollout.values[t, envs] = self._policy(t, envs, rollout, act)[2]

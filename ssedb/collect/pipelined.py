@@ -129,11 +129,8 @@ class Pool:
         self.transfer = Transfer(engine.device)
         self._worker = WorkerThread(engine.device)
         self._answer: Future[None] | None = None
-        capture = partial(
-            engine.capture,
-            replayable=env.observer.noise.replayable,
-            generators=env.generators,
-        )
+        replayable = env.observer.noise.replayable
+        capture = partial(engine.capture, replayable=replayable, generators=env.generators)
         self.first = capture(self._act)
         self.next = capture(self._store_and_act)
         self.last = capture(self._store_and_value)

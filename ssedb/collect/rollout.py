@@ -41,9 +41,8 @@ class Rollout:
         self.device = torch.device(device)
         self.rank = rank
         self.size = size
-        self.frames = torch.zeros(
-            steps + STACK, num_envs, *frame_shape, dtype=torch.uint8, device=device
-        )
+        frames = (steps + STACK, num_envs, *frame_shape)
+        self.frames = torch.zeros(frames, dtype=torch.uint8, device=device)
         self.starts = torch.zeros(steps + 1, num_envs, dtype=torch.int64, device=device)
         self.actions = torch.zeros(steps, num_envs, dtype=torch.int64, device=device)
         self.rewards = torch.zeros(steps, num_envs, device=device)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import nn
 
 from ssedb.engine.base import Engine
 from ssedb.engine.distributed import Group
-
-T = TypeVar("T")
 
 
 class DataParallelEngine(Engine):

@@ -19,9 +19,8 @@ from ssedb.envs.frames import SIDE
 class Step:
     """What N environments answer to N actions. An ended episode has begun again already."""
 
-    frames: (
-        Tensor  # uint8 [N, H, W] or [N, H, W, 3]; after an end, the first frame of the next episode
-    )
+    frames: Tensor
+    """uint8 [N, H, W] or [N, H, W, 3]; after an end, the first frame of the next episode."""
     rewards: Tensor  # float32 [N], as the game gives them
     dones: Tensor  # bool [N], the episode ended or was cut
     final_frames: Callable[[], Tensor] | None = None
