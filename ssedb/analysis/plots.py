@@ -1,4 +1,4 @@
-"""Pictures of the analyses."""
+"""Figures of the analyses and of the demo."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 from ssedb.compare.style import BLUE, GRAY, GREEN, ORANGE
 
 if TYPE_CHECKING:
-    from ssedb.analysis.episode import Episode, Reading
+    from ssedb.analysis.episode import BonusTrace, Episode
     from ssedb.analysis.probe import Probe, Transitions
     from ssedb.analysis.spikes import Spike
     from ssedb.analysis.tsne import Map
@@ -42,7 +42,10 @@ def plot_probe(
     data: Transitions,
     path: Path,
 ) -> None:
-    """The bonus's fall under repetition and what it sees; on Rooms also the bonus against visits and over the map."""
+    """Plot the fall of the bonus under repetition, and the shares of noise and state in it.
+
+    On Rooms, plot also the bonus against visits and over the cells.
+    """
     rows = 1 if world is None else 2
     figure = Figure(figsize=(10, 4 * rows), layout="constrained")
     axes = figure.subplots(rows, 2, squeeze=False)
@@ -82,7 +85,7 @@ def plot_probe(
 
 
 def plot_demo(results: list[Result], world: World, config: TrainConfig, path: Path) -> None:
-    """Rooms reached and noise in the bonus along training, then where the agents have been."""
+    """Plot rooms reached and noise in the bonus along training, and the visits of each cell."""
     agents = list(dict.fromkeys(result.agent for result in results))[::-1]
     colours = dict(zip(agents, (GRAY, GREEN, ORANGE, BLUE), strict=True))
     rooms = world.layout.size.rooms**2
@@ -120,18 +123,18 @@ def plot_demo(results: list[Result], world: World, config: TrainConfig, path: Pa
     figure.savefig(path, dpi=110)
 
 
-def plot_spike_curve(episode: Episode, reading: Reading, spikes: list[Spike], path: Path) -> None:
-    """The bonus along an episode, its spikes numbered."""
+def plot_spike_curve(episode: Episode, trace: BonusTrace, spikes: list[Spike], path: Path) -> None:
+    """Plot the bonus along an episode, with numbered spikes."""
     figure = Figure(figsize=(11, 3.6), layout="constrained")
     axes = figure.subplots()
-    axes.plot(reading.bonus, color=BLUE, lw=0.9)
+    axes.plot(trace.bonus, color=BLUE, lw=0.9)
     axes.margins(x=0.01, y=0.12)
     _number_spikes(axes, spikes, ORANGE, 9)
     for clear, label in ((True, "clear spike"), (False, "may be noise")):
         axes.plot([], [], "o", color=ORANGE, fillstyle="full" if clear else "none", label=label)
     axes.legend(loc="lower right", ncols=2, fontsize=8)
     axes.set(xlabel="step of the episode", ylabel="bonus")
-    axes.set_title(f"{reading.bonus_name} on {_about(episode)}")
+    axes.set_title(f"{trace.bonus_name} on {_about(episode)}")
     figure.savefig(path, dpi=120)
 
 
@@ -141,7 +144,7 @@ def _about(episode: Episode) -> str:
 
 
 def plot_spike_frames(episode: Episode, spikes: list[Spike], path: Path) -> None:
-    """What the agent saw at each spike, numbered as in the curve."""
+    """Plot the frame at each spike, numbered as in the curve."""
     columns = min(4, len(spikes))
     rows = -(-len(spikes) // max(columns, 1))
     size = (2.3 * columns, 2.55 * rows) if spikes else (5, 1.2)
@@ -168,7 +171,11 @@ def _number_spikes(axes: Any, spikes: list[Spike], colour: str, size: int) -> No
 def curve_strips(
     bonus: np.ndarray, spikes: list[Spike], width: int
 ) -> tuple[np.ndarray, np.ndarray, list[int]]:
-    """The curve as a strip of pixels twice, in colour and in gray (uint8 [H, width, 3]), and the column of every step."""
+    """Draw the curve of a bonus [T] as strips of pixels.
+
+    Returns:
+        The strip in colour and in gray, each uint8 [H, width, 3], and the column of every step.
+    """
     strips = []
     for colour, dot in ((BLUE, ORANGE), ("#bbbbbb", "#bbbbbb")):
         figure = Figure(figsize=(width / 100, 1.2), dpi=100)
@@ -185,7 +192,7 @@ def curve_strips(
 
 
 def plot_maps(episode: Episode, maps: list[Map], path: Path, numbers: int = 12) -> None:
-    """The maps side by side, consecutive steps joined, coloured by time; some points numbered, with their frames below."""
+    """Plot the maps side by side, coloured by time, with the frames of numbered points below."""
     steps = maps[0].steps
     count = min(numbers, len(steps))
     chosen = np.linspace(0, len(steps) - 1, count).round().astype(int)

@@ -1,4 +1,4 @@
-"""Does a representation keep together what follows in time? A picture by t-SNE, and a number of the representation."""
+"""t-SNE maps of an episode's representations, and the distance of consecutive steps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ssedb.analysis.episode import Episode, Reading, check, play_episode, read_episode
+from ssedb.analysis.episode import BonusTrace, Episode, check, record_episode, trace_bonus
 from ssedb.errors import ConfigError
 from ssedb.runs.files import write_json
 from ssedb.runs.progress import Progress, silent
@@ -20,23 +20,27 @@ from ssedb.terminal import plural
 PERPLEXITY = 30.0
 COMPONENTS = 50
 MOST_POINTS = 1000
-"""A longer episode is thinned out evenly for the picture."""
+"""Steps of a longer episode are drawn at even distances."""
 
 
 @dataclass(frozen=True)
 class Map:
-    """One representation of an episode in two dimensions."""
+    """t-SNE map of one representation of an episode."""
 
     title: str
     steps: np.ndarray  # int [P], which steps of the episode are drawn
     points: np.ndarray  # float [P, 2]
-    ratio: float | None  # see step_ratio; not of the drawn points but of the representation
+    ratio: float | None  # step_ratio of the representation
 
 
 def step_ratio(z: np.ndarray) -> float | None:
-    """Mean distance of consecutive rows over the mean distance of all pairs of rows; None where all rows are alike.
+    """Return the mean distance of consecutive rows over that of all pairs of rows.
 
-    Rows that are independent of their order get about 1, a smooth path much less.
+    Args:
+        z: [T, D].
+
+    Returns:
+        About 1 if the order of rows is random, less on a smooth path, None if all rows are alike.
     """
     rows = torch.as_tensor(z).double()
     pairs = mean_pair(rows)
@@ -44,22 +48,22 @@ def step_ratio(z: np.ndarray) -> float | None:
 
 
 def mean_step(rows: Tensor) -> float:
-    """Mean distance of each row [T, D] to the next."""
+    """Return the mean distance of each row [T, D] to the next."""
     return float(rows.diff(dim=0).norm(dim=1).mean())
 
 
 def mean_pair(rows: Tensor) -> float:
-    """Mean distance of all pairs of different rows."""
+    """Return the mean distance of all pairs of rows [T, D]."""
     if len(rows) < 2:
         return 0.0
-    # Nearer to 0 the expanded square loses less.
+    # Near 0 the expanded square loses less.
     centred = rows.double() - rows.double().mean(0)
     distances = torch.cdist(centred, centred).fill_diagonal_(0)
     return float(distances.sum() / (len(rows) * (len(rows) - 1)))
 
 
 def embed(z: np.ndarray, seed: int = 0) -> np.ndarray:
-    """Rows [P, D] to points [P, 2] by t-SNE."""
+    """Embed rows [P, D] as points [P, 2] by t-SNE."""
     from sklearn.decomposition import PCA
     from sklearn.manifold import TSNE
 
@@ -74,17 +78,17 @@ def embed(z: np.ndarray, seed: int = 0) -> np.ndarray:
 
 
 def thin(length: int, most: int = MOST_POINTS) -> np.ndarray:
-    """At most so many steps, evenly spread."""
+    """Return the indices of at most `most` steps of an episode, at even distances."""
     return np.unique(np.linspace(0, length - 1, min(length, most)).round().astype(int))
 
 
 def map_features(title: str, features: np.ndarray, steps: np.ndarray, seed: int = 0) -> Map:
-    """A bonus's representation [T, D]; its number is of all steps."""
+    """Map the representation [T, D] of a bonus; the ratio is of all steps."""
     return Map(title, steps, embed(features[steps], seed), step_ratio(features))
 
 
 def map_pixels(episode: Episode, steps: np.ndarray, seed: int = 0) -> Map:
-    """The raw observations, stacks as the agent saw them: 28,224 numbers each, so random pairs are of the drawn steps."""
+    """Map the stacks that the agent saw; random pairs are of the drawn steps, to save time."""
     drawn = episode.stacks(torch.from_numpy(steps)).flatten(1).float()
     lengths = []
     for t in torch.arange(len(episode) - 1).split(256):
@@ -104,36 +108,48 @@ def tsne_of_run(
     device: str = "auto",
     progress: Progress = silent,
 ) -> tuple[list[Map], Path]:
-    """Plays an episode and maps it as `run` represents it, as `compare` does, and as raw pixels, into `run/tsne/`."""
+    """Run an episode, and write its t-SNE maps into `run/tsne/`.
+
+    Args:
+        run: folder of the run whose agent acts.
+        compare: another run whose representation is mapped, too.
+        seed: of environment, noise and actions.
+        steps: ends the episode.
+        device: auto, cpu, cuda or cuda:N.
+        progress: shows what is done.
+
+    Returns:
+        The maps and their folder.
+    """
     from ssedb.analysis.plots import plot_maps
     from ssedb.report.explorer import write_episode_page
 
     check(run, compare)
-    progress.note("playing an episode")
-    episode = play_episode(run, seed=seed, max_steps=steps, device=device)
-    readings = [read_episode(episode, path, device) for path in (run, compare) if path is not None]
-    if readings[0].features is None:
-        name = readings[0].bonus_name
+    progress.note("running an episode")
+    episode = record_episode(run, seed=seed, max_steps=steps, device=device)
+    traces = [trace_bonus(episode, path, device) for path in (run, compare) if path is not None]
+    if traces[0].features is None:
+        name = traces[0].bonus_name
         raise ConfigError(
             f"{run}: the bonus {name} has no representation to draw; name another run"
         )
-    names = [r.bonus_name for r in readings]
+    names = [r.bonus_name for r in traces]
     if len(set(names)) < len(names):  # two runs of one bonus
-        names = [f"{r.bonus_name} ({r.run.name})" for r in readings]
+        names = [f"{r.bonus_name} ({r.run.name})" for r in traces]
     progress.note(f"{plural(len(episode), 'step')}; placing them in two dimensions")
-    maps = maps_of(episode, readings, names)
+    maps = maps_of(episode, traces, names)
     folder = run / "tsne"
     folder.mkdir(exist_ok=True)
     plot_maps(episode, maps, folder / "tsne.png")
-    write_episode_page(episode, readings, maps, names, folder / "tsne.html")
+    write_episode_page(episode, traces, maps, names, folder / "tsne.html")
     write_json(folder / "tsne.json", _as_json(episode, maps), indent=None)
     return maps, folder
 
 
-def maps_of(episode: Episode, readings: Sequence[Reading], names: Sequence[str]) -> list[Map]:
-    """A map for every reading that has a representation, and one of the raw pixels, of the same steps."""
+def maps_of(episode: Episode, traces: Sequence[BonusTrace], names: Sequence[str]) -> list[Map]:
+    """Map every representation and the raw pixels, at the same steps."""
     steps = thin(len(episode))
-    known = [(n, r.features) for n, r in zip(names, readings, strict=True)]
+    known = [(n, r.features) for n, r in zip(names, traces, strict=True)]
     maps = [map_features(n, features, steps) for n, features in known if features is not None]
     return [*maps, map_pixels(episode, steps)]
 

@@ -1,4 +1,4 @@
-"""DB-ensemble: the information that a transition gives about the dynamics, by how far models over z disagree."""
+"""DB-ensemble: the disagreement of models over z, for what a transition tells of the dynamics."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ssedb.validate import PositiveInt
 
 @dataclass(frozen=True)
 class EnsembleOptions(DBOptions):
-    """DB's choices, and those of the ensemble."""
+    """Settings of DB and of the ensemble."""
 
     models: Annotated[int, Ge(2)] = 5
     """Models that predict the next state from z."""
@@ -30,9 +30,9 @@ class EnsembleOptions(DBOptions):
 class DBEnsemble(DynamicBottleneck):
     """Reward for the disagreement of models that predict the next state from DB's representation.
 
-    Model k predicts the projected next state p = f_m^P(s') from the mean of z; the reward is
-    sqrt(mean over dimensions of Var_k[prediction_k(z)]). All models agree where data have settled what follows, and all
-    average noise that nobody can predict.
+    Model k predicts the projected next state p = f_m^P(s') from the mean of z. The reward is
+    sqrt(mean over dimensions of Var_k[prediction_k(z)]). With enough data all models predict the
+    same mean, also where the next state is noise.
     """
 
     Options = EnsembleOptions
@@ -54,9 +54,8 @@ class DBEnsemble(DynamicBottleneck):
     def loss_over(
         self, z: Tensor, next_state: Tensor, mask: Tensor | None
     ) -> tuple[Tensor | float, dict[str, Tensor]]:
-        errors = (
-            (self.ensemble(self.scale(z)) - self.momentum_projection(next_state)).square().mean(-1)
-        )  # [K, B]
+        differences = self.ensemble(self.scale(z)) - self.momentum_projection(next_state)
+        errors = differences.square().mean(-1)  # [K, B]
         return masked_mean(errors.sum(0), mask), {
             "ensemble_error": masked_mean(errors.mean(0), mask)
         }

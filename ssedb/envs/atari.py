@@ -1,4 +1,4 @@
-"""Atari through ale-py's vector environment: C++ threads, one call a step for all games."""
+"""Atari by ale-py's vector environment: C++ threads, one call per step for all games."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ RAW_SIZE = (210, 160)
 
 
 class AtariEnv(HostEnv):
-    """N copies of a game as the paper plays it.
+    """N copies of an Atari game with the paper's preprocessing.
 
     Skip 4 with the maximum of the last 2 frames, 0 to 30 no-ops, 4500 steps at most, the score
-    unclipped, no fire at reset, a life lost is not an end. The emulator makes gray 84x84 frames, or
-    with `raw` hands over its RGB picture of 210x160.
+    unclipped, no fire at reset, a lost life does not end an episode. Frames are gray and 84x84, or
+    with `raw` the emulator's RGB picture of 210x160.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class AtariEnv(HostEnv):
         self.ale = AtariVectorEnv(
             game,
             num_envs,
-            stack_num=1,  # stacking is the rollout's
+            stack_num=1,  # the rollout stacks
             img_height=height,
             img_width=width,
             grayscale=not raw,
@@ -62,7 +62,7 @@ class AtariEnv(HostEnv):
         self._seeds = rng.integers(0, 2**31 - 1, num_envs, dtype=np.int32)
 
     def reset(self) -> Tensor:
-        if self._sent:  # an answer that nobody has asked for
+        if self._sent:  # discard an answer that nobody has received
             timeout.call(self.recv)
         frames, _ = self.ale.reset(seed=self._seeds)
         return torch.from_numpy(frames[:, 0]).to(self.device)

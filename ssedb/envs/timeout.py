@@ -1,4 +1,4 @@
-"""Waiting for environments that may never answer."""
+"""Time-outs for environments that may never answer."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ from ssedb.errors import TrainingError
 T = TypeVar("T")
 
 TIME_OUT = 50.0
-"""Seconds after which an environment that has not answered is given up."""
+"""Seconds to wait for an environment's answer."""
 
 
 def wait_for(get: Callable[[float], T]) -> T:
     """Wait for an answer; raise TrainingError after the time-out.
 
-    The wait is in ten pieces, as a machine that slept, or a process that was stopped, finds the
-    time over when it goes on.
+    The wait is in ten pieces: after a machine slept, or a process was stopped, only one is over.
 
     Args:
-        get: takes seconds to wait, and raises TimeoutError or Empty after them.
+        get: waits the seconds it is given, and then raises TimeoutError or Empty.
     """
     for _ in range(10):
         with suppress(TimeoutError, Empty):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ssedb.analysis.episode import Episode, Reading, play_episode, read_episode
+from ssedb.analysis.episode import BonusTrace, Episode, record_episode, trace_bonus
 from ssedb.analysis.spikes import Spike, find_spikes, has_clean
 from ssedb.analysis.tsne import Map, maps_of, thin
 from ssedb.compare.results import Run, conditions
@@ -23,7 +23,7 @@ from ssedb.terminal import plural
 MOST_FRAMES = 1000
 COLUMNS = 25
 QUALITY = 70
-MOST_READINGS = 4
+MOST_TRACES = 4
 """Bonuses that look at one episode."""
 
 
@@ -42,24 +42,24 @@ def add_episodes(
     for several in sorted(by_task.values(), key=lambda runs: runs[0].noise == "none"):
         for run in several:
             readers = [run, *(other for other in several if other is not run)]
-            chosen.append((run, readers[:MOST_READINGS]))
+            chosen.append((run, readers[:MOST_TRACES]))
     for number, (run, readers) in enumerate(chosen[:most]):
         which = f"episode {number + 1} of {min(len(chosen), most)}"
         progress.note(f"{which}: {run.method} on {run.env}, noise {run.noise}")
         try:
-            episode = play_episode(run.path, device=device)
+            episode = record_episode(run.path, device=device)
         except (ConfigError, RuntimeError, KeyError) as error:
             complaints.append(f"{run.path}: no episode, {error}")
             continue
-        readings, names = [], []
+        traces, names = [], []
         for reader in readers:
             try:
-                readings.append(read_episode(episode, reader.path, device))
+                traces.append(trace_bonus(episode, reader.path, device))
                 names.append(reader.method)
             except (ConfigError, RuntimeError, KeyError) as error:
                 complaints.append(f"{reader.path}: {error}")
-        if readings:
-            entry = describe(page, episode, readings, maps_of(episode, readings, names), names)
+        if traces:
+            entry = describe(page, episode, traces, maps_of(episode, traces, names), names)
             entry["run"] = next(i for i, r in enumerate(runs) if r is run)
             page.data["episodes"].append(entry)
     if len(chosen) > most:
@@ -72,12 +72,12 @@ def add_episodes(
 def describe(
     page: Page,
     episode: Episode,
-    readings: Sequence[Reading],
+    traces: Sequence[BonusTrace],
     maps: Sequence[Map],
     names: Sequence[str],
 ) -> dict[str, Any]:
     """Return an episode as the page wants it; add its frames to the page as picture sheets."""
-    spikes = [find_spikes(reading.bonus) for reading in readings]
+    spikes = [find_spikes(trace.bonus) for trace in traces]
     steps = kept_steps(len(episode), {spike.step for several in spikes for spike in several})
     number = len(page.data["episodes"])
     seen = page.add_picture(f"frames/{number}-seen.webp", sheet(episode.seen.numpy()[steps]))
@@ -97,9 +97,9 @@ def describe(
         "score": float(rewards.sum()),
         "rewards": [[int(t), float(rewards[t])] for t in np.flatnonzero(rewards)],
         "frames": {"steps": steps, "columns": COLUMNS, "size": size, "seen": seen, "clean": clean},
-        "readings": [
+        "traces": [
             {"name": n, "bonus": compact(r.bonus), "spikes": _spikes(found), "map": where.get(n)}
-            for n, r, found in zip(names, readings, spikes, strict=True)
+            for n, r, found in zip(names, traces, spikes, strict=True)
         ],
         "maps": [_map(chart) for chart in maps],
     }
@@ -149,7 +149,7 @@ def sheet(frames: np.ndarray) -> bytes:
 
 def write_episode_page(
     episode: Episode,
-    readings: Sequence[Reading],
+    traces: Sequence[BonusTrace],
     maps: Sequence[Map],
     names: Sequence[str],
     path: Path,
@@ -157,5 +157,5 @@ def write_episode_page(
     """One episode to explore, as a page in one file."""
     title = f"{names[0]} on {episode.config.env}, noise {episode.config.noise}"
     page = Page({"title": title, "methods": list(dict.fromkeys(names)), "episodes": []})
-    page.data["episodes"].append(describe(page, episode, readings, maps, names))
+    page.data["episodes"].append(describe(page, episode, traces, maps, names))
     page.write_file(path)

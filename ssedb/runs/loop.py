@@ -156,9 +156,9 @@ def _set_up(
         progress.note("no checkpoint yet; the run begins again")
         return trainer, {"steps": 0, "updates": 0}
     state, _ = saved
-    # Emulators that cannot be restored start new episodes; another stream keeps them from
+    # Emulators that cannot be restored start new episodes; another seed keeps them from
     # replaying the first ones.
-    trainer = Trainer(config, progress=progress, group=group, stream=2 + state["updates"])
+    trainer = Trainer(config, progress=progress, group=group, seed_key=2 + state["updates"])
     with checkpoint.must_fit(run.path):
         trainer.load_state_dict(state)
     progress.note(

@@ -1,4 +1,4 @@
-"""The figures of `ssedb theory`, one function for each part, drawn from the data in theory.json."""
+"""Figures of `ssedb theory`, a function for each section, from the data in theory.json."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _note(
 
 
 def plot_theorem1(data: dict[str, Any], path: Path) -> None:
-    """Where the root of the information gain lies between the two UCB bonuses."""
+    """Plot sqrt(I) between the two UCB bonuses of Theorem 1."""
     figure, [[axes]] = _figure(7, 4.2)
     low = np.sqrt(0.5)
     axes.axhspan(low, 1, color=GRAY, alpha=0.15, lw=0)
@@ -53,7 +53,7 @@ def plot_theorem1(data: dict[str, Any], path: Path) -> None:
 
 
 def plot_theorem2(data: dict[str, Any], path: Path) -> None:
-    """The DB-bonus over the count bonus, and what is missing to 1."""
+    """Plot the DB-bonus beside the count bonus of Theorem 2, and its shortfall."""
     figure, [[left, right]] = _figure(9, 3.8, 1, 2)
     n = np.array(data["counts"]) + 1
     series = [name for name in data if name != "counts"]
@@ -73,7 +73,7 @@ def plot_theorem2(data: dict[str, Any], path: Path) -> None:
 
 
 def plot_infonce(data: dict[str, Any], path: Path) -> None:
-    """What the contrast finds against what there is."""
+    """Plot I_nce + log N against the mutual information."""
     figure, [[axes]] = _figure(6.5, 4.5)
     rows = data["rows"]
     top = max(row["truth"] for row in rows) * 1.05
@@ -82,8 +82,8 @@ def plot_infonce(data: dict[str, Any], path: Path) -> None:
     sizes = sorted({row["batch"] for row in rows})
     for size, colour, mark in zip(sizes, COLOURS, MARKERS, strict=False):
         for critic, style in (("best", "-"), ("trained", "--")):
-            mine = [row for row in rows if row["batch"] == size and row["critic"] == critic]
-            truth, value, error = np.array([[r["truth"], r["value"], r["error"]] for r in mine]).T
+            own = [row for row in rows if row["batch"] == size and row["critic"] == critic]
+            truth, value, error = np.array([[r["truth"], r["value"], r["error"]] for r in own]).T
             look: dict[str, Any] = dict(color=colour, marker=mark, ls=style, ms=4)
             axes.errorbar(truth, value, 3 * error, label=f"N = {size}, {critic} critic", **look)
         axes.axhline(np.log(size), color=colour, lw=0.8, ls=":")
@@ -103,14 +103,14 @@ BONUSES = {
 
 
 def plot_regret(data: dict[str, Any], path: Path) -> None:
-    """Summed regret of each bonus at its best beta, with 95% intervals, and the search for that beta."""
+    """Plot the summed regret of each bonus at its best beta, and the search for that beta."""
     worlds, episodes = data["worlds"], data["episodes"]
     figure, (top, bottom) = _figure(4 * len(worlds), 7, 2, len(worlds))
     for axes, below, (name, world) in zip(top, bottom, worlds.items(), strict=True):
         lines = world["curves"]
         for kind, (label, colour, style) in BONUSES.items():
             k, line = lines["episodes"], lines[kind]
-            # In a tabular world the count bonus lies right on UCB's.
+            # In a tabular MDP the count bonus lies on the UCB bonus.
             look: dict[str, Any] = dict(color=colour, ls=style, lw=3.5 if kind == "ucb" else 1.5)
             axes.fill_between(k, line["low"], line["high"], color=colour, alpha=0.2, lw=0)
             axes.plot(k, line["mean"], label=label, **look)
@@ -136,19 +136,19 @@ STYLES = ("-", "--", ":")
 
 
 def plot_network(data: dict[str, Any], path: Path) -> None:
-    """Each world: rank correlation along training, calibration at the end, and what the KL consists of."""
+    """Plot rank correlation along training, calibration at the end, and the terms of the KL."""
     titles = {"river": "tabular river", "rooms": "rooms-small"}
     figure, grid = _figure(13, 8, 2, 3)
-    for panels, (world, readings) in zip(grid, data["runs"].items(), strict=True):
+    for panels, (world, variants) in zip(grid, data["runs"].items(), strict=True):
         ranks, calibration, nats = panels
-        for (reading, runs), style in zip(readings.items(), STYLES, strict=False):
+        for (variant, runs), style in zip(variants.items(), STYLES, strict=False):
             steps = [row["steps"] for row in runs[0]["rows"]]
             lines = [(ranks, kind, colour) for kind, (_, colour, _) in KINDS.items()]
             for axes, key, colour in [*lines, (nats, "upper", BLUE), (nats, "inside", ORANGE)]:
                 mean = np.mean([[row[key] for row in run["rows"]] for run in runs], 0)
                 axes.plot(steps, mean, color=colour, ls=style)
-            ranks.plot([], [], color="black", ls=style, label=reading)
-        bins = next(iter(readings.values()))[0]["calibration"]
+            ranks.plot([], [], color="black", ls=style, label=variant)
+        bins = next(iter(variants.values()))[0]["calibration"]
         exact, perfect = ([row[key] for row in bins] for key in ("exact", "exact_over_mean"))
         for kind, (label, colour, mark) in KINDS.items():
             means, spreads = np.transpose([row[kind] for row in bins])

@@ -50,7 +50,7 @@ function curves(root) {
     note.textContent = !chosen.length
       ? "Every noise is switched off."
       : silent.length
-        ? `Without values of this figure: ${silent.join("; ")}.`
+        ? `Without values of this metric: ${silent.join("; ")}.`
         : "";
   };
   const measures = selectOf(

@@ -66,7 +66,7 @@ const main = document.getElementById("main"),
 nav.append(...VIEWS.map(([id, text]) => el("a", { href: "#" + id, textContent: text })));
 nav.hidden = VIEWS.length < 2;
 document.getElementById("footer").textContent =
-  `Made by ssedb ${data.version}${data.made ? " on " + data.made : ""}. Curves are thinned out; the least and the most of every stretch are kept.`;
+  `Made by ssedb ${data.version}${data.made ? " on " + data.made : ""}. Curves are thinned out; the least and the most of every interval are kept.`;
 themeButton.addEventListener("click", () =>
   setTheme(THEMES[(THEMES.indexOf(themeButton.dataset.name) + 1) % THEMES.length]),
 );
