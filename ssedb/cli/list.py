@@ -70,4 +70,4 @@ def print_bonuses(names: list[str]) -> None:
         size = f"{sum(p.numel() for p in parameters):,}"
         table.add_row(name, size, f"{trained:,}", PAPER_PARAMETERS.get(name, "-"), about)
     terminal.print_table(table)
-    print(wrapped(ABOUT_SIZES))
+    terminal.console().print(ABOUT_SIZES)
