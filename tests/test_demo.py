@@ -30,7 +30,7 @@ def test_demo_by_default_follows_our_recipe_on_the_tiny_world(monkeypatch):
     assert seeds >= 3
 
 
-def test_demo_end_to_end(tmp_path, capsys):
+def test_demo_end_to_end_prints_its_table(tmp_path, capsys):
     pytest.importorskip("matplotlib")
     out = tmp_path / "demo"
     assert cli.main(["demo", "--steps", "1024", "--seeds", "1", "--out", str(out)]) == 0

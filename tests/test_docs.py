@@ -42,7 +42,7 @@ def test_equations_page_resolves():
         assert f"def {name}(" in (ROOT / file).read_text()
 
 
-def test_every_equation_has_a_row():
+def test_equations_page_has_a_row_for_every_equation():
     text = (ROOT / "docs" / "equations.md").read_text()
     for label in (
         "paraf",
@@ -90,7 +90,7 @@ def test_readme_examples_run_each_by_itself(tmp_path, monkeypatch):
     assert len(namespace["scores"]) == 4
 
 
-def test_the_documented_bonus_is_a_bonus(tmp_path, monkeypatch):
+def test_documented_bonus_is_a_bonus(tmp_path, monkeypatch):
     code = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "new-bonus.md").read_text(), re.S)[0]
     (tmp_path / "brightness_of_the_docs.py").write_text(code)
     monkeypatch.setattr(ssedb.bonuses, "__path__", [*ssedb.bonuses.__path__, str(tmp_path)])

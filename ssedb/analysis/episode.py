@@ -65,7 +65,7 @@ class BonusTrace:
     features: np.ndarray | None  # float [T, D]; for DB the mean of z
 
 
-def check(run: Path, other: Path | None = None) -> TrainConfig:
+def check_runs(run: Path, other: Path | None = None) -> TrainConfig:
     """Raise ConfigError if a run, or another one with it, cannot be analysed; return its config."""
     config = saved_config(run)
     require_checkpoint(run, config)
@@ -91,6 +91,7 @@ def record_episode(
         device: auto, cpu, cuda or cuda:N.
     """
     agent = load(run, device)
+    agent.require_pictures()
     config = dataclasses.replace(agent.config, seed=seed)
     seen: list[Tensor] = []
     clean: list[Tensor] = []
@@ -121,12 +122,12 @@ def record_episode(
         env.close()
     steps = torch.stack(seen), torch.stack(clean), torch.tensor(actions), torch.tensor(rewards)
     true = torch.cat(states) if states else None
-    return Episode(run, config, agent.steps, seed, env.num_actions, *steps, true)
+    return Episode(run, config, agent.steps, seed, agent.actions.width, *steps, true)
 
 
 def trace_bonus(episode: Episode, run: Path, device: str = "auto") -> BonusTrace:
     """Compute the bonus and representation of a run, the episode's or another, at every step."""
-    check(episode.run, run)
+    check_runs(episode.run, run)
     agent = load(run, device)
     target = agent.device
     with torch.random.fork_rng():

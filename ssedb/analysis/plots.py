@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ssedb.analysis.episode import BonusTrace, Episode
     from ssedb.analysis.probe import Probe, Transitions
     from ssedb.analysis.spikes import Spike
-    from ssedb.analysis.tsne import Map
+    from ssedb.analysis.tsne import Embedding
     from ssedb.config import TrainConfig
     from ssedb.demo import Result
     from ssedb.envs.rooms.world import World
@@ -191,7 +191,7 @@ def curve_strips(
     return strips[0], strips[1], [min(max(round(float(x)), 1), width - 1) for x in columns]
 
 
-def plot_maps(episode: Episode, maps: list[Map], path: Path, numbers: int = 12) -> None:
+def plot_embeddings(episode: Episode, maps: list[Embedding], path: Path, numbers: int = 12) -> None:
     """Plot the maps side by side, coloured by time, with the frames of numbered points below."""
     steps = maps[0].steps
     count = min(numbers, len(steps))

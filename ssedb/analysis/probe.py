@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
 
+from ssedb.actions import action_space
 from ssedb.analysis import measures
 from ssedb.analysis.practice import make_adam, practise
 from ssedb.bonuses.base import Bonus, Context
@@ -135,6 +136,7 @@ def collect_transitions(
     noise, envs = env.observer.noise, draws * COLLECT_ENVS
     observer = Observer(noise, envs, env.num_actions, seed=seed, device=device, side=env.side)
     generator = torch.Generator().manual_seed(seed)
+    space = action_space(env.num_actions)
     frames = env.env.reset()
     clean: deque[Tensor] = deque(maxlen=STACK + 1)
     noisy: deque[Tensor] = deque(maxlen=STACK + 1)
@@ -154,8 +156,7 @@ def collect_transitions(
         if len(actions) % COLLECT_APART == 0 and (whole := age >= STACK).any():
             stacks = torch.stack(list(clean))[:, whole], torch.stack(list(noisy))[:, :, whole]
             found.append((*stacks, actions[-1][whole]))
-        drawn = torch.randint(env.num_actions, (COLLECT_ENVS,), generator=generator)
-        actions.append(drawn.to(device))
+        actions.append(space.random(COLLECT_ENVS, generator).to(device))
         step = env.env.step(actions[-1])
         frames, age = step.frames, torch.where(step.dones, 0, age + 1)
         observer.advance(actions[-1].repeat(draws), step.dones.repeat(draws))
@@ -281,7 +282,7 @@ def _in_chunks(function: Any, bonus: Bonus, data: Transitions, draw: int | None)
         return torch.cat([function(*experience(bonus, data, draw, rows)) for rows in chunks])
 
 
-def check(config: TrainConfig, transitions: int, draws: int) -> None:
+def check_probe(config: TrainConfig, transitions: int, draws: int) -> None:
     """Raise ConfigError if the probe cannot run with these settings."""
     noise = noise_class(config.noise)
     if noise.changes_actions() and not noise.changes_frames():
@@ -323,8 +324,9 @@ def probe_run(
     config = saved_config(run)
     if noise is not None:
         config = dataclasses.replace(config, noise=noise)
-    check(config, transitions, draws)
+    check_probe(config, transitions, draws)
     agent = load(run, device)
+    agent.require_pictures()
     place, state = agent.device, agent.state
     world = pair_visits = None
     if named := rooms_world(config.env):

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ssedb.analysis.episode import BonusTrace, Episode, check, record_episode, trace_bonus
+from ssedb.analysis.episode import BonusTrace, Episode, check_runs, record_episode, trace_bonus
 from ssedb.errors import ConfigError
 from ssedb.runs.files import write_json
 from ssedb.runs.progress import Progress, silent
@@ -24,8 +24,8 @@ MOST_POINTS = 1000
 
 
 @dataclass(frozen=True)
-class Map:
-    """t-SNE map of one representation of an episode."""
+class Embedding:
+    """t-SNE embedding of one representation of an episode."""
 
     title: str
     steps: np.ndarray  # int [P], which steps of the episode are drawn
@@ -82,13 +82,13 @@ def thin(length: int, most: int = MOST_POINTS) -> np.ndarray:
     return np.unique(np.linspace(0, length - 1, min(length, most)).round().astype(int))
 
 
-def map_features(title: str, features: np.ndarray, steps: np.ndarray, seed: int = 0) -> Map:
-    """Map the representation [T, D] of a bonus; the ratio is of all steps."""
-    return Map(title, steps, embed(features[steps], seed), step_ratio(features))
+def embed_features(title: str, features: np.ndarray, steps: np.ndarray, seed: int = 0) -> Embedding:
+    """Embed the representation [T, D] of a bonus; the ratio is of all steps."""
+    return Embedding(title, steps, embed(features[steps], seed), step_ratio(features))
 
 
-def map_pixels(episode: Episode, steps: np.ndarray, seed: int = 0) -> Map:
-    """Map the stacks that the agent saw; random pairs are of the drawn steps, to save time."""
+def embed_pixels(episode: Episode, steps: np.ndarray, seed: int = 0) -> Embedding:
+    """Embed the stacks that the agent saw; random pairs are of the drawn steps, to save time."""
     drawn = episode.stacks(torch.from_numpy(steps)).flatten(1).float()
     lengths = []
     for t in torch.arange(len(episode) - 1).split(256):
@@ -96,7 +96,7 @@ def map_pixels(episode: Episode, steps: np.ndarray, seed: int = 0) -> Map:
         lengths.append(change.flatten(1).norm(dim=1))
     pairs = mean_pair(drawn)
     ratio = float(torch.cat(lengths).mean()) / pairs if pairs > 0 else None
-    return Map("raw pixels", steps, embed(drawn.numpy(), seed), ratio)
+    return Embedding("raw pixels", steps, embed(drawn.numpy(), seed), ratio)
 
 
 def tsne_of_run(
@@ -107,7 +107,7 @@ def tsne_of_run(
     steps: int | None = None,
     device: str = "auto",
     progress: Progress = silent,
-) -> tuple[list[Map], Path]:
+) -> tuple[list[Embedding], Path]:
     """Run an episode, and write its t-SNE maps into `run/tsne/`.
 
     Args:
@@ -121,10 +121,10 @@ def tsne_of_run(
     Returns:
         The maps and their folder.
     """
-    from ssedb.analysis.plots import plot_maps
+    from ssedb.analysis.plots import plot_embeddings
     from ssedb.report.explorer import write_episode_page
 
-    check(run, compare)
+    check_runs(run, compare)
     progress.note("running an episode")
     episode = record_episode(run, seed=seed, max_steps=steps, device=device)
     traces = [trace_bonus(episode, path, device) for path in (run, compare) if path is not None]
@@ -137,24 +137,26 @@ def tsne_of_run(
     if len(set(names)) < len(names):  # two runs of one bonus
         names = [f"{r.bonus_name} ({r.run.name})" for r in traces]
     progress.note(f"{plural(len(episode), 'step')}; placing them in two dimensions")
-    maps = maps_of(episode, traces, names)
+    maps = embeddings_of(episode, traces, names)
     folder = run / "tsne"
     folder.mkdir(exist_ok=True)
-    plot_maps(episode, maps, folder / "tsne.png")
+    plot_embeddings(episode, maps, folder / "tsne.png")
     write_episode_page(episode, traces, maps, names, folder / "tsne.html")
     write_json(folder / "tsne.json", _as_json(episode, maps), indent=None)
     return maps, folder
 
 
-def maps_of(episode: Episode, traces: Sequence[BonusTrace], names: Sequence[str]) -> list[Map]:
-    """Map every representation and the raw pixels, at the same steps."""
+def embeddings_of(
+    episode: Episode, traces: Sequence[BonusTrace], names: Sequence[str]
+) -> list[Embedding]:
+    """Embed every representation and the raw pixels, at the same steps."""
     steps = thin(len(episode))
     known = [(n, r.features) for n, r in zip(names, traces, strict=True)]
-    maps = [map_features(n, features, steps) for n, features in known if features is not None]
-    return [*maps, map_pixels(episode, steps)]
+    maps = [embed_features(n, features, steps) for n, features in known if features is not None]
+    return [*maps, embed_pixels(episode, steps)]
 
 
-def _as_json(episode: Episode, maps: list[Map]) -> dict[str, Any]:
+def _as_json(episode: Episode, maps: list[Embedding]) -> dict[str, Any]:
     return {
         "run": str(episode.run),
         "trained": episode.trained,
@@ -164,5 +166,5 @@ def _as_json(episode: Episode, maps: list[Map]) -> dict[str, Any]:
     }
 
 
-def _points(chart: Map) -> dict[str, Any]:
+def _points(chart: Embedding) -> dict[str, Any]:
     return {"steps": chart.steps.tolist(), "points": chart.points.tolist()}

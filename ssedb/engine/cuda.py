@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class CudaEngine(OverlappingEngine):
-    """Replays steps as CUDA graphs; background updates that overlap run on a side stream."""
+    """Engine that replays steps as CUDA graphs, with background updates on a side stream."""
 
     uses_graphs = True
     fuse = True

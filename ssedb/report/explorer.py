@@ -11,7 +11,7 @@ import numpy as np
 
 from ssedb.analysis.episode import BonusTrace, Episode, record_episode, trace_bonus
 from ssedb.analysis.spikes import Spike, find_spikes, has_clean
-from ssedb.analysis.tsne import Map, maps_of, thin
+from ssedb.analysis.tsne import Embedding, embeddings_of, thin
 from ssedb.compare.results import Run, conditions
 from ssedb.envs.names import env_label
 from ssedb.errors import ConfigError
@@ -30,7 +30,7 @@ MOST_TRACES = 4
 def add_episodes(
     page: Page, runs: Sequence[Run], most: int, device: str, progress: Progress
 ) -> list[str]:
-    """Play an episode with one agent of each condition; return what went wrong."""
+    """Run an episode with one agent of each condition; return what went wrong."""
     complaints: list[str] = []
     chosen: list[tuple[Run, list[Run]]] = []
     by_task: dict[tuple[str, str], list[Run]] = {}
@@ -59,7 +59,7 @@ def add_episodes(
             except (ConfigError, RuntimeError, KeyError) as error:
                 complaints.append(f"{reader.path}: {error}")
         if traces:
-            entry = describe(page, episode, traces, maps_of(episode, traces, names), names)
+            entry = describe(page, episode, traces, embeddings_of(episode, traces, names), names)
             entry["run"] = next(i for i, r in enumerate(runs) if r is run)
             page.data["episodes"].append(entry)
     if len(chosen) > most:
@@ -73,7 +73,7 @@ def describe(
     page: Page,
     episode: Episode,
     traces: Sequence[BonusTrace],
-    maps: Sequence[Map],
+    maps: Sequence[Embedding],
     names: Sequence[str],
 ) -> dict[str, Any]:
     """Return an episode as the page wants it; add its frames to the page as picture sheets."""
@@ -109,7 +109,7 @@ def _spikes(found: Sequence[Spike]) -> list[dict[str, Any]]:
     return [{"step": s.step, "clear": s.clear, "height": round(s.height, 1)} for s in found]
 
 
-def _map(chart: Map) -> dict[str, Any]:
+def _map(chart: Embedding) -> dict[str, Any]:
     """Return points as thousandths of the picture's side."""
     low, high = chart.points.min(0), chart.points.max(0)
     side = max(float((high - low).max()), 1e-9)
@@ -124,7 +124,7 @@ def _map(chart: Map) -> dict[str, Any]:
 
 
 def kept_steps(length: int, needed: set[int], most: int = MOST_FRAMES) -> list[int]:
-    """Which frames of an episode are kept: evenly many, and every one that is needed."""
+    """Choose the frames of an episode to keep: at even distances, and all that are needed."""
     return sorted({*thin(length, most).tolist(), *needed})
 
 
@@ -150,11 +150,11 @@ def sheet(frames: np.ndarray) -> bytes:
 def write_episode_page(
     episode: Episode,
     traces: Sequence[BonusTrace],
-    maps: Sequence[Map],
+    maps: Sequence[Embedding],
     names: Sequence[str],
     path: Path,
 ) -> None:
-    """One episode to explore, as a page in one file."""
+    """Write one episode as a page in one file."""
     title = f"{names[0]} on {episode.config.env}, noise {episode.config.noise}"
     page = Page({"title": title, "methods": list(dict.fromkeys(names)), "episodes": []})
     page.data["episodes"].append(describe(page, episode, traces, maps, names))

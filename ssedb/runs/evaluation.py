@@ -35,7 +35,7 @@ class Evaluation:
     video: Path | None
 
 
-def check(run: Path, episodes: int, video: bool, seed: int) -> TrainConfig:
+def check_evaluation(run: Path, episodes: int, video: bool, seed: int) -> TrainConfig:
     """Return a run's settings; raise ConfigError for a mistake, before torch is loaded."""
     config = dataclasses.replace(saved_config(run), seed=seed)
     if episodes < 1:
@@ -72,8 +72,10 @@ def evaluate(
     from ssedb.runs.blame import blaming
 
     run = Path(run)
-    config = check(run, episodes, video, seed)
+    config = check_evaluation(run, episodes, video, seed)
     agent = load(run, device)
+    if video and len(agent.obs_shape) != 3:
+        raise ConfigError(f"{config.env} observes vectors, which no video shows; leave --video out")
     scores: list[float] = []
     lengths: list[int] = []
     frames: list[Tensor] = []
@@ -116,7 +118,8 @@ def run_episodes(
     from ssedb.collect.rollout import Rollout
 
     frames = env.reset()
-    rollout = Rollout(1, env.num_envs, tuple(frames.shape[1:]), env.device)
+    shape = tuple(frames.shape[1:])
+    rollout = Rollout(1, env.num_envs, shape, env.device, num_actions=env.num_actions)
     rollout.begin(frames)
     scores, lengths = torch.zeros(env.num_envs), torch.zeros(env.num_envs, dtype=torch.int64)
     running = torch.ones(env.num_envs, dtype=torch.bool)

@@ -1,4 +1,4 @@
-"""What the conformance checks work with: a bonus, real transitions, a few rounds of training."""
+"""Subject of the conformance checks: a bonus, real transitions, a few rounds of training."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ssedb.engine.host import pick_device, tune_allocator
 from ssedb.envs.rooms.world import World
 from ssedb.noises import make_noise
 
-WORLD = "rooms-small"
+WORLD = "rooms-tiny"
 SAMPLES = 40
 NOISE_DRAWS = 4
 LEARNING_RATE = 1e-3
@@ -34,7 +34,7 @@ class Skip(Exception):
 
 
 class Subject:
-    """A bonus to check, and real transitions of a small Rooms world.
+    """A bonus to check, and real transitions of a tiny Rooms world.
 
     Args:
         name: of the bonus, or `package.module:Class`.
@@ -72,7 +72,7 @@ class Subject:
 @cache
 def real_transitions(device: torch.device, noise: str = "none") -> Transitions:
     """Draw transitions from all over the world, clean and under some draws of a noise."""
-    world = World("small", device=device)
+    world = World("tiny", device=device)
     return draw_transitions(world, None, SAMPLES, NOISE_DRAWS, make_noise(noise), seed=0)
 
 

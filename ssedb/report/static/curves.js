@@ -1,4 +1,4 @@
-/* Learning curves, every env and noise, every figure. */
+/* Learning curves of every env, noise and metric. */
 "use strict";
 
 function curves(root) {

@@ -297,7 +297,7 @@ class Explorer {
     for (const b of this.spikes.children) this.paint(b.firstChild, Number(b.dataset.step));
   }
 
-  /* The stored frame nearest to a step, onto a canvas; returns its step. */
+  /* Draw the stored frame nearest to a step; return its step. */
   paint(canvas, step, clean = false) {
     const { steps, columns, size } = this.episode.frames,
       sheet = this.sheets[clean ? "clean" : "seen"];

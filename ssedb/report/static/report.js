@@ -1,4 +1,4 @@
-/* Reads the data, offers the views that it has something for, and switches between them. */
+/* Read the data, offer the views that have data, and switch between them. */
 "use strict";
 
 const data = { runs: [], rooms: [], measures: [], episodes: [], ...JSON.parse(document.getElementById("data").textContent) };
@@ -54,7 +54,7 @@ function setTheme(name) {
   repaint();
 }
 
-/* Colours are looked up when charts are built, so a new theme builds the views anew, except the explorer, which redraws itself. */
+/* Charts look up colours when they are built, so a new theme rebuilds all views but the explorer, which redraws itself. */
 function repaint() {
   for (const section of main.querySelectorAll(":scope > section")) if (section.id !== "view-episodes") section.remove();
   show();

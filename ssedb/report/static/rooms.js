@@ -1,4 +1,4 @@
-/* Maps of visits and bonus along training. */
+/* Visits and bonus of each cell of Rooms, along training. */
 "use strict";
 
 function rooms(root) {
