@@ -180,9 +180,9 @@ def _step_alone(trainer: Trainer) -> None:
     if vectors:
         step_vectors([[vector] for vector in vectors.values()], steps)
         return
+    space, generator = trainer.policy.actions, torch.Generator()
     for _ in range(steps):
-        shape = (trainer.env.num_envs,)
-        trainer.env.step(torch.randint(trainer.env.num_actions, shape, device=trainer.device))
+        trainer.env.step(space.random(trainer.env.num_envs, generator).to(trainer.device))
     _wait()
 
 

@@ -104,9 +104,10 @@ class ObsNorm(ForConvolutions):
 
     def __init__(self, obs_shape: tuple[int, ...]) -> None:
         super().__init__()
-        self.register_buffer(
-            "mean", torch.zeros(1, *obs_shape).contiguous(memory_format=torch.channels_last)
-        )
+        mean = torch.zeros(1, *obs_shape)
+        if mean.ndim == 4:
+            mean = mean.contiguous(memory_format=torch.channels_last)
+        self.register_buffer("mean", mean)
         self.register_buffer("std", torch.tensor(255.0))
 
     def set(self, mean: Tensor, std: Tensor) -> None:
@@ -133,6 +134,38 @@ class ObsNorm(ForConvolutions):
                 f"observations of shape {list(obs.shape)}: this was made for [batch, {made_for}]; "
                 "give it such, or make it for yours"
             )
+
+
+class VectorNorm(ObsNorm):
+    """(x - mean) / std of each dimension, fixed before training and clipped to +-10.
+
+    Takes and returns float32 [B, D]. A dimension that never moved is divided by 1.
+    """
+
+    CLIP = 10.0
+
+    def __init__(self, obs_shape: tuple[int, ...]) -> None:
+        super().__init__(obs_shape)
+        self.std = torch.ones(obs_shape)
+
+    def forward(self, obs: Tensor) -> Tensor:
+        self.check_shape(obs)
+        scaled = (obs - self.mean) / moved(self.std)
+        return scaled.clamp(-self.CLIP, self.CLIP)
+
+    def for_convs(self, obs: Tensor) -> Tensor:
+        """Scale for an MLP."""
+        return self(obs)
+
+
+def moved(std: Tensor) -> Tensor:
+    """Return stds to divide by: 1 where a dimension has not moved."""
+    return torch.where(std > 1e-6, std, 1.0)
+
+
+def make_obs_norm(obs_shape: tuple[int, ...]) -> ObsNorm:
+    """Make the scale of observations: images [C, H, W] or vectors [D]."""
+    return VectorNorm(obs_shape) if len(obs_shape) == 1 else ObsNorm(obs_shape)
 
 
 class RunningMoments(nn.Module):
@@ -166,23 +199,36 @@ class RunningMoments(nn.Module):
         self.count += n
 
 
+def newest_frame(obs_shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape of the newest frame of a stack [C, H, W]; of a vector [D], its own."""
+    return obs_shape if len(obs_shape) == 1 else (1, *obs_shape[1:])
+
+
 class FrameNorm(RunningMoments, ForConvolutions):
     """Newest frame of a stack, normalised by running mean and std of each pixel, clipped to +-5.
 
-    Until frames were observed, mean and std are those of an `ObsNorm`.
+    Until frames were observed, mean and std are those of an `ObsNorm`. A vector is its own newest
+    frame, normalised by the moments of each dimension.
     """
 
     CLIP = 5.0
 
+    def __init__(self, obs_shape: tuple[int, ...]) -> None:
+        super().__init__(newest_frame(obs_shape))
+
     def forward(self, obs: Tensor, before: ObsNorm) -> Tensor:
-        """Normalise the newest frames of stacks for a `ConvTrunk`.
+        """Normalise the newest frames of stacks for a `ConvTrunk`, or vectors for an MLP.
 
         Args:
-            obs: uint8 [B, C, H, W].
+            obs: uint8 [B, C, H, W], or float32 [B, D].
             before: gives mean and std until frames were observed.
         """
         before.check_shape(obs)
         known = self.count > 0
+        if obs.ndim == 2:
+            mean = torch.where(known, self.mean, before.mean[0])
+            std = moved(torch.where(known, self.std, before.std))
+            return ((obs - mean) / std).clamp_(-self.CLIP, self.CLIP)
         mean = torch.where(known, self.mean, before.mean[0, -1:])
         std = torch.where(known, self.std.clamp_min(1.0), before.std)
         frames, mean, std = obs[:, -1:], mean[None], std.expand_as(mean)[None]
@@ -191,8 +237,8 @@ class FrameNorm(RunningMoments, ForConvolutions):
         return _pictures(frames, mean, std).clamp_(-self.CLIP, self.CLIP)
 
     def observe(self, obs: Tensor) -> None:
-        """Update mean and std with the newest frames of stacks [B, C, H, W]."""
-        self.add(obs[:, -1:].float())
+        """Update mean and std with the newest frames of stacks [B, C, H, W], or vectors [B, D]."""
+        self.add(obs if obs.ndim == 2 else obs[:, -1:].float())
 
 
 class FeatureNorm(nn.Module):

@@ -65,7 +65,7 @@ class DBOptions:
     momentum_target: bool = True
     """Targets come from the momentum encoder; without it from the online one, with gradient."""
     channels: Channels = BY_NAME
-    """Filters of the encoder's three convolutions."""
+    """Filters of the encoder's convolutions; for vectors a dense layer has 4 units for each."""
     state_dim: PositiveInt = BY_NAME
     """Size of an encoded observation."""
     hidden_dim: PositiveInt = BY_NAME

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ssedb import ppo
+from ssedb.actions import to_data
 from ssedb.bonuses import make_bonus
 from ssedb.bonuses.base import Bonus, Context, checked
 from ssedb.collect.environments import learner_device, make_collector, training_envs
@@ -120,7 +121,7 @@ class Trainer:
         return self.collector.rollout
 
     def fit_observations(self, seen: tuple[Tensor, Tensor]) -> None:
-        """Fix the scale of observations by the mean [4, H, W] and the std of `look_around`."""
+        """Fix the scale of observations by the mean and the std of `look_around`."""
         for module in (self.policy, self.bonus):
             module.normalize.set(*seen)
 
@@ -216,9 +217,9 @@ class Trainer:
         self, t: Tensor, envs: Tensor, advantages: Tensor, returns: Tensor, rollout: Rollout
     ) -> dict[str, Tensor]:
         """Take one step of PPO on a minibatch; return metrics."""
-        logits, values = self.policy(rollout.stacks(t, envs))
+        outputs, values = self.policy(rollout.stacks(t, envs))
         loss, metrics = self.ppo_loss(
-            logits,
+            outputs,
             values,
             rollout.actions[t, envs],
             rollout.log_probs[t, envs],
@@ -226,6 +227,7 @@ class Trainer:
             returns[t, envs],
             clip=self.config.clip,
             entropy_coef=self.config.entropy_coef,
+            space=self.policy.actions,
         )
         _descend(loss, self.policy_adam)
         return metrics
@@ -300,6 +302,7 @@ class Trainer:
             "steps": self.steps,
             "updates": self.updates,
             **{name: getattr(self, name).state_dict() for name in self.SAVED},
+            "actions": to_data(self.policy.actions),
             **self.collector.state_dict(),
             "rng": torch.get_rng_state(),
         }

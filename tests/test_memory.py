@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from ssedb.actions import Box
 from ssedb.memory import Memory
 
 SIDE = 2
@@ -87,3 +88,14 @@ def test_memory_state_restored_goes_on_as_the_first(count):
     assert torch.equal(first.frames[:20], second.frames[:20])
     assert torch.equal(first.actions[:20], second.actions[:20])
     assert int(first.seen) == int(second.seen) == count + 32
+
+
+def test_memory_of_vectors_keeps_whole_transitions_with_their_actions():
+    memory = Memory(50, (3,), Box((-1.0,) * 2, (1.0,) * 2))
+    obs = torch.arange(60.0).view(20, 3)
+    memory.observe(obs, obs[:, :2] / 100, obs + 0.5)
+    before, actions, after = memory.sample(200)
+    assert before.dtype == torch.float32
+    assert torch.equal(after, before + 0.5)
+    assert torch.equal(actions, before[:, :2] / 100)
+    assert len(before[:, 0].unique()) == 20

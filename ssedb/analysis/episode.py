@@ -93,6 +93,7 @@ def record_episode(
         device: auto, cpu, cuda or cuda:N.
     """
     agent = load(run, device)
+    agent.require_pictures()
     config = dataclasses.replace(agent.config, seed=seed)
     seen: list[Tensor] = []
     clean: list[Tensor] = []
@@ -130,7 +131,7 @@ def record_episode(
         config,
         agent.steps,
         seed,
-        env.num_actions,
+        agent.actions.width,
         *pictures,
         torch.tensor(actions),
         torch.tensor(rewards),

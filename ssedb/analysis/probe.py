@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
 
+from ssedb.actions import action_space
 from ssedb.analysis import measures
 from ssedb.bonuses.base import Bonus, Context
 from ssedb.collect.rollout import STACK
@@ -140,6 +141,7 @@ def collect_transitions(
     noise, envs = env.observer.noise, draws * COLLECT_ENVS
     observer = Observer(noise, envs, env.num_actions, seed=seed, device=device, side=env.side)
     generator = torch.Generator().manual_seed(seed)
+    space = action_space(env.num_actions)
     frames = env.env.reset()
     clean: list[Tensor] = []
     noisy: list[Tensor] = []
@@ -160,9 +162,7 @@ def collect_transitions(
             found.append(
                 (torch.stack(clean)[:, whole], torch.stack(noisy)[:, :, whole], actions[-1][whole])
             )
-        actions.append(
-            torch.randint(env.num_actions, (COLLECT_ENVS,), generator=generator).to(device)
-        )
+        actions.append(space.random(COLLECT_ENVS, generator).to(device))
         step = env.env.step(actions[-1])
         frames, age = step.frames, torch.where(step.dones, 0, age + 1)
         observer.advance(actions[-1].repeat(draws), step.dones.repeat(draws))
@@ -350,6 +350,7 @@ def probe_run(
         config = dataclasses.replace(config, noise=noise)
     check_probe(config, transitions, draws)
     agent = load(run, device)
+    agent.require_pictures()
     place, state = agent.device, agent.state
     world = pair_visits = None
     if named := rooms_world(config.env):

@@ -9,6 +9,7 @@ import torch
 from annotated_types import Ge
 from torch import Tensor
 
+from ssedb.actions import NumActions
 from ssedb.bonuses.db import DynamicBottleneck
 from ssedb.memory import Memory
 from ssedb.networks import Ensemble
@@ -50,14 +51,14 @@ class DBEnsemble(DynamicBottleneck):
     Options = EnsembleOptions
 
     def __init__(
-        self, obs_shape: tuple[int, ...], num_actions: int, options: EnsembleOptions
+        self, obs_shape: tuple[int, ...], num_actions: NumActions, options: EnsembleOptions
     ) -> None:
         super().__init__(obs_shape, num_actions, options)
         self.scale = FeatureNorm(options.latent_dim)
         self.ensemble = Ensemble(
             options.models, options.latent_dim, options.model_dim, options.latent_dim
         )
-        self.memory = Memory(options.memory, obs_shape) if options.memory else None
+        self.memory = Memory(options.memory, obs_shape, num_actions) if options.memory else None
 
     @torch.no_grad()
     def reward(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> Tensor:

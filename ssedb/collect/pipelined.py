@@ -19,6 +19,7 @@ from queue import SimpleQueue
 import torch
 from torch import Tensor
 
+from ssedb.actions import action_space
 from ssedb.collect.collector import Act, Collector
 from ssedb.collect.rollout import Rollout
 from ssedb.engine.base import Engine
@@ -53,7 +54,8 @@ class PipelinedCollector(Collector):
         """
         self.pools = [Pool(env, i, len(envs), engine, self) for i, env in enumerate(envs)]
         super().__init__(envs[0], steps, engine, on_step)
-        shape = (steps + 1, engine.size, self._own.num_envs, envs[0].num_actions)
+        self._space = action_space(envs[0].num_actions)
+        shape = (steps + 1, engine.size, self._own.num_envs, self._space.width)
         self.draws = torch.zeros(shape, device=engine.device)  # of all processes, kept equal
 
     def _reset(self) -> Tensor:
@@ -70,7 +72,7 @@ class PipelinedCollector(Collector):
     def collect(self, act: Act) -> Rollout:
         """Collect a rollout that continues the last one."""
         rollout = self._next_storage()
-        self.draws.exponential_()
+        self._space.fill(self.draws)
         answered: SimpleQueue[Pool] = SimpleQueue()
         times = dict.fromkeys(self.pools, 0)
         for pool in self.pools:

@@ -1,4 +1,4 @@
-"""Any Gymnasium environment with image observations and discrete actions."""
+"""Any Gymnasium environment that observes images or vectors."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ssedb.actions import Box, action_space
 from ssedb.envs.base import Env, Step
 from ssedb.envs.names import bare_id, gymnasium_id
+from ssedb.envs.seen import Seen
 from ssedb.envs.workers import Copies, Workers
 from ssedb.errors import ConfigError, one_line
 
@@ -34,12 +36,14 @@ class Maker:
     kwargs: Mapping[str, Any]
     max_steps: int | None
 
-    def __call__(self) -> gymnasium.Env[Any, Any]:
+    def __call__(self) -> Seen:
         gymnasium_id(self.env_id)  # imports the module, also in a process that was not forked
         own = gymnasium.spec(bare_id(self.env_id)).max_episode_steps  # never lengthened
         limits = [steps for steps in (own, self.max_steps) if steps is not None]
         limit: dict[str, Any] = {"max_episode_steps": min(limits)} if limits else {}
-        return gymnasium.make(self.env_id, **limit, **self.kwargs)
+        kwargs = dict(self.kwargs)
+        key = kwargs.pop("obs_key", "")
+        return Seen(gymnasium.make(self.env_id, **limit, **kwargs), key)
 
 
 class GymnasiumEnv(Env):
@@ -61,6 +65,8 @@ class GymnasiumEnv(Env):
         make = Maker(env_id, kwargs or {}, max_steps)
         try:
             first = make()
+        except ConfigError as error:  # of what is seen
+            raise ConfigError(f"{env_id!r}: {error}") from None
         except Exception as error:  # an environment may raise what it likes
             remedy = (
                 "see --env-kwargs for what it is made with"
@@ -71,23 +77,28 @@ class GymnasiumEnv(Env):
                 f"Gymnasium cannot make {env_id!r}: {one_line(error)}; {remedy}"
             ) from None
         try:
-            shape, actions = _check_spaces(env_id, first)
+            self._space = action_space(first.action_space)
             self.workers = (
                 workers_worth(first, num_envs) if workers == "auto" else min(workers, num_envs)
             )
+        except ConfigError as error:
+            raise ConfigError(f"{env_id!r}: {error}") from None
         finally:
             first.close()
         self.num_envs = num_envs
-        self.num_actions = int(actions.n)
+        discrete = isinstance(first.action_space, gymnasium.spaces.Discrete)
+        self.num_actions = self._space.width if discrete else self._space
+        self.vectors = first.vectors
         self.device = torch.device(device)
-        self._first_action = int(actions.start)
+        self._first_action = getattr(first.action_space, "start", 0)
+        self._action_shape = first.action_space.shape or ()
         rng = np.random.default_rng(seed)
         self._seeds: list[int] = rng.integers(0, 2**31 - 1, num_envs).tolist()
-        shape = (num_envs, *shape)
+        shape = (num_envs, *first.shape)
         self._envs = (
-            Workers(make, shape, self.workers)
+            Workers(make, shape, first.dtype, self.workers)
             if self.workers
-            else Copies(make, np.zeros(shape, np.uint8))
+            else Copies(make, np.zeros(shape, first.dtype))
         )
 
     def reset(self) -> Tensor:
@@ -95,7 +106,7 @@ class GymnasiumEnv(Env):
         return self._frames(self._envs.frames)
 
     def step(self, actions: Tensor) -> Step:
-        self._envs.send(actions.cpu().numpy() + self._first_action)
+        self._envs.send(self._executable(actions))
         rewards, dones, last = self._envs.recv()
         final = None
         if last:
@@ -110,6 +121,12 @@ class GymnasiumEnv(Env):
             final,
         )
 
+    def _executable(self, actions: Tensor) -> np.ndarray:
+        """Return actions as the environments take them: within bounds, in their shape."""
+        if not isinstance(self._space, Box):
+            return actions.cpu().numpy() + self._first_action
+        return self._space.clip(actions).cpu().numpy().reshape(-1, *self._action_shape)
+
     def _frames(self, frames: np.ndarray) -> Tensor:
         if frames.ndim == 4 and frames.shape[-1] == 1:
             frames = frames[..., 0]
@@ -118,27 +135,6 @@ class GymnasiumEnv(Env):
 
     def close(self) -> None:
         self._envs.close()
-
-
-def _check_spaces(
-    env_id: str, env: gymnasium.Env[Any, Any]
-) -> tuple[tuple[int, ...], gymnasium.spaces.Discrete]:
-    """Return the observations' shape and the actions; raise ConfigError if they are unsuitable."""
-    observations, actions = env.observation_space, env.action_space
-    wanted = "ssedb needs uint8 images [H, W], [H, W, 1] or [H, W, 3]"
-    if isinstance(observations, gymnasium.spaces.Dict):
-        raise ConfigError(
-            f"{env_id!r} observes a Dict ({', '.join(observations)}) and {wanted}; "
-            "register it behind a wrapper that returns the picture "
-            "(docs/environments.md shows how)"
-        )
-    shape = observations.shape or ()
-    image = len(shape) == 2 or (len(shape) == 3 and shape[-1] in (1, 3))
-    if not (image and observations.dtype == np.uint8):
-        raise ConfigError(f"{env_id!r} observes {' '.join(str(observations).split())}; {wanted}")
-    if not isinstance(actions, gymnasium.spaces.Discrete):
-        raise ConfigError(f"{env_id!r} takes {actions}; ssedb needs discrete actions")
-    return shape, actions
 
 
 def workers_worth(env: gymnasium.Env[Any, Any], num_envs: int) -> int:

@@ -53,7 +53,7 @@ def test_ray_whatever_dies_finishes_every_run_once(tmp_path):
     assert len(done) < 2
 
     runs = read_grid(grid, out).runs
-    bad = read_grid(write_grid(tmp_path, TOY.replace("rooms-small", "CartPole-v1")), out).runs[0]
+    bad = read_grid(write_grid(tmp_path, TOY.replace("rooms-small", "Blackjack-v1")), out).runs[0]
     left = [run for run in runs if run.folder / "summary.json" not in done]
     killer = threading.Thread(target=kill_at_first_checkpoint, args=(left[-1].folder,))
     killer.start()

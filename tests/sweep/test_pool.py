@@ -36,7 +36,7 @@ def swept(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pool")
     grid = read_grid(write_grid(folder, TWO), folder / "runs", {"device": "cpu"})
     bad = read_grid(
-        write_grid(folder, TOY.replace("rooms-small", "CartPole-v1")),
+        write_grid(folder, TOY.replace("rooms-small", "Blackjack-v1")),
         folder / "runs",
         {"device": "cpu"},
     ).runs[0]
@@ -69,7 +69,7 @@ def test_sweep_with_a_run_that_cannot_work_reports_it_and_finishes_the_others(sw
     assert "needs uint8 images" in outcome.failed[bad.name]
     failure = json.loads((bad.folder / "failure.json").read_text())
     assert failure["attempts"] == 1  # bad settings are not tried twice
-    assert failure["config"]["env"] == "CartPole-v1"
+    assert failure["config"]["env"] == "Blackjack-v1"
     assert "ConfigError" in (bad.folder / "log.txt").read_text()
 
 
