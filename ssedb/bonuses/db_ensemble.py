@@ -11,11 +11,11 @@ from torch import Tensor
 
 from ssedb.actions import NumActions
 from ssedb.bonuses.db import DynamicBottleneck
-from ssedb.reservoir import Reservoir
 from ssedb.networks import Ensemble
 from ssedb.normalize import FeatureNorm
 from ssedb.objectives import masked_mean
 from ssedb.options import DBOptions
+from ssedb.reservoir import Reservoir
 from ssedb.validate import NonNegativeInt, PositiveInt
 
 
