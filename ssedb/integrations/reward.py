@@ -17,7 +17,7 @@ from ssedb.engine.base import Engine
 from ssedb.errors import ConfigError
 from ssedb.integrations.samples import Samples, join
 from ssedb.integrations.spaces import Actions, Vectors, make_observations, spaces_of
-from ssedb.normalize import Moments, RewardNorm
+from ssedb.normalize import RewardNorm, RunningMoments
 from ssedb.record import Record, require_finite
 from ssedb.updates import bonus_step
 
@@ -245,7 +245,7 @@ class IntrinsicReward:
 
         Every dimension of a vector has a std of its own, the pixels of images have one together.
         """
-        moments = Moments(self._observations.shape, self.device)
+        moments = RunningMoments(self._observations.shape, torch.float64).to(self.device)
         for part in obs.split(self.batch_size):
             moments.add(part)
         std = moments.variance.sqrt()
