@@ -179,4 +179,5 @@ def test_frame_norm_of_vectors_is_by_the_moments_of_each_dimension():
     obs = torch.tensor([[3.0, 1.0, 2.0], [100.0, 1.0, 1.0]])
     assert norm(obs, before).tolist() == [[1.0, 0.0, 1.0], [5.0, 0.0, 0.0]]
     norm.observe(torch.tensor([[0.0, 10.0, 4.0], [20.0, 14.0, 4.0]]))
-    assert norm(obs, before).tolist() == [[-0.7, -5.0, -2.0], [5.0, -5.0, -3.0]]
+    expected = torch.tensor([[-0.7, -5.0, -2.0], [5.0, -5.0, -3.0]])
+    torch.testing.assert_close(norm(obs, before), expected)

@@ -45,11 +45,12 @@ class Maker:
         limit: dict[str, Any] = {"max_episode_steps": min(limits)} if limits else {}
         kwargs = dict(self.kwargs)
         key = kwargs.pop("obs_key", "")
-        if key != RENDER:
-            return Seen(gymnasium.make(self.env_id, **limit, **kwargs), key)
-        kwargs["render_mode"] = "rgb_array"
-        env = gymnasium.make(self.env_id, **limit, **kwargs)
-        return Seen(gymnasium.wrappers.AddRenderObservation(env, render_only=True))
+        if key == RENDER:
+            kwargs["render_mode"] = "rgb_array"
+        env: gymnasium.Env[Any, Any] = gymnasium.make(self.env_id, **limit, **kwargs)
+        if key == RENDER:
+            env, key = gymnasium.wrappers.AddRenderObservation(env, render_only=True), ""
+        return Seen(env, key)
 
 
 class GymnasiumEnv(Env):
