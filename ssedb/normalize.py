@@ -31,12 +31,10 @@ def to_blocks(images: Tensor) -> Tensor:
     # Four bytes at a time move several times faster; a compiler optimises the other branch.
     if not torch.compiler.is_compiling() and _in_words(images):
         words = images.view(torch.int32).view(b, c, h, BLOCK, w)
-        blocks = words.permute(0, 2, 4, 1, 3).contiguous().view(torch.uint8).view(b, h, w, -1)
+        blocks = words.permute(0, 2, 4, 1, 3).contiguous().view(torch.uint8)
     else:
-        blocks = (
-            images.reshape(b, c, h, BLOCK, w, BLOCK).permute(0, 2, 4, 1, 3, 5).reshape(b, h, w, -1)
-        )
-    return blocks.permute(0, 3, 1, 2)
+        blocks = images.reshape(b, c, h, BLOCK, w, BLOCK).permute(0, 2, 4, 1, 3, 5)
+    return blocks.reshape(b, h, w, -1).permute(0, 3, 1, 2)
 
 
 def _pictures(images: Tensor, mean: Tensor, std: Tensor) -> Tensor:
@@ -85,11 +83,8 @@ class ForConvolutions(nn.Module):
 def _in_words(images: Tensor) -> bool:
     """Tell whether bytes may be moved four at a time."""
     *strides, last = images.stride()
-    return (
-        images.dtype == torch.uint8
-        and last == 1
-        and not any(s % BLOCK for s in (*strides, images.storage_offset()))
-    )
+    aligned = not any(step % BLOCK for step in (*strides, images.storage_offset()))
+    return images.dtype == torch.uint8 and last == 1 and aligned
 
 
 class ObsNorm(ForConvolutions):
@@ -175,27 +170,30 @@ class RunningMoments(nn.Module):
     mean: Tensor
     squares: Tensor
 
-    def __init__(self, shape: tuple[int, ...]) -> None:
+    def __init__(self, shape: tuple[int, ...] = (), dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
         self.register_buffer("count", torch.zeros((), dtype=torch.float64))
-        self.register_buffer("mean", torch.zeros(shape))
-        self.register_buffer("squares", torch.zeros(shape))
+        self.register_buffer("mean", torch.zeros(shape, dtype=dtype))
+        self.register_buffer("squares", torch.zeros(shape, dtype=dtype))
+
+    @property
+    def variance(self) -> Tensor:
+        return self.squares / self.count.clamp_min(1)
 
     @property
     def std(self) -> Tensor:
         """Standard deviation, [*shape]."""
-        return (self.squares / self.count.clamp_min(1)).float().sqrt()
+        return self.variance.float().sqrt()
 
     @torch.no_grad()
     def add(self, batch: Tensor) -> None:
         """Add a batch [B, *shape] by Chan's rule."""
-        n = len(batch)
+        batch, n = batch.to(self.mean), len(batch)
         mean, total = batch.mean(0), self.count + n
         delta = mean - self.mean
-        self.squares += (batch - mean).square().sum(0) + delta.square() * (
-            self.count * n / total
-        ).float()
-        self.mean += delta * (n / total).float()
+        between = delta.square() * (self.count * n / total).to(delta)
+        self.squares += (batch - mean).square().sum(0) + between
+        self.mean += delta * (n / total).to(delta)
         self.count += n
 
 
@@ -263,39 +261,6 @@ class FeatureNorm(nn.Module):
         self.square.lerp_(x.square().mean(0), self.WEIGHT)
 
 
-class Moments:
-    """Exact mean and variance of all batches, in float64, merged by Chan's rule."""
-
-    def __init__(self, shape: tuple[int, ...] = (), device: torch.device | str = "cpu") -> None:
-        self.count = torch.zeros((), dtype=torch.float64, device=device)
-        self.mean = torch.zeros(shape, dtype=torch.float64, device=device)
-        # Sum of squared deviations.
-        self.squares = torch.zeros(shape, dtype=torch.float64, device=device)
-
-    def add(self, batch: Tensor) -> None:
-        """Add a batch [B, *shape]."""
-        batch = batch.double()
-        mean = batch.mean(0)
-        delta, total = mean - self.mean, self.count + len(batch)
-        self.squares += (batch - mean).square().sum(0) + delta.square() * self.count * len(
-            batch
-        ) / total
-        self.mean += delta * len(batch) / total
-        self.count += len(batch)
-
-    @property
-    def variance(self) -> Tensor:
-        """Variance, [*shape]."""
-        return self.squares / self.count
-
-    def state_dict(self) -> dict[str, Tensor]:
-        return {"count": self.count, "mean": self.mean, "squares": self.squares}
-
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        for name, value in state.items():
-            getattr(self, name).copy_(value)
-
-
 def discounted_sums(rewards: Tensor, start: Tensor, gamma: float) -> Tensor:
     """Return R_t = gamma R_{t-1} + r_t, forward in time.
 
@@ -315,30 +280,26 @@ def discounted_sums(rewards: Tensor, start: Tensor, gamma: float) -> Tensor:
     return powers @ rewards.double() + gamma ** (steps[:, None] + 1) * start.double()
 
 
-class RecentVariance:
+class RecentVariance(nn.Module):
     """Variance of recent batches: v <- v + w (Var(batch) - v), w = max(1 / batches, WEIGHT).
 
     Unlike the variance of all batches, it leaves out how the mean drifts over training.
     """
 
     WEIGHT = 0.02
+    count: Tensor
+    variance: Tensor
 
-    def __init__(self, device: torch.device | str = "cpu") -> None:
-        self.count = torch.zeros((), dtype=torch.float64, device=device)
-        self.variance = torch.zeros((), dtype=torch.float64, device=device)
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros((), dtype=torch.float64))
+        self.register_buffer("variance", torch.zeros((), dtype=torch.float64))
 
     def add(self, batch: Tensor) -> None:
         """Add a batch [B]."""
         self.count += 1
         weight = (1 / self.count).clamp_min(self.WEIGHT)
         self.variance += weight * (batch.double().var(correction=0) - self.variance)
-
-    def state_dict(self) -> dict[str, Tensor]:
-        return {"count": self.count, "variance": self.variance}
-
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        for name, value in state.items():
-            getattr(self, name).copy_(value)
 
 
 class RewardNorm:
@@ -353,9 +314,8 @@ class RewardNorm:
     ) -> None:
         self.gamma = gamma
         self.sums = torch.zeros(num_envs, dtype=torch.float64, device=device)
-        self.moments: Moments | RecentVariance = (
-            RecentVariance(device) if recent else Moments(device=device)
-        )
+        moments = RecentVariance() if recent else RunningMoments(dtype=torch.float64)
+        self.moments: RecentVariance | RunningMoments = moments.to(device)
 
     def __call__(self, rewards: Tensor) -> Tensor:
         """Normalise the rewards [T, N] of a rollout."""
@@ -369,6 +329,5 @@ class RewardNorm:
         return {"sums": self.sums, **self.moments.state_dict()}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        state = dict(state)
-        self.sums = state.pop("sums").to(self.sums.device)
-        self.moments.load_state_dict(state)
+        self.sums = state["sums"].to(self.sums.device)
+        self.moments.load_state_dict({k: v for k, v in state.items() if k != "sums"})

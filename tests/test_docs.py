@@ -150,12 +150,13 @@ def test_fidelity_page_lists_every_decision():
         assert f"| `{name}` |" in text
 
 
-def test_metrics_page_lists_what_is_logged(tmp_path):
+def test_metrics_pages_list_what_is_logged(tmp_path):
     from ssedb.runs.metrics import read_metrics
     from tests.toy import tiny_config
 
     ssedb.train(tiny_config(tmp_path / "run", steps=256, obs_norm_steps=50))
-    text = (ROOT / "docs" / "metrics.md").read_text()
+    pages = ("metrics.md", "rooms.md")
+    text = "".join((ROOT / "docs" / page).read_text() for page in pages)
     for key in read_metrics(tmp_path / "run")[0]:
         assert key == "time" or f"`{key}`" in text
 

@@ -10,9 +10,9 @@ import ssedb
 from ssedb.normalize import (
     FeatureNorm,
     FrameNorm,
-    Moments,
     ObsNorm,
     RewardNorm,
+    RunningMoments,
     VectorNorm,
     discounted_sums,
     to_blocks,
@@ -86,7 +86,7 @@ def test_reward_norm_of_a_constant_zero_stays_zero():
 def test_moments_of_batches_are_the_moments_of_all():
     rng = np.random.default_rng(2)
     batches = [rng.normal(loc=1e3, size=(n, 2, 3)) for n in (1, 7, 30)]
-    moments = Moments((2, 3))
+    moments = RunningMoments((2, 3), torch.float64)
     for batch in batches:
         moments.add(torch.from_numpy(batch))
     everything = np.concatenate(batches)

@@ -137,16 +137,8 @@ class Collector:
         draws = torch.empty(self.engine.size, len(obs), space.width, device=obs.device)
         return act(obs, space.fill(draws)[self.engine.rank])
 
-    def _store(
-        self,
-        t: Tensor,
-        envs: Tensor,
-        frames: Tensor,
-        rewards: Tensor,
-        dones: Tensor,
-        rollout: Rollout,
-    ) -> None:
-        rollout.store_step(t, envs, frames, rewards, dones)
+    def _store(self, *step: Tensor, rollout: Rollout) -> None:
+        rollout.store_step(*step)
 
     def _store_values(self, t: Tensor, envs: Tensor, rollout: Rollout, act: Act) -> None:
         rollout.values[t, envs] = self._policy(t, envs, rollout, act)[2]

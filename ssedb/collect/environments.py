@@ -24,7 +24,7 @@ from ssedb.envs.names import pools_of, rooms_world
 from ssedb.envs.noisy import NoisyEnv
 from ssedb.envs.rooms.layout import SIZES
 from ssedb.errors import ConfigError
-from ssedb.normalize import Moments
+from ssedb.normalize import RunningMoments
 from ssedb.runs.progress import Progress, silent
 
 OBS_NORM_ENVS = 8
@@ -152,7 +152,7 @@ def random_agent_statistics(env: Env, steps: int, seed: int) -> tuple[Tensor, Te
     space = action_space(env.num_actions)
     rollout = Rollout(1, env.num_envs, tuple(frames.shape[1:]), env.device, num_actions=space)
     rollout.begin(frames)
-    moments = Moments(rollout.obs_shape, env.device)
+    moments = RunningMoments(rollout.obs_shape, torch.float64).to(env.device)
     for _ in range(-(-steps // env.num_envs)):
         moments.add(rollout.obs(0))
         actions = space.random(env.num_envs, generator)

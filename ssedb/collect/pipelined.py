@@ -131,11 +131,8 @@ class Pool:
         self.transfer = Transfer(engine.device)
         self._worker = WorkerThread(engine.device)
         self._answer: Future[None] | None = None
-        wrap = partial(
-            engine.wrap,
-            capturable=env.observer.noise.capturable,
-            generators=env.generators,
-        )
+        capturable = env.observer.noise.capturable
+        wrap = partial(engine.wrap, capturable=capturable, generators=env.generators)
         self.first = wrap(self._act)
         self.next = wrap(self._store_and_act)
         self.last = wrap(self._store_and_value)

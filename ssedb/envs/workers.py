@@ -98,9 +98,8 @@ class Workers:
         self._processes: list[Any] = []
         for share in self._shares:
             ours, theirs = context.Pipe()
-            process = context.Process(
-                target=_serve, args=(theirs, make, memory, shape, kind, share), daemon=True
-            )
+            work = theirs, make, memory, shape, kind, share
+            process = context.Process(target=_serve, args=work, daemon=True)
             process.start()
             theirs.close()
             self._pipes.append(ours)

@@ -6,6 +6,7 @@ every variant of the noise.
 
 from __future__ import annotations
 
+import pickle
 import random
 from collections.abc import Callable, Iterator
 
@@ -90,18 +91,15 @@ class NoiseSubject:
         return trace
 
 
+def _changed(trace: Trace, name: str) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield actions or frames before and after the noise."""
+    return zip(trace[name][::2], trace[name][1::2], strict=True)
+
+
 def _widened(frames: Tensor, noisy: Tensor) -> Tensor:
     """Return frames with zeros where a noise has appended dimensions to vectors."""
     appended = noisy.shape[-1] - frames.shape[-1] if noisy.ndim == frames.ndim == 2 else 0
     return torch.nn.functional.pad(frames, (0, max(appended, 0)))
-
-
-def _same(first: Trace, second: Trace) -> bool:
-    return all(
-        len(first[name]) == len(second[name])
-        and all(torch.equal(a, b) for a, b in zip(first[name], second[name], strict=True))
-        for name in first
-    )
 
 
 # The checks, in the order of a report.
@@ -113,7 +111,7 @@ def frames_and_actions_keep_their_kind(subject: NoiseSubject) -> None:
         for kind in subject.kinds:
             trace = subject.trace(noise, kind)
             for name in ("actions", "frames"):
-                for before, after in zip(trace[name][::2], trace[name][1::2], strict=True):
+                for before, after in _changed(trace, name):
                     _require_kind(after, before.dtype, before, name)
             for mask, frames in zip(trace["mask"], trace["frames"][::2], strict=True):
                 _require_kind(mask, torch.bool, frames, "the mask")
@@ -149,13 +147,9 @@ def strength_0_is_none(subject: NoiseSubject) -> None:
         for kind in subject.kinds:
             trace = subject.trace(noise, kind)
             for name in ("actions", "frames"):
-                for before, after in zip(trace[name][::2], trace[name][1::2], strict=True):
-                    if not torch.equal(before, after):
-                        raise Failure(f"{name} change at strength 0 ({_share(before, after)})")
-
-
-def _share(before: Tensor, after: Tensor) -> str:
-    return f"{float((before != after).double().mean()):.1%} of them"
+                for before, after in _changed(trace, name):
+                    if share := float((before != after).double().mean()):
+                        raise Failure(f"{name} change at strength 0 ({share:.1%} of them)")
 
 
 def the_same_seed_gives_the_same_noise(subject: NoiseSubject) -> None:
@@ -170,17 +164,15 @@ def the_same_seed_gives_the_same_noise(subject: NoiseSubject) -> None:
             traces.append(subject.trace(noise, subject.kinds[0]))
             if _global_randomness() != before:
                 raise Failure("it draws from a global random state; use the generator alone")
-        if not _same(*traces):
+        first, second = ([x for values in t.values() for x in values] for t in traces)
+        if len(first) != len(second) or not all(map(torch.equal, first, second)):
             raise Failure("two runs with the same seed of the generator differ")
 
 
 def _global_randomness() -> tuple[object, ...]:
-    numpy = [
-        part.tolist() if isinstance(part, np.ndarray) else part for part in np.random.get_state()
-    ]
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
     states = [state.tolist() for state in (torch.get_rng_state(), *cuda)]
-    return states, numpy, random.getstate()
+    return states, pickle.dumps(np.random.get_state()), random.getstate()
 
 
 def arguments_are_left_alone(subject: NoiseSubject) -> None:
@@ -206,7 +198,7 @@ def mask_holds_all_that_changed(subject: NoiseSubject) -> None:
             trace = subject.trace(noise, kind)
             masks = {"frames": trace["mask"], "actions": trace["replaced"]}
             for name, found in masks.items():
-                pairs = list(zip(trace[name][::2], trace[name][1::2], strict=True))
+                pairs = list(_changed(trace, name))
                 if not found and any(not torch.equal(*pair) for pair in pairs):
                     raise Failure(f"{name} are replaced, and no mask says where")
                 for (before, after), mask in zip(pairs, found or [], strict=bool(found)):
@@ -216,11 +208,11 @@ def mask_holds_all_that_changed(subject: NoiseSubject) -> None:
             noise.begin(ENVS, ACTIONS, subject.generator(0)),
             subject.frames(subject.kinds[0]),
         )
-        with_mask, without = (
+        seen, without = (
             noise.disturb_frames(frames, memory, subject.generator(1), want_mask=want)[0]
             for want in (True, False)
         )
-        if not torch.equal(with_mask, without):
+        if not torch.equal(seen, without):
             raise Failure("the frames differ between want_mask=True and False")
 
 

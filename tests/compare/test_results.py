@@ -224,7 +224,7 @@ def test_seed_that_ended_earlier_is_the_same_seed(tmp_path):
 def test_method_name_stands_for_the_settings_it_implies(tmp_path):
     for ablation in ("none", "no-upper", "no-nce-no-momentum"):
         make_run(tmp_path / ablation, bonus_options={"ablation": ablation})
-    make_run(tmp_path / "ours", bonus_options={}, fidelity="ours")
+    make_run(tmp_path / "ours", bonus="db", bonus_options={}, fidelity="ours")
     methods = {run.path.name: run.method for run in results.load_runs(tmp_path)}
     assert methods["none"] == "db paper"
     assert methods["ours"] == "db ours"

@@ -207,7 +207,7 @@ def test_curves_are_read_zoomed_and_hidden(report, open_page):
     mean = sum(r["curves"]["states_share"]["y"][-1] for r in finished) / len(finished)
     shown = float(re.search(r"db, mean of 3: ([\d.]+)", tip)[1])
     assert shown == pytest.approx(mean, rel=0.02)
-    assert tip.startswith("5")
+    assert tip.startswith("25")
 
     page.mouse.move(box["x"] + 200, box["y"] + 100)
     page.mouse.down()

@@ -122,7 +122,7 @@ def test_table_at_any_width_keeps_its_words_whole(capsys):
 def test_table_with_room_is_printed_whole(capsys):
     table = Table("a", "b")
     table.add_row("one two", "three")
-    terminal.print_table(terminal.console(width=80), table)
+    terminal.print_table(table, terminal.console(width=80))
     assert "│ one two │ three │" in capsys.readouterr().out
 
 

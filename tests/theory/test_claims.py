@@ -22,7 +22,7 @@ def test_claims_that_are_proved_hold(part):
 
 
 def test_infonce_claims_hold(monkeypatch):
-    monkeypatch.setattr(claims, "QUICK", dict(sizes=(8,), samples=1600, steps=20))
+    monkeypatch.setattr(claims, "QUICK", ((8,), 1600, 20))
     found, data = claims.infonce(True, 0, ignore)
     assert [claim.verdict for claim in found] == ["holds", "holds"]
     assert len(data["rows"]) == 10
