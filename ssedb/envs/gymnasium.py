@@ -22,6 +22,8 @@ from ssedb.envs.seen import Seen
 from ssedb.envs.workers import Copies, Workers
 from ssedb.errors import ConfigError, one_line
 
+RENDER = "render"
+"""The `obs_key` of an agent that sees what the environment draws."""
 TIMED_STEPS, TIMED_SECONDS = 20, 0.5
 """Steps that are timed to decide on worker processes, and seconds after which timing stops."""
 ROUND_TRIP = 5e-4
@@ -43,7 +45,12 @@ class Maker:
         limit: dict[str, Any] = {"max_episode_steps": min(limits)} if limits else {}
         kwargs = dict(self.kwargs)
         key = kwargs.pop("obs_key", "")
-        return Seen(gymnasium.make(self.env_id, **limit, **kwargs), key)
+        if key == RENDER:
+            kwargs["render_mode"] = "rgb_array"
+        env: gymnasium.Env[Any, Any] = gymnasium.make(self.env_id, **limit, **kwargs)
+        if key == RENDER:
+            env, key = gymnasium.wrappers.AddRenderObservation(env, render_only=True), ""
+        return Seen(env, key)
 
 
 class GymnasiumEnv(Env):

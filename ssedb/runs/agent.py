@@ -83,7 +83,7 @@ class Agent:
         drawn = (
             self.actions.likeliest(self.policy(batch)[0]) if greedy else self.policy.act(batch)[0]
         )
-        return self.actions.clip(drawn).view(*given.shape[:-rank], *self.actions.shape)
+        return self.actions.clip(drawn).view((*given.shape[:-rank], *self.actions.shape))
 
     def require_pictures(self) -> None:
         """Raise ConfigError unless the run observes images and takes one of some actions."""
