@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from typing import Any, Literal
 
 import torch
@@ -15,7 +14,7 @@ from ssedb.config import FIDELITIES
 from ssedb.engine import host
 from ssedb.engine.base import Engine
 from ssedb.errors import ConfigError
-from ssedb.integrations.samples import Samples, join
+from ssedb.integrations.samples import KEYS, SampleDict, Samples, join, one_step
 from ssedb.integrations.spaces import Actions, Vectors, make_observations, spaces_of
 from ssedb.normalize import RewardNorm, RunningMoments
 from ssedb.record import Record, require_finite
@@ -23,9 +22,6 @@ from ssedb.updates import bonus_step
 
 LEAST_STD = 1.0
 """Floor of the pixels' std: a first rollout may show next to nothing."""
-KEYS = ("observations", "actions", "terminateds", "truncateds", "next_observations")
-Samplings = Mapping[str, Any]
-"""Arrays or tensors [T, N, ...] by the names in `KEYS`; `valid` and `rewards` may be there too."""
 
 
 class IntrinsicReward:
@@ -155,7 +151,7 @@ class IntrinsicReward:
         values = (observations, actions, terminateds, truncateds, next_observations)
         self._watched.append(self.samples(one_step(values, valid)))
 
-    def compute(self, samples: Samplings | None = None, sync: bool = True) -> Tensor:
+    def compute(self, samples: SampleDict | None = None, sync: bool = True) -> Tensor:
         """Return the intrinsic rewards of a rollout, float32 [T, N], scaled.
 
         Args:
@@ -174,7 +170,7 @@ class IntrinsicReward:
         self.forget_watched()
         return scaled
 
-    def update(self, samples: Samplings | None = None) -> None:
+    def update(self, samples: SampleDict | None = None) -> None:
         """Learn from a rollout: what `compute` does with `sync`, but for the rewards."""
         self.compute(samples)
 
@@ -212,7 +208,7 @@ class IntrinsicReward:
 
     # The steps that `compute` is made of, for who rewards transitions one by one.
 
-    def samples(self, samples: Samplings) -> Samples:
+    def samples(self, samples: SampleDict) -> Samples:
         """Bring samples to the device in the shapes and numbers that the bonus takes."""
         if missing := [key for key in KEYS if key not in samples]:
             raise ConfigError(f"samples without {missing[0]!r}: give {', '.join(KEYS)}")
@@ -307,7 +303,7 @@ class IntrinsicReward:
         means = record.means(self._engine.mean)
         self.metrics = require_finite({"updates": self.updates, **means})
 
-    def _rollout(self, samples: Samplings | None) -> Samples:
+    def _rollout(self, samples: SampleDict | None) -> Samples:
         if samples is None and not self._watched:
             raise ConfigError("nothing was watched since the last rollout; give samples, or watch")
         rollout = join(self._watched) if samples is None else self.samples(samples)
@@ -360,17 +356,6 @@ class IntrinsicReward:
     def __reduce__(self) -> tuple[Any, ...]:
         # Stable-Baselines3 pickles what its models hold.
         return type(self).from_checkpoint, (self.checkpoint(), self.spaces)
-
-
-def one_step(values: tuple[Any, ...], valid: Any = None) -> dict[str, Tensor]:
-    """Return samples of one step: copies, since environments write to the same arrays again.
-
-    Args:
-        values: arrays or tensors [N, ...] in the order of `KEYS`.
-        valid: bool [N], if some are not transitions.
-    """
-    named = dict(zip(KEYS, values, strict=True)) | ({} if valid is None else {"valid": valid})
-    return {name: torch.as_tensor(value).clone()[None] for name, value in named.items()}
 
 
 def _to_cpu(value: Any) -> Any:

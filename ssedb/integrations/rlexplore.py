@@ -13,8 +13,8 @@ from typing import Any
 from torch import Tensor
 
 from ssedb.errors import ConfigError, Note
-from ssedb.integrations.reward import IntrinsicReward, Samplings
-from ssedb.integrations.samples import Samples
+from ssedb.integrations.reward import IntrinsicReward
+from ssedb.integrations.samples import SampleDict, Samples
 
 RENAMED = {"learning_rate": "lr", "batch_size": "batch_size", "share": "update_proportion"}
 """Our settings by the keywords of RLeXplore."""
@@ -82,7 +82,7 @@ class Reward:
     ) -> None:
         """Do nothing: `compute` is given all samples."""
 
-    def compute(self, samples: Samplings, sync: bool = True) -> Tensor:
+    def compute(self, samples: SampleDict, sync: bool = True) -> Tensor:
         """Return the weighted rewards of samples, float32 [n_steps, n_envs].
 
         Args:
@@ -101,11 +101,11 @@ class Reward:
             self._train(rollout)
         return self.weight * rewards
 
-    def update(self, samples: Samplings) -> None:
+    def update(self, samples: SampleDict) -> None:
         """Train on samples of any number of environments, such as a batch of a replay buffer."""
         self._train(self._rollout(samples))
 
-    def _rollout(self, samples: Samplings) -> Samples:
+    def _rollout(self, samples: SampleDict) -> Samples:
         rollout = self.reward.samples(samples)
         if not self.reward.fitted:
             self.reward.fit_observations(rollout.obs.flatten(0, 1))

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 REWARD_BATCH = 2048
 """Transitions that are rewarded at once, about as many as in our trainer."""
+
+KEYS = ("observations", "actions", "terminateds", "truncateds", "next_observations")
+SampleDict = Mapping[str, Any]
+"""Arrays or tensors [T, N, ...] by the names in `KEYS`; `valid` and `rewards` may be there too."""
 
 
 @dataclass
@@ -86,3 +91,14 @@ def join(steps: list[Samples]) -> Samples:
     """Concatenate samples in time."""
     parts = zip(*((s.obs, s.actions, s.next_obs, s.dones, s.valid) for s in steps), strict=True)
     return Samples(*map(torch.cat, parts))
+
+
+def one_step(values: tuple[Any, ...], valid: Any = None) -> dict[str, Tensor]:
+    """Return samples of one step: copies, since environments write to the same arrays again.
+
+    Args:
+        values: arrays or tensors [N, ...] in the order of `KEYS`.
+        valid: bool [N], if some are not transitions.
+    """
+    named = dict(zip(KEYS, values, strict=True)) | ({} if valid is None else {"valid": valid})
+    return {name: torch.as_tensor(value).clone()[None] for name, value in named.items()}

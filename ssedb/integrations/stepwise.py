@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from ssedb.errors import ConfigError
-from ssedb.integrations.reward import IntrinsicReward, one_step
-from ssedb.integrations.samples import Samples, join
+from ssedb.integrations.reward import IntrinsicReward
+from ssedb.integrations.samples import Samples, join, one_step
 
 
 class Stepwise:
