@@ -97,7 +97,7 @@ def main() -> None:
     print("|---|---|---|---|")
     for bonus in args.bonuses:
         ends = [r["success"][-1] for r in runs if r["bonus"] == bonus and r["steps"] == args.steps]
-        found = bootstrap([np.array(ends)], mean, bounds=(0.0, 1.0))
+        found = bootstrap({"car": ends}, mean, bounds=(0.0, 1.0))
         solved = sum(end > 0.9 for end in ends)
         interval = f"{found.value:.2f} ({found.low:.2f} to {found.high:.2f})"
         print(f"| {bonus} | {len(ends)} | {interval} | {solved} |")
