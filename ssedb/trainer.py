@@ -301,7 +301,7 @@ class Trainer:
             for group in adam.param_groups:
                 group["capturable"] = self.engine.captures  # whatever engine saved it
         self.collector.load_state_dict(state)
-        if not self.collector.restorable:
+        if not self.collector.continued:
             self.scores.forget_unfinished()
         torch.set_rng_state(state["rng"].cpu())
 

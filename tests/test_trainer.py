@@ -335,7 +335,7 @@ def test_resume_continues_the_counters_and_everything_that_learned(tmp_path):
 
     result = resume(tmp_path / "run", Notes(), steps=1024)
     assert (result.steps, result.finished) == (1024, True)
-    assert notes == ["resumed at step 512; episodes begin afresh"]
+    assert notes == ["resumed at step 512"]
     rows = read_metrics(tmp_path / "run")
     assert [r["steps"] for r in rows] == [256, 512, 768, 1024]
     assert [r["updates"] for r in rows] == [1, 2, 3, 4]

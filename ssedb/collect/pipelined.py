@@ -15,6 +15,7 @@ from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from functools import partial
 from queue import SimpleQueue
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -95,6 +96,17 @@ class PipelinedCollector(Collector):
         following(rollout.at(t, pool.envs)[0], rollout=rollout, act=act)
         if t < rollout.steps:
             pool.send(then)
+
+    def _env_state(self) -> dict[str, Any]:
+        return {"pools": [pool.env.state_dict() for pool in self.pools]}
+
+    def _load_env_state(self, state: dict[str, Any]) -> bool:
+        states = state.get("pools", [])
+        if len(states) != len(self.pools):
+            return False
+        for pool, own in zip(self.pools, states, strict=True):
+            pool.env.load_state_dict(own)
+        return True
 
     def close(self) -> None:
         """Let go of the environments."""

@@ -42,6 +42,8 @@ class Env(ABC):
     capturable: bool = False
     """Whether a CUDA graph may hold `step`: it waits for nothing on the host and keeps its state in
     tensors that stay in their place."""
+    must_continue: bool = False
+    """Whether a run cannot go on with new episodes, as counts of the run would be lost."""
     generators: Sequence[torch.Generator] = ()
     """Randomness that steps draw from on the device."""
 
@@ -73,7 +75,7 @@ class Env(ABC):
 
     @property
     def restorable(self) -> bool:
-        """Whether `state_dict` is enough to continue exactly; Atari's emulator cannot be read."""
+        """Whether `state_dict` is enough to continue exactly."""
         return False
 
     def state_dict(self) -> dict[str, Any]:

@@ -160,14 +160,14 @@ def _set_up(
         return trainer, {"steps": 0, "updates": 0}
     state, about = saved
     require_own(run.path, about, config)
-    # Emulators that cannot be restored start new episodes; another stream keeps them from
+    # Environments that cannot be restored start new episodes; another stream keeps them from
     # replaying the first ones.
     trainer = Trainer(config, progress=progress, group=group, stream=2 + state["updates"])
     with checkpoint.must_fit(run.path):
         trainer.load_state_dict(state)
     progress.note(
         f"resumed at step {trainer.steps:,}"
-        + ("" if trainer.collector.restorable else "; episodes begin afresh")
+        + ("" if trainer.collector.continued else "; episodes begin afresh")
     )
     return trainer, {"steps": trainer.steps, "updates": trainer.updates}
 

@@ -31,6 +31,7 @@ class RoomsEnv(Env):
     """
 
     capturable = True
+    must_continue = True
 
     def __init__(
         self,
