@@ -27,7 +27,7 @@ from ssedb.engine.cuda import Transfer
 from ssedb.engine.worker import WorkerThread
 from ssedb.envs.base import HostEnv
 from ssedb.envs.noisy import NoisyEnv
-from ssedb.envs.timeout import wait_for
+from ssedb.envs.timeout import result_of, wait_for
 
 
 class PipelinedCollector(Collector):
@@ -165,7 +165,7 @@ class Pool:
     def recv(self) -> None:
         """Begin to copy the answer to the device; raise what went wrong on the worker thread."""
         assert self._answer is not None, "nothing was sent"
-        wait_for(self._answer.result)
+        result_of(self._answer)
         self._answer = None
         self.transfer.upload()
 

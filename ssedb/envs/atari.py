@@ -115,7 +115,7 @@ class AtariEnv(HostEnv):
         return not self._random_repeats
 
     def state_dict(self) -> dict[str, Any]:
-        arrays = {
+        arrays: dict[str, np.ndarray] = {
             "seedings": self._seedings,
             "episodes": self._episodes,
             "ages": self._ages,

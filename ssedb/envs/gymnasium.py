@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import gymnasium
@@ -15,10 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ssedb.envs import timeout
 from ssedb.envs.base import Env, Step
 from ssedb.envs.names import bare_id, gymnasium_id
-from ssedb.envs.workers import Copies, Workers
-from ssedb.errors import ConfigError, one_line
+from ssedb.envs.workers import NOT_MADE, CalledCopies, Workers
+from ssedb.errors import ConfigError, TrainingError, one_line
 
 TIMED_STEPS, TIMED_SECONDS = 20, 0.5
 """Steps of one environment that are timed to decide on processes, and seconds after which the timing stops."""
@@ -63,9 +65,12 @@ class GymnasiumEnv(Env):
         workers: int | Literal["auto"] = "auto",
     ) -> None:
         make = Maker(env_id, kwargs or {}, max_steps)
+        caller = timeout.Caller()
         try:
-            first = make()
-        except Exception as error:  # an environment may raise what it likes
+            first = caller.call(make, NOT_MADE.format(env_id), timeout.CONSTRUCTION_TIME_OUT)
+        except TrainingError:
+            raise
+        except (Exception, SystemExit) as error:  # an environment may raise what it likes
             remedy = (
                 "see --env-kwargs for what it is made with"
                 if kwargs
@@ -76,11 +81,15 @@ class GymnasiumEnv(Env):
             ) from None
         try:
             shape, actions = _check_spaces(env_id, first)
+            most = min(num_envs, torch.get_num_threads())  # another thread has a number of its own
             self.workers = (
-                workers_worth(first, num_envs) if workers == "auto" else min(workers, num_envs)
+                caller.call(partial(workers_worth, first, num_envs, most))
+                if workers == "auto"
+                else min(workers, num_envs)
             )
         finally:
-            first.close()
+            if not caller.stuck:
+                caller.call(first.close)
         self.num_envs = num_envs
         self.num_actions = int(actions.n)
         self.device = torch.device(device)
@@ -91,7 +100,7 @@ class GymnasiumEnv(Env):
         self._envs = (
             Workers(make, shape, self.workers)
             if self.workers
-            else Copies(make, np.zeros(shape, np.uint8))
+            else CalledCopies(make, np.zeros(shape, np.uint8), caller)
         )
 
     def reset(self) -> Tensor:
@@ -145,12 +154,11 @@ def _check_spaces(
     return shape, actions
 
 
-def workers_worth(env: gymnasium.Env[Any, Any], num_envs: int) -> int:
-    """Return how many processes would step so many copies of an environment faster than one; 0 if none would.
+def workers_worth(env: gymnasium.Env[Any, Any], num_envs: int, most: int) -> int:
+    """Return how many processes, `most` at most, would step copies faster than one; 0 if none would.
 
     Times some steps. Only on Linux, where processes can be forked: elsewhere each would run the user's script again.
     """
-    most = min(num_envs, torch.get_num_threads())
     if most < 2 or sys.platform != "linux":
         return 0
     saved = seconds_per_step(env) * (num_envs - math.ceil(num_envs / most))
