@@ -1,4 +1,4 @@
-"""What can go wrong in a way that the user can mend."""
+"""Errors that the user can fix, each in one line."""
 
 from __future__ import annotations
 

@@ -16,10 +16,11 @@ from torch.nn.utils import get_total_norm
 from ssedb import ppo
 from ssedb.bonuses import make_bonus
 from ssedb.bonuses.base import Bonus, Context, checked
-from ssedb.collect.environments import make_collector
+from ssedb.collect.environments import learner_device, make_collector, training_envs
 from ssedb.collect.rollout import Rollout
 from ssedb.collect.scores import Scores
 from ssedb.config import TrainConfig
+from ssedb.engine import make_engine
 from ssedb.engine.distributed import ALONE, Group
 from ssedb.envs.base import Env
 from ssedb.errors import ConfigError, TrainingError
@@ -41,22 +42,34 @@ class Trainer:
         env: Env | Sequence[Env] | None = None,
         progress: Progress = silent,
         group: Group = ALONE,
-        stream: int = 0,
+        seed_key: int = 0,
     ) -> None:
         """Make everything that learns.
 
         Args:
             config: the run's settings.
             env: environments to train in, or pools of them; those of the settings unless given.
-            progress: told of every step and update.
+            progress: called at every step and update.
             group: the processes that share the run.
-            stream: which of the run's random streams the environments draw from.
+            seed_key: derives the environments' seeds from the run's; see `env_of`.
         """
         self.config = config
         self.progress = progress
         torch.manual_seed(config.seed)
-        self.collector = make_collector(config, env, group, stream, self._count_step)
-        self.engine = self.collector.engine
+        device = learner_device(config, group)
+        if env is None:
+            env = training_envs(config, seed_key, device, group)
+        envs = [env] if isinstance(env, Env) else env
+        self.engine = make_engine(
+            device,
+            config.engine,
+            precision=config.precision,
+            seed=config.seed,
+            overlap=envs[0].on_host,
+            group=group,
+        )
+        steps = config.rollout_steps
+        self.collector = make_collector(envs, steps, self.engine, self._count_step)
         obs_shape, num_actions = self.rollout.obs_shape, self.env.num_actions
         sizes = config.policy_channels, config.policy_width, config.policy_layers
         self.policy = self.engine.prepare(ActorCritic(obs_shape, num_actions, *sizes))
@@ -69,7 +82,9 @@ class Trainer:
                 f"{config.env} does not tell its true states, which {config.bonus} counts; "
                 "use --counted frames"
             )
-        self.learns = config.extrinsic_coef > 0 or (config.intrinsic_coef > 0 and self.bonus.pays)
+        self.learns = config.extrinsic_coef > 0 or (
+            config.intrinsic_coef > 0 and self.bonus.gives_reward
+        )
         if not self.learns:  # without a reward, PPO would follow the value's errors
             self.policy.make_uniform()
         adam = partial(self.engine.adam, eps=config.adam_eps)
@@ -78,14 +93,14 @@ class Trainer:
         recent = config.reward_scale == "recent"
         self.reward_norm = RewardNorm(config.num_envs, config.gamma, self.device, recent)
         self.scores = Scores(config.num_envs)
-        capture, replayable = self.engine.capture, self.bonus.replayable
+        wrap, capturable = self.engine.wrap, self.bonus.capturable
         self.ppo_loss = self.engine.compile(ppo.ppo_loss)
-        self.reward_step = capture(self._reward, replayable=replayable)
-        self.observe_step = capture(self._observe, replayable=False)
-        self.policy_step = capture(self._policy_step)
-        self.bonus_step = capture(self._bonus_step, side=True, replayable=replayable)
-        self.after_rollout_step = capture(self.bonus.after_rollout, replayable=False)
-        self.diagnose_step = capture(self._diagnose, replayable=False)
+        self.reward_step = wrap(self._reward, capturable=capturable)
+        self.observe_step = wrap(self._observe, capturable=False)
+        self.policy_step = wrap(self._policy_step)
+        self.bonus_step = wrap(self._bonus_step, side=True, capturable=capturable)
+        self.after_rollout_step = wrap(self.bonus.after_rollout, capturable=False)
+        self.diagnose_step = wrap(self._diagnose, capturable=False)
         self.steps = self.updates = 0
         self.reached = 0  # the step that the environments are at, within a rollout too
         self.bonus_update = self.engine.background(iter(()), Metrics)  # nothing to wait for yet
@@ -308,7 +323,7 @@ class Trainer:
             getattr(self, name).load_state_dict(state[name])
         for adam in (self.policy_adam, self.bonus_adam):
             for group in adam.param_groups:
-                group["capturable"] = self.engine.captures  # whatever engine saved it
+                group["capturable"] = self.engine.uses_graphs  # whatever engine saved it
         self.collector.load_state_dict(state)
         if not self.collector.continued:
             self.scores.forget_unfinished()

@@ -1,4 +1,4 @@
-"""Where a run on Rooms has been, and what its bonus pays where: by cell, about fifty times along training."""
+"""Visits and mean bonus of every cell of Rooms, about fifty times along training."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 SNAPSHOTS = 50
 PER_CELL = 3
-"""Transitions asked about per cell of the map, on average."""
+"""Transitions per cell from which the mean bonus is computed, on average."""
 FILE = "maps.jsonl"
 
 
 class MapLog:
-    """Appends a line to `maps.jsonl` whenever another fiftieth of the run is done; on other environments than Rooms none."""
+    """Writer of `maps.jsonl`: a line for every fiftieth of a run on Rooms, none elsewhere."""
 
     def __init__(self, folder: Path, trainer: Trainer) -> None:
         self._path, self._trainer = folder / FILE, trainer
@@ -36,32 +36,45 @@ class MapLog:
         world, config = self._env.world, trainer.config
         count, noise = PER_CELL * len(world.cells), noise_of(config)
         self._data = draw_transitions(world, None, count, 1, noise, seed=1)
-        self._part = -1
+        self._snapshot = -1
 
     def record(self) -> None:
-        """Takes the maps if another part of the run is done. The run does not notice: no randomness of its own is used."""
-        if self._env is None or self._parts() == self._part:
+        """Append a line if another fiftieth of the run is done; keep torch's random state."""
+        if self._env is None or self._current() == self._snapshot:
             return
-        self._part = self._parts()
+        self._snapshot = self._current()
         trainer, cells = self._trainer, len(self._env.world.cells)
-        # Setting a random state back is not free where CUDA graphs hold it, and most bonuses draw nothing.
+        # Restoring a random state costs time where CUDA graphs hold it, and most bonuses draw
+        # nothing.
         devices = [trainer.device] if trainer.device.type == "cuda" else []
         with nullcontext() if trainer.bonus.deterministic else torch.random.fork_rng(devices):
-            paid = rewards_of(trainer.bonus, self._data, 0) if trainer.bonus.pays else None
+            bonus = trainer.bonus
+            rewards = rewards_of(bonus, self._data, 0) if bonus.gives_reward else None
         row = {
             "steps": trainer.steps,
             "visits": self._env.visit_counts.visits.view(cells, -1).sum(1).tolist(),
-            "bonus": None if paid is None else mean_by_cell(paid, self._data, self._env.world),
+            "bonus": None
+            if rewards is None
+            else mean_by_cell(rewards, self._data, self._env.world),
         }
         with writing(self._path), open(self._path, "a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
 
-    def _parts(self) -> int:
+    def _current(self) -> int:
         return self._trainer.steps * SNAPSHOTS // self._trainer.config.steps
 
 
 def mean_by_cell(rewards: torch.Tensor, data: Transitions, world: World) -> list[float | None]:
-    """The mean reward of the transitions from each cell; None where there is none."""
+    """Return the mean reward of the transitions from each cell.
+
+    Args:
+        rewards: [M].
+        data: the M transitions.
+        world: the world of Rooms.
+
+    Returns:
+        A mean for each cell; None for a cell without transitions.
+    """
     cell, rewards = (data.states // world.scenes_per_cell).cpu(), rewards.cpu()
     return [
         _rounded(rewards[cell == i].mean()) if (cell == i).any() else None
@@ -75,7 +88,10 @@ def _rounded(value: torch.Tensor) -> float | None:
 
 
 def read_maps(run: Path) -> list[dict[str, Any]]:
-    """A run's snapshots in order; what a resumed run took again replaces the first try, torn lines are left out."""
+    """Read a run's snapshots in order.
+
+    A resumed run may write a step again: the last line counts. Torn lines are left out.
+    """
     rows: list[dict[str, Any]] = []
     try:
         lines = (run / FILE).read_text(encoding="utf-8").splitlines()

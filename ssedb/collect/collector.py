@@ -48,12 +48,12 @@ class Collector:
         self.engine = engine or Engine(env.device)
         self._on_step = on_step
         self._begin(self._reset(), steps)
-        capture = self.engine.capture
+        wrap = self.engine.wrap
         # One graph for all that happens in a step, or one before and one after the environments.
-        self._whole_step = capture(self._act_and_step, generators=env.generators)
-        self._act_step = capture(self._act)
-        self._store_step = capture(self._store)
-        self._value_step = capture(self._store_values)
+        self._whole_step = wrap(self._act_and_step, generators=env.generators)
+        self._act_step = wrap(self._act)
+        self._store_step = wrap(self._store)
+        self._value_step = wrap(self._store_values)
 
     def _reset(self) -> Tensor:
         frames = self.env.reset()

@@ -141,14 +141,14 @@ class Pool:
         self.transfer = Transfer(engine.device)
         self._worker = WorkerThread(engine.device)
         self._answer: Future[None] | None = None
-        capture = partial(
-            engine.capture,
-            replayable=env.observer.noise.replayable,
+        wrap = partial(
+            engine.wrap,
+            capturable=env.observer.noise.capturable,
             generators=env.generators,
         )
-        self.first = capture(self._act)
-        self.next = capture(self._store_and_act)
-        self.last = capture(self._store_and_value)
+        self.first = wrap(self._act)
+        self.next = wrap(self._store_and_act)
+        self.last = wrap(self._store_and_value)
 
     def send(self, then: Callable[[], None]) -> None:
         """Begin to execute the actions; the worker thread calls `then` when the answer is there."""

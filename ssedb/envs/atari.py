@@ -1,4 +1,4 @@
-"""Atari through ale-py's vector environment: C++ threads, one call a step for all games.
+"""Atari by ale-py's vector environment: C++ threads, one call per step for all games.
 
 The vector environment cannot be read out. Its state follows from an emulator's seed, the number of
 episodes since and the actions of the one under way, so those are recorded and played again.
@@ -26,11 +26,11 @@ To seed reloads the ROM, which takes as long as 250 steps; to begin an episode t
 
 
 class AtariEnv(HostEnv):
-    """N copies of a game as the paper plays it.
+    """N copies of an Atari game with the paper's preprocessing.
 
     Skip 4 with the maximum of the last 2 frames, 0 to 30 no-ops, 4500 steps at most, the score
-    unclipped, no fire at reset, a life lost is not an end. The emulator makes gray 84x84 frames, or
-    with `raw` hands over its RGB picture of 210x160.
+    unclipped, no fire at reset, a lost life does not end an episode. Frames are gray and 84x84, or
+    with `raw` the emulator's RGB picture of 210x160.
 
     A saved state is restored exactly, except with sticky actions inside the emulator.
     """
@@ -52,7 +52,7 @@ class AtariEnv(HostEnv):
         self.ale = AtariVectorEnv(
             game,
             num_envs,
-            stack_num=1,  # stacking is the rollout's
+            stack_num=1,  # the rollout stacks
             img_height=height,
             img_width=width,
             grayscale=not raw,
@@ -77,7 +77,7 @@ class AtariEnv(HostEnv):
         self._actions = np.zeros((256, num_envs), np.uint8)  # of the episodes under way
 
     def reset(self) -> Tensor:
-        if self._sent:  # an answer that nobody has asked for
+        if self._sent:  # discard an answer that nobody has received
             timeout.call(self.recv)
         self._seedings[:] = 0
         self._episodes[:] = 1

@@ -1,4 +1,4 @@
-"""Waiting for environments that may never answer."""
+"""Time-outs for environments that may never answer."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ SILENT = "the environments have not answered"
 def wait_for(get: Callable[[float], T], what: str = SILENT, seconds: float | None = None) -> T:
     """Wait for an answer; raise TrainingError after the time-out.
 
-    The wait is in ten pieces, as a machine that slept, or a process that was stopped, finds the
-    time over when it goes on.
+    The wait is in ten pieces: after a machine slept, or a process was stopped, only one is over.
 
     Args:
         get: takes seconds to wait, and raises TimeoutError or Empty after them.

@@ -1,4 +1,4 @@
-"""Copies of a Gymnasium environment, stepped in this process or in others. The frames are the same either way."""
+"""Copies of a Gymnasium environment, stepped in this process or in others with the same frames."""
 
 from __future__ import annotations
 
@@ -29,18 +29,22 @@ from ssedb.errors import Blamed, TrainingError, methods_of
 NOT_MADE = "the making of {} has not ended"
 Make = Callable[[], "gymnasium.Env[Any, Any]"]
 Answer = tuple[np.ndarray, np.ndarray, dict[int, np.ndarray]]
-"""Rewards float32 [N], dones bool [N], and the last frame of each environment whose episode has ended."""
+"""Rewards float32 [N], dones bool [N], and the last frames of ended episodes by environment."""
 
 
 class Copies:
-    """N environments stepped one after the other, SAME_STEP autoreset; their newest frames are in `frames` [N, ...]."""
+    """N environments stepped one after the other, with SAME_STEP autoreset.
+
+    Attributes:
+        frames: the newest frames, uint8 [N, ...].
+    """
 
     def __init__(self, make: Make, frames: np.ndarray) -> None:
         self.frames = frames
         self._envs = [make() for _ in frames]
 
     def reset(self, seeds: Sequence[int]) -> None:
-        """Begin an episode everywhere, with a seed for each."""
+        """Begin an episode everywhere, with a seed for each environment."""
         for i, (env, seed) in enumerate(zip(self._envs, seeds, strict=True)):
             self.frames[i] = env.reset(seed=seed)[0]
 
@@ -129,10 +133,11 @@ def _when_made(pipe: Connection, process: Any) -> Any:
 
 
 class Workers:
-    """N environments in several processes, which step their shares at the same time; see `Copies` for the methods."""
+    """N environments in several processes, which step their shares in parallel; see `Copies`."""
 
     def __init__(self, make: Make, shape: tuple[int, ...], workers: int) -> None:
-        # Forked processes know every environment that was registered here, and do not run the user's script again.
+        # Forked processes know every environment registered here, and do not run the user's script
+        # again.
         context: Any = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
         memory = context.RawArray("B", int(np.prod(shape)))
         self.frames = np.frombuffer(memory, np.uint8).reshape(shape)
@@ -148,7 +153,7 @@ class Workers:
             theirs.close()
             self._pipes.append(ours)
             self._processes.append(process)
-        # Also where nobody closes it, as when what was to be trained cannot be made after all.
+        # Ends the processes also if nobody calls close, as when making the trainer fails.
         self._end = weakref.finalize(self, _end_all, os.getpid(), self._pipes, self._processes)
         try:
             self._answers(_when_made)
@@ -166,7 +171,7 @@ class Workers:
             _tell(pipe, ("step", actions[share]))
 
     def recv(self) -> Answer:
-        """Wait for what was sent; raise TrainingError if a process does not answer in time, or has died."""
+        """Wait for the answers; raise TrainingError after the time-out or if a process has died."""
         rewards, dones = np.zeros(len(self.frames), np.float32), np.zeros(len(self.frames), bool)
         last: dict[int, np.ndarray] = {}
         for number, answer in enumerate(self._answers()):
@@ -199,12 +204,12 @@ class Workers:
 
 
 def _tell(pipe: Connection, order: Any) -> None:
-    with suppress(OSError):  # it has died: the answer says so
+    with suppress(OSError):  # a process that died is reported when its answer is read
         pipe.send(order)
 
 
 def _end_all(owner: int, pipes: list[Connection], processes: list[Any]) -> None:
-    if os.getpid() != owner:  # a forked copy is not whose they are
+    if os.getpid() != owner:  # a forked copy does not own the processes
         return
     for pipe in pipes:
         _tell(pipe, None)
@@ -219,20 +224,18 @@ def _end_all(owner: int, pipes: list[Connection], processes: list[Any]) -> None:
 
 
 def _serve(pipe: Connection, make: Make, memory: Any, shape: tuple[int, ...], share: slice) -> None:
-    """Step a share of the environments as the learner's process says, until it says None or is gone."""
-    torch.set_num_threads(
-        1
-    )  # a fork inherits OpenMP's pool without its threads, and would wait for them for ever
+    """Step a share of the environments, until the learner's process sends None or is gone."""
+    # A fork inherits OpenMP's pool without its threads, and would wait for them for ever.
+    torch.set_num_threads(1)
     gc.freeze()  # garbage of the learner is not freed here: CUDA objects cannot be, after a fork
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C is for the learner, which ends the rollout before it stops
+    # Ctrl-C is for the learner, which ends the rollout before it stops.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     envs = None
     try:
         envs = Copies(make, np.frombuffer(memory, np.uint8).reshape(shape)[share])
-        pipe.send(None)  # they are made
+        pipe.send(None)  # the environments are made
         while (order := pipe.recv()) is not None:
             if order[0] == "reset":
                 envs.reset(order[1])
@@ -253,12 +256,11 @@ def _serve(pipe: Connection, make: Make, memory: Any, shape: tuple[int, ...], sh
 
 
 def environment_blamed(error: BaseException) -> Blamed | None:
-    """Find the environment whose code raised the error; None if it was no environment's."""
+    """Find the environment whose code raised an error; None if there is none."""
     owner = None
     for candidate, method in methods_of(error):
-        if isinstance(
-            candidate, gymnasium.Env
-        ):  # the innermost; what Gymnasium wraps around it is not at fault
+        # The innermost environment, not Gymnasium's wrappers around it.
+        if isinstance(candidate, gymnasium.Env):
             wrapped = type(candidate).__module__.startswith("gymnasium.")
             owner = f"{type(candidate.unwrapped if wrapped else candidate).__name__}.{method}"
     return None if owner is None else Blamed.of(owner, error)

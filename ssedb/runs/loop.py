@@ -174,7 +174,7 @@ def _set_up(
     require_own(run.path, about, config)
     # Environments that cannot be restored start new episodes; another stream keeps them from
     # replaying the first ones.
-    trainer = Trainer(config, progress=progress, group=group, stream=2 + state["updates"])
+    trainer = Trainer(config, progress=progress, group=group, seed_key=2 + state["updates"])
     with checkpoint.must_fit(run.path):
         trainer.load_state_dict(state)
     progress.note(

@@ -1,4 +1,4 @@
-"""Rooms as an environment: N worlds of one layout, and their exact visit counts."""
+"""Rooms as an environment: N worlds of one layout with exact visit counts."""
 
 from __future__ import annotations
 
