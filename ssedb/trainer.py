@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -331,12 +330,12 @@ class Trainer:
 
 
 def _descend(loss: Tensor, adam: torch.optim.Optimizer) -> Tensor:
-    """Take an optimizer step down the gradient of a loss; return the largest absolute gradient."""
+    """Take an optimizer step down the gradient of a loss; return the norm of the gradient."""
     adam.zero_grad(set_to_none=True)
     loss.backward()
     adam.step()
     gradients = [p.grad for group in adam.param_groups for p in group["params"]]
-    return get_total_norm([g for g in gradients if g is not None], math.inf)
+    return get_total_norm([g for g in gradients if g is not None])
 
 
 def _guards(rollout: Rollout) -> dict[str, Tensor]:
