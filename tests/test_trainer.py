@@ -357,9 +357,12 @@ def test_a_resumed_run_does_not_replay_its_first_episodes(tmp_path, monkeypatch)
 
 
 def test_a_run_killed_in_its_first_update_goes_on_from_its_beginning(tmp_path):
+    class Killed(BaseException):
+        pass
+
     class Dies(Progress):
         def log(self, row):
-            raise SystemExit
+            raise Killed
 
     class Notes(Progress):
         def __init__(self):
@@ -376,7 +379,7 @@ def test_a_run_killed_in_its_first_update_goes_on_from_its_beginning(tmp_path):
 
     settings = dict(env="rooms-small", noise="random-box", steps=512, obs_norm_steps=100)
     for name in ("saved", "unsaved"):
-        with pytest.raises(SystemExit):
+        with pytest.raises(Killed):
             train(tiny_config(tmp_path / name, **settings), Dies())
     shutil.rmtree(tmp_path / "unsaved" / "checkpoints")  # killed before even that
     train(tiny_config(tmp_path / "whole", **settings))
