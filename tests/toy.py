@@ -30,11 +30,31 @@ TINY = [
 ]
 TINY += ["--obs-norm-steps", "32"]
 """Flags of a run of seconds."""
+ROOMS_FLAGS = [
+    "--env",
+    "rooms-small",
+    "--preset",
+    "rooms",
+    "--device",
+    "cpu",
+    "--num-envs",
+    "4",
+    "--minibatch-envs",
+    "2",
+    "--rollout-steps",
+    "8",
+    "--obs-norm-steps",
+    "32",
+    "--steps",
+    "64",
+]
+"""Flags of two updates on Rooms."""
 
 
 def tiny_config(out: Any, **changes: Any) -> TrainConfig:
+    """Return the settings of a run of a second; each emulator would take a quarter of one to begin."""
     settings: dict[str, Any] = dict(
-        env="breakout", preset="small", steps=1024, num_envs=8, rollout_steps=32, minibatch_envs=4, out=out,
+        env="rooms-tiny", preset="small", steps=1024, num_envs=8, rollout_steps=32, minibatch_envs=4, out=out,
         policy_channels=(8, 8, 8), policy_width=32, device="cpu", bonus_options=TINY_OPTIONS,
     )  # fmt: skip
     return TrainConfig(**{**settings, **changes})

@@ -61,10 +61,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"ssedb: {error}", file=sys.stderr)
         return 2
     except PermissionError as error:
-        print(
-            f"ssedb: {error.filename or error}: no permission; choose a path that you may use",
-            file=sys.stderr,
-        )
+        where = error.filename or error
+        print(f"ssedb: {where}: no permission; choose a path that you may use", file=sys.stderr)
         return 2
     except BrokenPipeError:  # the reader of a pipe has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -83,12 +81,8 @@ def _show_warning(
     message: Any, category: type[Warning], filename: str, lineno: int, *rest: Any, **more: Any
 ) -> None:
     """Print a note as one line, any other warning as Python does."""
-    text = (
-        f"ssedb: {message}\n"
-        if category is Note
-        else warnings.formatwarning(message, category, filename, lineno)
-    )
-    sys.stderr.write(text)
+    usual = warnings.formatwarning(message, category, filename, lineno)
+    sys.stderr.write(f"ssedb: {message}\n" if category is Note else usual)
 
 
 def _speak_utf8() -> None:

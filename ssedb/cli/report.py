@@ -43,14 +43,6 @@ def main(args: list[str]) -> int:
     from ssedb.report.make import make_report
     from ssedb.runs.progress import console
 
-    index = make_report(
-        options.runs,
-        options.out,
-        single_file=options.single_file,
-        episodes=options.episodes,
-        title=options.title,
-        device=options.device,
-        progress=console(),
-    )
+    index = make_report(**vars(options), progress=console())
     print(f"open in a browser  {index}")
     return 0

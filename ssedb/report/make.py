@@ -13,7 +13,7 @@ from ssedb.terminal import plural
 
 
 def make_report(
-    folders: tuple[Path, ...],
+    runs: tuple[Path, ...],
     out: Path,
     *,
     single_file: bool = False,
@@ -22,10 +22,10 @@ def make_report(
     device: str = "auto",
     progress: Progress = silent,
 ) -> Path:
-    """Write a page of every run below the folders; return its index.
+    """Write a page of every run below some folders; return its index.
 
     Args:
-        folders: hold runs, at any depth.
+        runs: folders that hold runs, at any depth.
         out: folder of the page, or its file.
         single_file: whether everything goes into one HTML file.
         episodes: agents that play an episode for the explorer.
@@ -35,7 +35,7 @@ def make_report(
     """
     target = out if single_file and out.suffix == ".html" else out / "index.html"
     refuse_to_overwrite(target)  # before the long work
-    page = build_page(folders, episodes, title, device, progress)
+    page = build_page(runs, episodes, title, device, progress)
     return page.write_file(target) if single_file else page.write_folder(out)
 
 
@@ -50,13 +50,8 @@ def build_page(
     runs = load_runs(*folders)
     progress.note(plural(len(runs), "run"))
     origin = folders[0] if len(folders) == 1 else Path.cwd()
-    page = Page(
-        collect(
-            runs,
-            title or f"ssedb: {', '.join(folder.resolve().name for folder in folders)}",
-            origin,
-        )
-    )
+    title = title or f"ssedb: {', '.join(folder.resolve().name for folder in folders)}"
+    page = Page(collect(runs, title, origin))
     page.data["made"] = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
     if episodes:
         from ssedb.report.explorer import add_episodes
