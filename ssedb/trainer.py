@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.utils import get_total_norm
 
 from ssedb import ppo
 from ssedb.actions import to_data
@@ -148,6 +149,7 @@ class Trainer:
         passes = max(config.ppo_epochs, config.bonus_epochs)
         epochs = [list(rollout.minibatches(config.minibatch_envs)) for _ in range(passes)]
         record = Record()
+        record.add(**_guards(rollout))
         record.add(bonus_raw=bonus.mean(), bonus_raw_std=bonus.std(correction=0))
         record.add(bonus=scaled.mean())
         record.add(explained_variance=ppo.explained_variance(rollout.values[:-1], returns))
@@ -230,18 +232,18 @@ class Trainer:
             entropy_coef=self.config.entropy_coef,
             space=self.policy.actions,
         )
-        _descend(loss, self.policy_adam)
-        return metrics
+        return {**metrics, "policy_gradient": _descend(loss, self.policy_adam)}
 
     def _bonus_step(self, t: Tensor, envs: Tensor, rollout: Rollout) -> dict[str, Tensor]:
         """Take one step of the bonus model on a minibatch; return metrics."""
         mask = ~rollout.dones[t, envs] if self.config.mask_boundaries else None
         loss, metrics = self.bonus.loss(*rollout.transitions(t, envs), mask)
         checked(self.bonus, "loss", loss, ())
+        metrics = {"bonus_loss": loss.detach(), **metrics}
         if loss.requires_grad:
-            _descend(loss, self.bonus_adam)
+            metrics["bonus_gradient"] = _descend(loss, self.bonus_adam)
         self.bonus.after_step()
-        return {"bonus_loss": loss.detach(), **metrics}
+        return metrics
 
     def _diagnose(self, t: Tensor, envs: Tensor, rollout: Rollout) -> dict[str, Tensor]:
         return self.bonus.diagnostics(*rollout.transitions(t, envs))
@@ -277,7 +279,7 @@ class Trainer:
         if record is None:
             return None
         rate = round(self.config.rollout_size / record.seconds, 1)
-        return require_finite({**record.about, "sps": rate, **summary})
+        return require_finite({**record.about, "sps": rate, **summary}, record)
 
     def close(self) -> None:
         """Let go of the environments and of threads."""
@@ -285,14 +287,20 @@ class Trainer:
         self.engine.close()
 
     def check_weights(self) -> None:
-        """Raise TrainingError if the last step has spoiled weights, before they are saved."""
+        """Raise TrainingError if weights or buffers are spoiled, before they are saved."""
         self.bonus_update.wait()
         for name, module in (("policy", self.policy), ("bonus", self.bonus)):
-            norms = [parameter.norm() for parameter in module.parameters()]
-            if norms and not torch.stack(norms).isfinite().all():
-                raise TrainingError(
-                    f"the weights of the {name} are not finite after update {self.updates}"
-                )
+            for kind, tensors in (
+                ("weights", module.named_parameters()),
+                ("buffers", module.named_buffers()),
+            ):
+                sizes = {k: _largest(x) for k, x in tensors if x.is_floating_point() and x.numel()}
+                if sizes and not torch.stack([*sizes.values()]).isfinite().all():
+                    wrong = next(k for k, size in sizes.items() if not size.isfinite())
+                    raise TrainingError(
+                        f"the {kind} of the {name} are not finite after update {self.updates} "
+                        f"({wrong})"
+                    )
 
     SAVED = ("policy", "bonus", "policy_adam", "bonus_adam", "reward_norm", "scores", "engine")
 
@@ -320,13 +328,31 @@ class Trainer:
             for group in adam.param_groups:
                 group["capturable"] = self.engine.uses_graphs  # whatever engine saved it
         self.collector.load_state_dict(state)
-        if not self.collector.restorable:
+        if not self.collector.continued:
             self.scores.forget_unfinished()
         torch.set_rng_state(state["rng"].cpu())
 
 
-def _descend(loss: Tensor, adam: torch.optim.Optimizer) -> None:
-    """Take an optimizer step down the gradient of a loss."""
+def _descend(loss: Tensor, adam: torch.optim.Optimizer) -> Tensor:
+    """Take an optimizer step down the gradient of a loss; return the norm of the gradient."""
     adam.zero_grad(set_to_none=True)
     loss.backward()
     adam.step()
+    gradients = [p.grad for group in adam.param_groups for p in group["params"]]
+    return get_total_norm([g for g in gradients if g is not None])
+
+
+def _guards(rollout: Rollout) -> dict[str, Tensor]:
+    """Return what shows NaN and Inf in a rollout, in the order in which one causes the other."""
+    floats = rollout.frames.is_floating_point()
+    observed = {"observation": _largest(rollout.frames)} if floats else {}
+    return {
+        **observed,
+        "environment_reward": _largest(rollout.rewards),
+        "policy_value": _largest(rollout.values),
+    }
+
+
+def _largest(x: Tensor) -> Tensor:
+    """Return the largest absolute value as a float32 scalar; NaN if any value is."""
+    return x.detach().abs().amax().float()
