@@ -98,7 +98,7 @@ class Trainer:
         self.reward_step = wrap(self._reward, capturable=capturable)
         self.observe_step = wrap(self._observe, capturable=False)
         self.policy_step = wrap(self._policy_step)
-        self.bonus_step = wrap(self._bonus_step, side=True, capturable=capturable)
+        self.bonus_step = wrap(self._bonus_step, background=True, capturable=capturable)
         self.after_rollout_step = wrap(self.bonus.after_rollout, capturable=False)
         self.diagnose_step = wrap(self._diagnose, capturable=False)
         self.steps = self.updates = 0

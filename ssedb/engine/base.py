@@ -108,7 +108,7 @@ class Engine:
         self,
         step: F,
         *,
-        side: bool = False,
+        background: bool = False,
         capturable: bool = True,
         generators: Sequence[torch.Generator] = (),
     ) -> F:
@@ -117,7 +117,7 @@ class Engine:
         Args:
             step: function of tensors, and by name of objects whose tensors stay in their place. It
                 returns None, a tensor, or a tuple or dict of tensors.
-            side: whether background updates call the step.
+            background: whether background updates call the step, beside other captured steps.
             capturable: whether a CUDA graph may hold the step: the step waits for nothing on the
                 host, and no shape depends on data.
             generators: generators that the step draws from, other than torch's.
