@@ -301,7 +301,7 @@ class IntrinsicReward:
         self.updates += 1
         record.add(bonus_raw=raw.mean(), bonus=scaled.mean())
         means = record.means(self._engine.mean)
-        self.metrics = require_finite({"updates": self.updates, **means})
+        self.metrics = require_finite({"updates": self.updates, **means}, record)
 
     def _rollout(self, samples: SampleDict | None) -> Samples:
         if samples is None and not self._watched:
