@@ -23,8 +23,10 @@ def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files
 
 
 def _mathml(formula: re.Match[str]) -> str:
-    display = "block" if formula[1] == "div" else "inline"
-    return convert(html.unescape(formula[2]), display=display)
+    latex = html.unescape(formula[2])
+    if formula[1] == "span":
+        return convert(latex)
+    return f'<div class="formula">{convert(latex, display="block")}</div>'
 
 
 def _inline(image: re.Match[str]) -> str:
