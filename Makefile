@@ -52,6 +52,9 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/codespell
+	$(BIN)/python tools/check_links.py
+	$(BIN)/python tools/check_scripts.py
 
 # The site, strictly: a broken link or an undocumented public name fails. Open site/index.html.
 docs: $(VENV)/.docs

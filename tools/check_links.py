@@ -11,7 +11,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 LINK = re.compile(r"(?<!`)\]\((?!https?:|mailto:)([^)\s#]*)(?:#([^)\s]+))?\)")
 FENCE = re.compile(r"^(```|~~~).*?^\1", re.S | re.M)
 
