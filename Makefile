@@ -58,7 +58,7 @@ lint: setup
 
 # The site, strictly: a broken link or an undocumented public name fails. Open site/index.html.
 docs: $(VENV)/.docs
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict -q
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 bench: $(VENV)/.core
 	$(BIN)/ssedb bench
