@@ -13,6 +13,7 @@ from ssedb.normalize import (
     ObsNorm,
     RewardNorm,
     RunningMoments,
+    VectorNorm,
     discounted_sums,
     to_blocks,
 )
@@ -170,3 +171,13 @@ def test_features_are_scaled_by_moving_moments():
         norm.observe(rows)
     expected = torch.tensor([[-1.0, -1.0, 0.0], [1.0, 1.0, 0.0]])
     torch.testing.assert_close(norm(rows), expected, atol=1e-3, rtol=0)
+
+
+def test_frame_norm_of_vectors_is_by_the_moments_of_each_dimension():
+    before, norm = VectorNorm((3,)), FrameNorm((3,))
+    before.set(torch.tensor([1.0, 1.0, 1.0]), torch.tensor([2.0, 2.0, 0.0]))
+    obs = torch.tensor([[3.0, 1.0, 2.0], [100.0, 1.0, 1.0]])
+    assert norm(obs, before).tolist() == [[1.0, 0.0, 1.0], [5.0, 0.0, 0.0]]
+    norm.observe(torch.tensor([[0.0, 10.0, 4.0], [20.0, 14.0, 4.0]]))
+    expected = torch.tensor([[-0.7, -5.0, -2.0], [5.0, -5.0, -3.0]])
+    torch.testing.assert_close(norm(obs, before), expected)

@@ -47,7 +47,7 @@ class Target(ToyEnv):
 
 
 def config(out, **changes):
-    settings = dict(preset="rooms", bonus_options={}, bonus_epochs=1, policy_channels=(8, 8, 8))
+    settings = dict(env="Pendulum-v1", preset="rooms", bonus_options={}, bonus_epochs=1)
     return tiny_config(out, **settings | changes)
 
 

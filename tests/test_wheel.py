@@ -23,6 +23,7 @@ MISSING = {
     "theory": "ssedb[report]",
     "eval run --video": "ssedb[report]",
     "train --wandb --out other": "ssedb[wandb]",
+    "export run": "ssedb[export]",
     "sweep grid.toml --ray local": "ssedb[ray]",
 }
 

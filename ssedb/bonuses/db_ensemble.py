@@ -2,50 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
-
 import torch
-from annotated_types import Ge
 from torch import Tensor
 
 from ssedb.actions import NumActions
 from ssedb.bonuses.db import DynamicBottleneck
-from ssedb.memory import Memory
 from ssedb.networks import Ensemble
 from ssedb.normalize import FeatureNorm
 from ssedb.objectives import masked_mean
-from ssedb.options import DBOptions
-from ssedb.validate import NonNegativeInt, PositiveInt
-
-
-@dataclass(frozen=True)
-class EnsembleOptions(DBOptions):
-    """Settings of DB, and those of the ensemble."""
-
-    models: Annotated[int, Ge(2)] = 5
-    """Models that predict the next state from z."""
-    model_dim: PositiveInt = 256
-    """Width of a model's two hidden layers."""
-    memory: NonNegativeInt = 20_000
-    """Transitions of the whole run that train the models as well, 35 KB each; 0 is none."""
-
-    OURS: ClassVar[dict[str, Any]] = dict(alpha1=0.001, alpha3=0.1, tau=0.99)
-
-    @classmethod
-    def defaults(cls, fidelity: str, preset: str, env: str | None, noise: str) -> dict[str, Any]:
-        """Return what the names imply; our weights are the same for every game and noise."""
-        ours = cls.OURS if fidelity == "ours" else {}
-        return super().defaults(fidelity, preset, env, noise) | ours
+from ssedb.options import EnsembleOptions
+from ssedb.reservoir import Reservoir
 
 
 class DBEnsemble(DynamicBottleneck):
     """Reward for the disagreement of models that predict the next state from DB's representation.
 
     Model k predicts the projected next state p = f_m^P(s') from the mean of z; the reward is
-    sqrt(mean over dimensions of Var_k[prediction_k(z)]). All models agree where data have settled
-    what follows, and all average noise that nobody can predict. A memory of the run keeps them in
-    agreement about places that the newest rollouts do not show.
+    sqrt(mean over dimensions of Var_k[prediction_k(z)]). With enough data all models predict the
+    same mean, also where the next state is noise. A memory of the run, a uniform sample of its
+    transitions, keeps them from forgetting what the newest rollout does not show.
     """
 
     Options = EnsembleOptions
@@ -58,7 +33,7 @@ class DBEnsemble(DynamicBottleneck):
         self.ensemble = Ensemble(
             options.models, options.latent_dim, options.model_dim, options.latent_dim
         )
-        self.memory = Memory(options.memory, obs_shape, num_actions) if options.memory else None
+        self.memory = Reservoir(options.memory, obs_shape, num_actions) if options.memory else None
 
     @torch.no_grad()
     def reward(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> Tensor:

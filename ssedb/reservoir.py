@@ -1,4 +1,4 @@
-"""A memory of transitions, for models that would forget what the newest rollout does not show."""
+"""Reservoir: a uniform sample of a run, for models that would forget older transitions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from ssedb.actions import NumActions, action_space
 
 
-class Memory(nn.Module):
+class Reservoir(nn.Module):
     """A uniform sample of all transitions of a run, by reservoir sampling (Vitter's algorithm R).
 
     A transition is stored as its stack and the newest frame of the next one. Pairs across an
@@ -81,8 +81,9 @@ class Memory(nn.Module):
     ) -> None:
         """Save what is stored: a checkpoint is no larger than that."""
         stored = min(int(self.seen), self.capacity)
-        destination[prefix + "frames"] = self.frames[:stored]
-        destination[prefix + "actions"] = self.actions[:stored]
+        # A clone, because a saved slice takes its whole storage along.
+        destination[prefix + "frames"] = self.frames[:stored].clone()
+        destination[prefix + "actions"] = self.actions[:stored].clone()
         destination[prefix + "seen"] = self.seen
 
     def _load_from_state_dict(
