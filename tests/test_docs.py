@@ -98,6 +98,18 @@ def test_readme_examples_run_each_by_itself(tmp_path, monkeypatch):
     assert len(namespace["scores"]) == 4
 
 
+def test_citation_names_the_version_of_the_package():
+    text = (ROOT / "CITATION.cff").read_text()
+    assert re.findall(r"^version: (.*)$", text, re.M) == [ssedb.__version__]
+
+
+def test_changelog_begins_with_what_is_unreleased():
+    headings = re.findall(r"^(##+) (.*)$", (ROOT / "CHANGELOG.md").read_text(), re.M)
+    assert headings[0] == ("##", "Unreleased")
+    parts = {name for level, name in headings if level == "###"}
+    assert parts <= {"Added", "Changed", "Fixed", "Removed"}
+
+
 def test_read_metrics_page_examples_run(tmp_path, monkeypatch):
     from tests.toy import tiny_config
 
