@@ -145,6 +145,8 @@ class TrainConfig:
     """Environments stepped side by side."""
     env_workers: NonNegativeInt | Literal["auto"] = "auto"
     """Processes that step Gymnasium environments; 0 is the learner's own, auto measures which."""
+    threads: PositiveInt | Literal["auto"] = "auto"
+    """Threads of torch on the CPU, on which the last digits depend; auto is fixed at the start."""
     rollout_steps: EmulatorInt = BY_NAME
     """Steps of each environment between two updates."""
     minibatch_envs: PositiveInt = BY_NAME

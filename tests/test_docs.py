@@ -30,6 +30,14 @@ def resolve(dotted: str) -> object:
     raise AssertionError(dotted)
 
 
+def test_reliability_page_names_tests_that_exist():
+    text = (ROOT / "docs" / "reliability.md").read_text()
+    names = re.findall(r"`(test_\w+\.py|tests/[\w/]+\.py)`", text)
+    assert len(names) > 20
+    for name in names:
+        assert (ROOT / (name if "/" in name else f"tests/faults/{name}")).is_file(), name
+
+
 def test_equations_page_resolves():
     text = (ROOT / "docs" / "equations.md").read_text()
     functions = re.findall(r"`(ssedb\.[\w.]+)`", text)

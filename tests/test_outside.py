@@ -17,7 +17,7 @@ from ssedb.runs.metrics import read_metrics
 from ssedb.sweep.grid import read_grid
 from tests.helpers import wait_for
 from tests.outside import forget_package, write_package
-from tests.toy import TINY
+from tests.toy import TINY, change_settings
 
 WALKER = ["--env", "strangeworlds:Walker-v0", *TINY]
 GRID = """
@@ -215,8 +215,7 @@ def test_eval_in_an_environment_that_raises_names_it(shell, monkeypatch, tmp_pat
         )
         == 0
     )
-    config = (out / "config.toml").read_text()
-    (out / "config.toml").write_text(config.replace("fails_at = 0", "fails_at = 3"))
+    change_settings(out, env_kwargs={"fails_at": 3})
     assert cli.main(["eval", str(out), "--episodes", "1", "--device", "cpu"]) == 1
     assert (
         "Walker.step raised ZeroDivisionError: the stripe fell over, under the agent of step 64;"

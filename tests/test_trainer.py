@@ -1,6 +1,7 @@
 """The whole loop on worlds with a known answer."""
 
 import copy
+import hashlib
 import json
 import shutil
 import signal
@@ -16,6 +17,7 @@ from ssedb import ppo
 from ssedb.collect.environments import training_envs
 from ssedb.engine.overlap import OverlappingEngine
 from ssedb.errors import TrainingError
+from ssedb.runs import checkpoint
 from ssedb.runs.loop import resume, train
 from ssedb.runs.metrics import read_metrics
 from ssedb.runs.progress import Progress
@@ -331,7 +333,7 @@ def test_resume_continues_the_counters_and_everything_that_learned(tmp_path):
 
     result = resume(tmp_path / "run", Notes(), steps=128)
     assert (result.steps, result.finished) == (128, True)
-    assert notes == ["resumed at step 64; episodes begin afresh"]
+    assert notes == ["resumed at step 64"]
     rows = read_metrics(tmp_path / "run")
     assert [r["steps"] for r in rows] == [32, 64, 96, 128]
     assert [r["updates"] for r in rows] == [1, 2, 3, 4]
@@ -353,9 +355,12 @@ def test_resume_does_not_replay_the_first_episodes(tmp_path, monkeypatch):
 
 
 def test_resume_of_a_run_killed_in_its_first_update_begins_at_its_beginning(tmp_path):
+    class Killed(BaseException):
+        pass
+
     class Dies(Progress):
         def log(self, row):
-            raise SystemExit
+            raise Killed
 
     class Notes(Progress):
         def __init__(self):
@@ -369,7 +374,7 @@ def test_resume_of_a_run_killed_in_its_first_update_begins_at_its_beginning(tmp_
 
     settings = dict(noise="random-box", steps=512, obs_norm_steps=100)
     for name in ("saved", "unsaved"):
-        with pytest.raises(SystemExit):
+        with pytest.raises(Killed):
             train(tiny_config(tmp_path / name, **settings), Dies())
     shutil.rmtree(tmp_path / "unsaved" / "checkpoints")  # killed before even that
     train(tiny_config(tmp_path / "whole", **settings))
@@ -387,6 +392,11 @@ def test_resume_from_a_checkpoint_that_does_not_fit_ends_in_one_line(tmp_path):
     train(tiny_config(tmp_path / "run", env="rooms-small", steps=256, obs_norm_steps=100))
     config = tmp_path / "run" / "config.toml"
     config.write_text(config.read_text().replace("policy_width = 32", "policy_width = 64"))
+    newest = checkpoint.list_checkpoints(tmp_path / "run" / "checkpoints")[-1]
+    header, data = checkpoint.read_whole(newest)  # as of a version that told no settings
+    old = {key: header[key] for key in ("steps", "env")}
+    old["sha256"] = hashlib.sha256(data).hexdigest()
+    newest.write_bytes(b"ssedb-checkpoint 1\n" + json.dumps(old).encode() + b"\n" + data)
     with pytest.raises(
         ssedb.ConfigError, match=r"does not fit its config\.toml: size mismatch"
     ) as error:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import tomllib
+from pathlib import Path
 from typing import Any
 
+import tomli_w
 import torch
 from torch import Tensor
 
 from ssedb.config import TrainConfig
 from ssedb.envs.base import Env, Step
+from ssedb.runs import checkpoint
 
 SIDE = 36
 TINY_OPTIONS = dict(channels=(16, 16, 16), state_dim=64, hidden_dim=64, latent_dim=32)
@@ -54,6 +58,15 @@ def tiny_config(out: Any, **changes: Any) -> TrainConfig:
         policy_channels=(8, 8, 8), policy_width=32, device="cpu", bonus_options=TINY_OPTIONS,
     )  # fmt: skip
     return TrainConfig(**{**settings, **changes})
+
+
+def change_settings(out: Path, **changes: Any) -> None:
+    """Rewrite a saved run as if it had been made with other settings."""
+    state, about = checkpoint.load_latest(out / "checkpoints")  # type: ignore[misc]
+    about |= {"env": changes.get("env", about["env"]), "settings": about["settings"] | changes}
+    checkpoint.save(out / "checkpoints", state, about)
+    values = tomllib.loads((out / "config.toml").read_text())
+    (out / "config.toml").write_text(tomli_w.dumps({**values, **changes}))
 
 
 class ToyEnv(Env):

@@ -13,6 +13,7 @@ from ssedb.analysis.probe import Transitions, draw_transitions, rewards_of
 from ssedb.envs.rooms.env import RoomsEnv
 from ssedb.envs.rooms.world import World
 from ssedb.noises import noise_of
+from ssedb.runs.files import writing
 
 if TYPE_CHECKING:
     from ssedb.trainer import Trainer
@@ -56,7 +57,7 @@ class MapLog:
             if rewards is None
             else mean_by_cell(rewards, self._data, self._env.world),
         }
-        with open(self._path, "a", encoding="utf-8") as file:
+        with writing(self._path), open(self._path, "a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
 
     def _current(self) -> int:
@@ -76,9 +77,14 @@ def mean_by_cell(rewards: torch.Tensor, data: Transitions, world: World) -> list
     """
     cell, rewards = (data.states // world.scenes_per_cell).cpu(), rewards.cpu()
     return [
-        float(f"{rewards[cell == i].mean():.5g}") if (cell == i).any() else None
+        _rounded(rewards[cell == i].mean()) if (cell == i).any() else None
         for i in range(len(world.cells))
     ]
+
+
+def _rounded(value: torch.Tensor) -> float | None:
+    """Return a number of five digits; None for NaN and Inf, which JSON does not have."""
+    return float(f"{value:.5g}") if value.isfinite() else None
 
 
 def read_maps(run: Path) -> list[dict[str, Any]]:

@@ -25,7 +25,10 @@ class Collector:
     Attributes:
         env: the environments.
         rollout: the last rollout; of all processes, if several share the run.
+        continued: whether the episodes of the last checkpoint that was loaded go on.
     """
+
+    continued = False
 
     def __init__(
         self,
@@ -154,25 +157,36 @@ class Collector:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the last observation and the environments, of all processes."""
-        states = self.engine.gather_objects(self.env.state_dict() if self.restorable else {})
+        states = self.engine.gather_objects(self._env_state() if self.restorable else {})
         ranks = {"env_ranks": states} if len(states) > 1 else {}
         return {"rollout": self.rollout.state_dict(), "env": states[0], **ranks}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue the episodes of a checkpoint; where they cannot be restored, number new ones."""
-        if self.restorable:
-            states = state.get("env_ranks", [state["env"]])
-            if len(states) != self.engine.size:
-                raise ConfigError(
-                    f"the checkpoint is of {len(states)} processes, and here are "
-                    f"{self.engine.size}; start as many"
-                )
-            self.env.load_state_dict(states[self.engine.rank])
+        states = state.get("env_ranks", [state["env"]])
+        if self.env.must_continue and len(states) != self.engine.size:
+            raise ConfigError(
+                f"the checkpoint is of {len(states)} processes, and here are "
+                f"{self.engine.size}; start as many"
+            )
+        fits = self.restorable and len(states) == self.engine.size
+        self.continued = fits and self._load_env_state(states[self.engine.rank])
+        if self.continued:
             self._own.load_state_dict(state["rollout"])
             self._continues = True
         else:
             self._own.number_episodes_after(state["rollout"]["episodes"])
         self._share()
+
+    def _env_state(self) -> dict[str, Any]:
+        return self.env.state_dict()
+
+    def _load_env_state(self, state: dict[str, Any]) -> bool:
+        """Load the environments of this process; return False if they were in other pools."""
+        if not state or "pools" in state:
+            return False
+        self.env.load_state_dict(state)
+        return True
 
     def close(self) -> None:
         """Let go of the environments."""

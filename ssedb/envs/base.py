@@ -46,8 +46,10 @@ class Env(ABC):
     on_host: bool = False
     """Whether environments step on the host, while a GPU would be idle."""
     capturable: bool = False
-    """Whether a CUDA graph may hold `step`, which then waits for nothing on the host and keeps its
-    state in tensors that stay in their place."""
+    """Whether a CUDA graph may hold `step`: it waits for nothing on the host and keeps its state in
+    tensors that stay in their place."""
+    must_continue: bool = False
+    """Whether a run cannot go on with new episodes, as counts of the run would be lost."""
     generators: Sequence[torch.Generator] = ()
     """Generators that steps draw from on the device."""
 
@@ -79,7 +81,7 @@ class Env(ABC):
 
     @property
     def restorable(self) -> bool:
-        """Whether `state_dict` continues episodes exactly; Atari's emulator cannot be saved."""
+        """Whether `state_dict` is enough to continue exactly."""
         return False
 
     def state_dict(self) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import gymnasium
@@ -16,11 +17,12 @@ import torch
 from torch import Tensor
 
 from ssedb.actions import Box, action_space
+from ssedb.envs import timeout
 from ssedb.envs.base import Env, Step
 from ssedb.envs.names import bare_id, gymnasium_id
 from ssedb.envs.seen import Seen
-from ssedb.envs.workers import Copies, Workers
-from ssedb.errors import ConfigError, one_line
+from ssedb.envs.workers import NOT_MADE, CalledCopies, Workers
+from ssedb.errors import ConfigError, TrainingError, one_line
 
 RENDER = "render"
 """The `obs_key` of an agent that sees what the environment draws."""
@@ -70,11 +72,14 @@ class GymnasiumEnv(Env):
         workers: int | Literal["auto"] = "auto",
     ) -> None:
         make = Maker(env_id, kwargs or {}, max_steps)
+        caller = timeout.Caller()
         try:
-            first = make()
+            first = caller.call(make, NOT_MADE.format(env_id), timeout.CONSTRUCTION_TIME_OUT)
+        except TrainingError:
+            raise
         except ConfigError as error:  # of what is seen
             raise ConfigError(f"{env_id!r}: {error}") from None
-        except Exception as error:  # an environment may raise what it likes
+        except (Exception, SystemExit) as error:  # an environment may raise what it likes
             remedy = (
                 "see --env-kwargs for what it is made with"
                 if kwargs
@@ -85,13 +90,17 @@ class GymnasiumEnv(Env):
             ) from None
         try:
             self._space = action_space(first.action_space)
+            most = min(num_envs, torch.get_num_threads())  # another thread has a number of its own
             self.workers = (
-                workers_worth(first, num_envs) if workers == "auto" else min(workers, num_envs)
+                caller.call(partial(workers_worth, first, num_envs, most))
+                if workers == "auto"
+                else min(workers, num_envs)
             )
         except ConfigError as error:
             raise ConfigError(f"{env_id!r}: {error}") from None
         finally:
-            first.close()
+            if not caller.stuck:
+                caller.call(first.close)
         self.num_envs = num_envs
         discrete = isinstance(first.action_space, gymnasium.spaces.Discrete)
         self.num_actions = self._space.width if discrete else self._space
@@ -105,7 +114,7 @@ class GymnasiumEnv(Env):
         self._envs = (
             Workers(make, shape, first.dtype, self.workers)
             if self.workers
-            else Copies(make, np.zeros(shape, first.dtype))
+            else CalledCopies(make, np.zeros(shape, first.dtype), caller)
         )
 
     def reset(self) -> Tensor:
@@ -144,12 +153,11 @@ class GymnasiumEnv(Env):
         self._envs.close()
 
 
-def workers_worth(env: gymnasium.Env[Any, Any], num_envs: int) -> int:
-    """Time some steps; return how many processes would step copies faster than this one, or 0.
+def workers_worth(env: gymnasium.Env[Any, Any], num_envs: int, most: int) -> int:
+    """Time steps; return how many processes, `most` at most, step copies faster than one, or 0.
 
     On Linux only, where processes can be forked: elsewhere each would run the user's script again.
     """
-    most = min(num_envs, torch.get_num_threads())
     if most < 2 or sys.platform != "linux":
         return 0
     saved = seconds_per_step(env) * (num_envs - math.ceil(num_envs / most))

@@ -111,6 +111,7 @@ class NoisyEnv(Env):
         self.num_envs, self.num_actions, self.device = env.num_envs, env.num_actions, env.device
         self.on_host = env.on_host
         self.side = env.side
+        self.must_continue = env.must_continue
         self.vectors = env.vectors
         self.observer = Observer(
             noise,

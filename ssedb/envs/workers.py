@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gc
+import math
 import multiprocessing
 import os
 import signal
 import sys
 import threading
 import time
+import traceback
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -20,9 +22,11 @@ import gymnasium
 import numpy as np
 import torch
 
+from ssedb.envs import timeout
 from ssedb.envs.timeout import wait_for
 from ssedb.errors import Blamed, TrainingError, methods_of
 
+NOT_MADE = "the making of {} has not ended"
 Make = Callable[[], "gymnasium.Env[Any, Any]"]
 Answer = tuple[np.ndarray, np.ndarray, dict[int, np.ndarray]]
 """Rewards float32 [N], dones bool [N], and the last frames of ended episodes by environment."""
@@ -53,7 +57,8 @@ class Copies:
         rewards, dones = np.zeros(len(self._envs), np.float32), np.zeros(len(self._envs), bool)
         last: dict[int, np.ndarray] = {}
         for i, (env, action) in enumerate(zip(self._envs, self._actions, strict=True)):
-            frame, rewards[i], terminated, truncated, _ = env.step(action)
+            frame, reward, terminated, truncated, _ = env.step(action)
+            rewards[i] = checked_reward(env, reward)
             if terminated or truncated:
                 dones[i], last[i] = True, np.array(frame, self.frames.dtype)
                 frame = env.reset()[0]
@@ -63,6 +68,45 @@ class Copies:
     def close(self) -> None:
         for env in self._envs:
             env.close()
+
+
+def checked_reward(env: gymnasium.Env[Any, Any], reward: Any) -> float:
+    """Return a reward; raise Blamed if it is no finite number."""
+    try:
+        number = float(reward)
+    except (TypeError, ValueError):
+        number = math.nan
+    if math.isfinite(number):
+        return number
+    message = f"{type(env.unwrapped).__name__}.step gave the reward {reward!r}, no finite number"
+    raise Blamed(message, "".join(traceback.format_stack()))
+
+
+class CalledCopies:
+    """Copies in this process, called on a thread of their own: whoever waits can give them up."""
+
+    def __init__(self, make: Make, frames: np.ndarray, caller: timeout.Caller) -> None:
+        self.frames = frames
+        self._caller = caller
+        what = NOT_MADE.format("the environments")
+        limit = timeout.CONSTRUCTION_TIME_OUT
+        self._copies = caller.call(lambda: Copies(make, frames), what, limit)
+
+    def reset(self, seeds: Sequence[int]) -> None:
+        self._caller.call(partial(self._copies.reset, seeds))
+
+    def send(self, actions: np.ndarray) -> None:
+        self._copies.send(actions)
+
+    def recv(self) -> Answer:
+        return self._caller.call(self._copies.recv)
+
+    def close(self) -> None:
+        """Close the environments; leave those that are stuck."""
+        if not self._caller.stuck:
+            with suppress(TrainingError):
+                self._caller.call(self._copies.close)
+        self._caller.close()
 
 
 def _answer(pipe: Connection, seconds: float) -> Any:
@@ -77,10 +121,14 @@ def _in_time(pipe: Connection, process: Any) -> Any:
 
 
 def _when_made(pipe: Connection, process: Any) -> Any:
-    """Wait, without time-out, for a process to make its environments; raise EOFError if it died."""
+    """Wait until a process has made its environments; raise EOFError if the process has died."""
+    limit = time.monotonic() + timeout.CONSTRUCTION_TIME_OUT
     while not pipe.poll(1):
         if not process.is_alive() and not pipe.poll():
             raise EOFError
+        if time.monotonic() > limit:
+            what = NOT_MADE.format("a process's environments")
+            raise TrainingError(f"{what} for {timeout.CONSTRUCTION_TIME_OUT:g} s")
     return pipe.recv()
 
 
@@ -203,7 +251,9 @@ def _serve(
                 pipe.send(envs.recv())
     except (EOFError, BrokenPipeError):
         pass
-    except Exception as error:
+    except Blamed as error:
+        pipe.send(error)
+    except (Exception, SystemExit) as error:
         pipe.send(environment_blamed(error) or Blamed.of("an environment", error))
     finally:
         if envs is not None:

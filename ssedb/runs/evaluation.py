@@ -12,6 +12,7 @@ from ssedb.config import TrainConfig
 from ssedb.errors import ConfigError, require_installed
 from ssedb.runs.files import require_writable, write_json
 from ssedb.runs.folder import require_checkpoint, saved_config
+from ssedb.runs.lock import only_run_of_this_process
 
 if TYPE_CHECKING:
     import numpy as np
@@ -79,7 +80,7 @@ def evaluate(
     scores: list[float] = []
     lengths: list[int] = []
     frames: list[Tensor] = []
-    with blaming(run, agent.when), torch.random.fork_rng():
+    with only_run_of_this_process(), blaming(run, agent.when), torch.random.fork_rng():
         torch.manual_seed(seed)
         while len(scores) < episodes:
             env = agent.make_env(

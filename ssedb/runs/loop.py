@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -20,7 +21,8 @@ from ssedb.engine.host import machine, pick_device
 from ssedb.runs import checkpoint
 from ssedb.runs.alarms import Watch
 from ssedb.runs.blame import blaming
-from ssedb.runs.folder import OtherProcess, RunFolder
+from ssedb.runs.folder import OtherProcess, RunFolder, require_own
+from ssedb.runs.lock import only_run_of_this_process
 from ssedb.runs.progress import Progress, silent
 from ssedb.runs.signals import stop_requests
 from ssedb.trainer import Trainer
@@ -78,27 +80,32 @@ def train_in(run: RunFolder, progress: Progress = silent) -> TrainResult:
 
     try:
         with blaming(run.path, when), distributed.process_group() as group, ExitStack() as later:
-            config = run.config = group.from_first(lambda: run.config)
+            later.enter_context(only_run_of_this_process())
+            config = run.config = group.from_first(lambda: _with_threads(run.config))
+            later.callback(torch.set_num_threads, torch.get_num_threads())
+            torch.set_num_threads(int(config.threads))
             device = pick_device(config.device)
             if group.size > 1 and device.type == "cuda":
                 torch.cuda.set_device(device)
             later.enter_context(torch.random.fork_rng([device] if device.type == "cuda" else []))
             later.enter_context(progress)
             trainer, resumed = _set_up(run, progress, group)
-            if trainer.steps >= config.steps:
+            done_before = trainer.steps >= config.steps
+            if done_before:
                 progress.note(
                     f"nothing left to do at step {trainer.steps:,}; --steps makes the run longer"
                 )
             progress.start(trainer.steps, config)
-            run.start_logging(resumed)
-            watch = Watch(run.rows())
+            run.start_logging(resumed, progress.note)
+            rows = run.rows()
+            watch = Watch(rows)
             if trainer.updates == 0:  # whatever happens in the first update, the run can be resumed
                 run.save_checkpoint(trainer.state_dict(), {"steps": 0, "updates": 0})
             maps = MapLog(run.path, trainer)
             maps.record()
             # Not earlier: before this there is nothing to save.
             stopping = later.enter_context(stop_on_signals(progress))
-            row: dict[str, Any] = {}
+            row = {key: value for key, value in rows[-1].items() if key != "time"} if rows else {}
 
             def report(new: dict[str, Any] | None) -> None:
                 nonlocal row
@@ -132,13 +139,21 @@ def train_in(run: RunFolder, progress: Progress = silent) -> TrainResult:
                 "device": str(trainer.device),
             }
             summary |= {"machine": machine(trainer.device)}
-            if row:
+            # A run may have been killed between its last checkpoint and its summary.
+            if row and not (done_before and run.has_summary):
                 run.write_summary({"steps": trainer.steps, **summary})
         return TrainResult(config.out, trainer.steps, finished, summary)
     finally:
         if trainer is not None:
             trainer.close()
         run.close()
+
+
+def _with_threads(config: TrainConfig) -> TrainConfig:
+    """Fix the number of threads: sums are split by it, so the last digits depend on it."""
+    if config.threads != "auto":
+        return config
+    return dataclasses.replace(config, threads=torch.get_num_threads())
 
 
 def _set_up(
@@ -155,15 +170,18 @@ def _set_up(
             return trainer, None
         progress.note("no checkpoint yet; the run begins again")
         return trainer, {"steps": 0, "updates": 0}
-    state, _ = saved
-    # Emulators that cannot be restored start new episodes; another seed keeps them from
+    state, about = saved
+    require_own(run.path, about, config)
+    # Environments that cannot be restored start new episodes; another stream keeps them from
     # replaying the first ones.
     trainer = Trainer(config, progress=progress, group=group, seed_key=2 + state["updates"])
+    if trainer.env.on_host and trainer.collector.restorable:
+        progress.phase("the games play their episodes under way again")
     with checkpoint.must_fit(run.path):
         trainer.load_state_dict(state)
     progress.note(
         f"resumed at step {trainer.steps:,}"
-        + ("" if trainer.collector.restorable else "; episodes begin afresh")
+        + ("" if trainer.collector.continued else "; episodes begin afresh")
     )
     return trainer, {"steps": trainer.steps, "updates": trainer.updates}
 

@@ -366,7 +366,7 @@ def test_env_id_is_kept_with_its_module(strangers):
 
 def test_run_named_by_a_bare_id_is_usable_under_its_module(strangers, tmp_path):
     """As one is that a script trained on an environment of its own."""
-    from tests.toy import tiny_config
+    from tests.toy import change_settings, tiny_config
 
     out = tmp_path / "run"
     ssedb.train(tiny_config(out, env="CounterRgb-v0", steps=256, obs_norm_steps=64))
@@ -378,12 +378,7 @@ def test_run_named_by_a_bare_id_is_usable_under_its_module(strangers, tmp_path):
     ):
         ssedb.evaluate(out, 1)
     gymnasium.register("CounterAlone-v0", Counter)
-    for checkpoint in (out / "checkpoints").iterdir():
-        checkpoint.write_bytes(
-            checkpoint.read_bytes().replace(
-                f"{__name__}:CounterRgb-v0".encode(), b"CounterAlone-v0"
-            )
-        )
+    change_settings(out, env="CounterAlone-v0")
     try:
         assert ssedb.evaluate(out, 1).lengths == [6]
     finally:

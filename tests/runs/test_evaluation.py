@@ -156,7 +156,7 @@ def test_evaluation_of_a_checkpoint_that_does_not_fit_ends_in_one_line(run, tmp_
     (folder / "config.toml").write_text(config.replace("policy_width = 32", "policy_width = 16"))
     with pytest.raises(
         ssedb.ConfigError,
-        match=r"does not fit its config.toml: size mismatch .*; put the file back$",
+        match=r"is of a run with policy_width=32, and its config\.toml says 16; put back .*$",
     ) as caught:
         evaluate(folder, 1)
     assert "\n" not in str(caught.value)

@@ -32,6 +32,7 @@ class RoomsEnv(Env):
 
     num_actions: int
     capturable = True
+    must_continue = True
 
     def __init__(
         self,
