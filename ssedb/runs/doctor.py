@@ -174,7 +174,8 @@ def _resume(
         return Finding(name, "note", f"begins the run anew: {resume_command(run)}")
     if steps < _goal(config):
         return Finding(name, "good", f"goes on from step {steps:,}: {resume_command(run)}")
-    if read_json(run / "summary.json").get("finished"):
+    summary = read_json(run / "summary.json")
+    if summary.get("finished") and summary.get("steps") == steps:
         return Finding(name, "good", "nothing left to do")
     return Finding(name, "good", f"writes the missing summary: {resume_command(run)}")
 

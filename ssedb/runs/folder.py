@@ -138,10 +138,10 @@ class RunFolder:
         """Return the metrics logged so far, as `read_metrics` does."""
         return read_metrics(self.path)
 
-    @property
-    def has_summary(self) -> bool:
-        """Whether the run has written that it is finished."""
-        return bool(read_json(self.path / "summary.json").get("finished"))
+    def is_summarized(self, steps: int) -> bool:
+        """Tell whether the run has written that it is finished at that step."""
+        summary = read_json(self.path / "summary.json")
+        return bool(summary.get("finished")) and summary.get("steps") == steps
 
     def log(self, row: dict[str, Any]) -> None:
         """Log one row of metrics; None stands for what has no value yet."""
