@@ -124,7 +124,7 @@ def test_what_a_step_hands_over_stays_as_it_is(noise):
 def test_maps_and_episodes_work_there(tmp_path):
     pytest.importorskip("scipy")
     from ssedb.analysis.episode import play_episode, read_episode
-    from ssedb.analysis.maps import read_maps
+    from ssedb.runs.metrics import read_log
 
     run = tmp_path / "run"
     ssedb.train(
@@ -132,7 +132,7 @@ def test_maps_and_episodes_work_there(tmp_path):
             run, env="rooms-small", noise="random-box", device="cuda", steps=512, obs_norm_steps=64
         )
     )
-    assert [row["steps"] for row in read_maps(run)] == [0, 256, 512]
+    assert [row["steps"] for row in read_log(run / "maps.jsonl").rows] == [0, 256, 512]
     episode = play_episode(run, device="cuda")
     here, there = read_episode(episode, run, "cpu"), read_episode(episode, run, "cuda")
     torch.testing.assert_close(

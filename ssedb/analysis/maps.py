@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -13,6 +14,7 @@ from ssedb.analysis.probe import Transitions, draw_transitions, rewards_of
 from ssedb.envs.rooms.env import RoomsEnv
 from ssedb.envs.rooms.world import World
 from ssedb.noises import noise_of
+from ssedb.runs.metrics import MAPS
 
 if TYPE_CHECKING:
     from ssedb.trainer import Trainer
@@ -20,14 +22,13 @@ if TYPE_CHECKING:
 SNAPSHOTS = 50
 PER_CELL = 3
 """Transitions asked about per cell of the map, on average."""
-FILE = "maps.jsonl"
 
 
 class MapLog:
     """Appends a line to `maps.jsonl` whenever another fiftieth of the run is done; on other environments than Rooms none."""
 
     def __init__(self, folder: Path, trainer: Trainer) -> None:
-        self._path, self._trainer = folder / FILE, trainer
+        self._path, self._trainer = folder / MAPS, trainer
         source = getattr(trainer.env, "env", None)
         self._env = source if isinstance(source, RoomsEnv) and trainer.engine.rank == 0 else None
         if self._env is None:
@@ -36,6 +37,8 @@ class MapLog:
         count, noise = PER_CELL * len(world.cells), noise_of(config)
         self._data = draw_transitions(world, None, count, 1, noise, seed=1)
         self._part = -1
+        if self._path.exists():  # a line that was cut goes: the next one must not be joined to it
+            os.truncate(self._path, self._path.read_bytes().rfind(b"\n") + 1)
 
     def record(self) -> None:
         """Takes the maps if another part of the run is done. The run does not notice: no randomness of its own is used."""
@@ -60,25 +63,7 @@ class MapLog:
 
 
 def mean_by_cell(rewards: torch.Tensor, data: Transitions, world: World) -> list[float | None]:
-    """The mean reward of the transitions from each cell; None where there is none."""
+    """Return the mean reward of the transitions from each cell; None if there is no finite one."""
     cell, rewards = (data.states // world.scenes_per_cell).cpu(), rewards.cpu()
-    return [
-        float(f"{rewards[cell == i].mean():.5g}") if (cell == i).any() else None
-        for i in range(len(world.cells))
-    ]
-
-
-def read_maps(run: Path) -> list[dict[str, Any]]:
-    """A run's snapshots in order; what a resumed run took again replaces the first try, torn lines are left out."""
-    rows: list[dict[str, Any]] = []
-    try:
-        lines = (run / FILE).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError):
-        return rows
-    for line in lines:
-        try:
-            row = json.loads(line)
-            rows = [*(r for r in rows if r["steps"] < row["steps"]), row]
-        except (ValueError, TypeError, KeyError):
-            continue
-    return rows
+    means = [rewards[cell == i].mean() for i in range(len(world.cells))]
+    return [float(f"{mean:.5g}") if mean.isfinite() else None for mean in means]

@@ -127,7 +127,19 @@ def _overview(runs: Sequence[Run]) -> Table:
         notes.append(
             f"The runs were made by {len(codes)} versions of the code: {'; '.join(codes)}."
         )
+    notes += said_of_logs(runs)
     return Table("Runs", ["method", "tasks", "finished", "steps of a run"], rows, notes)
+
+
+def said_of_logs(runs: Sequence[Run]) -> list[str]:
+    """Return what the runs' files made a reader pass over, one sentence each."""
+    again = [run.repeated for run in runs if run.repeated]
+    damaged = [run for run in runs if run.status == "damaged"]
+    resumed = f"{plural(len(again), 'resumed run')} logged {plural(sum(again), 'update')} again"
+    first = f"{damaged[0].path.name}: {damaged[0].reason}" if damaged else ""
+    return [f"{resumed}; the later ones count."] * bool(again) + [
+        f"{plural(len(damaged), 'run')} damaged and in no average, such as {first}."
+    ] * bool(damaged)
 
 
 def _measure(runs: Sequence[Run], key: str) -> Table:

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from ssedb.compare.results import load_runs
+from ssedb.compare.tables import said_of_logs
 from ssedb.report.data import collect
 from ssedb.report.page import Page, refuse_to_overwrite
 from ssedb.runs.progress import Progress, silent
@@ -48,7 +49,8 @@ def build_page(
 ) -> Page:
     """Read the runs and play their agents' episodes."""
     runs = load_runs(*folders)
-    progress.note(plural(len(runs), "run"))
+    for line in (plural(len(runs), "run"), *said_of_logs(runs)):
+        progress.note(line)
     origin = folders[0] if len(folders) == 1 else Path.cwd()
     page = Page(
         collect(

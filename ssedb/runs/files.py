@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,10 @@ def write_whole(path: Path, *chunks: bytes | memoryview | str) -> None:
             os.fsync(file.fileno())
         part.rename(path)
         _sync_folder(path.parent)
-    except OSError:
+    except OSError as error:
         with contextlib.suppress(OSError):
             part.unlink()
+        error.filename = error.filename or str(path)  # a full disk names none
         raise
 
 
@@ -41,15 +43,6 @@ def _sync_folder(folder: Path) -> None:
 def write_json(path: Path, value: Any, indent: int | None = 2) -> None:
     """Write a value as JSON, on one line if `indent` is None; a path in it is written as text."""
     write_whole(path, json.dumps(value, indent=indent, default=str), "\n")
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Read an object from a JSON file; return {} if there is no file, or it holds another thing."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def make_folder(path: Path) -> None:
@@ -70,11 +63,11 @@ def cannot_write(path: Path, error: OSError) -> ConfigError:
 def require_writable(path: Path) -> None:
     """Raise ConfigError unless a file can be written to `path`, perhaps in a folder made for it."""
     there = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
-    if not os.access(there, os.W_OK):
-        raise ConfigError(
-            f"cannot write to {path}: no permission for {there}; "
-            "copy it to a folder you may write to"
-        )
+    try:
+        with tempfile.TemporaryFile(dir=there) as file:
+            file.write(bytes(4096))
+    except OSError as error:
+        raise cannot_write(path, error) from None
 
 
 def refuse_other_files(out: Path, own: str, ignore: tuple[str, ...] = ()) -> None:

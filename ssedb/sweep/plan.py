@@ -11,7 +11,8 @@ from typing import Any
 
 from ssedb import __version__
 from ssedb.errors import ConfigError
-from ssedb.runs.files import cannot_write, make_folder, read_json, write_json
+from ssedb.reading import read_json
+from ssedb.runs.files import cannot_write, make_folder, write_json
 from ssedb.runs.folder import PLAN, PROVENANCE, saved_config
 from ssedb.sweep.grid import Grid, Planned, run_id
 from ssedb.validate import plain

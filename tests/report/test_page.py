@@ -15,7 +15,7 @@ from ssedb.config import TrainConfig
 from ssedb.errors import ConfigError
 from ssedb.report.collapse import bottleneck
 from ssedb.report.command import train_command
-from ssedb.report.data import collect, not_finite
+from ssedb.report.data import collect
 from ssedb.report.explorer import COLUMNS, kept_steps, sheet
 from ssedb.report.page import Page, safe_json
 from ssedb.report.thin import compact, thin_curve
@@ -160,9 +160,9 @@ def test_what_is_not_finite_is_named(tmp_path):
         {"steps": 2, "value_loss": math.inf, "score": 2.0},
         {"steps": 3, "entropy": math.nan},
     ]
-    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert not_finite(tmp_path) == ["value_loss", "entropy"]
-    assert not_finite(tmp_path / "nowhere") == []
+    run = make_run(tmp_path / "run")
+    (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert load_runs(run)[0].not_finite == ("value_loss", "entropy")
 
 
 def test_the_page_names_the_zero_of_normalised_scores(tmp_path):
