@@ -84,7 +84,7 @@ def main(args: list[str]) -> int:
             cpus=options.cpus,
             gpus=options.gpus,
         )
-    return 130 if outcome.stopped else 1 if outcome.failed else 0
+    return 130 if outcome.stopped else 1 if outcome.failed or outcome.unfinished else 0
 
 
 def parse_override(text: str) -> tuple[str, Any]:

@@ -133,7 +133,7 @@ def load_runs(*folders: Path) -> list[Run]:
         for place, inside, files in os.walk(folder):
             path = Path(place)
             if "config.toml" in files or FAILURE in files:
-                found[path] = _load(path)
+                found[path] = load_run(path)
                 inside.clear()
             if PLAN in files:
                 for planned in _planned(path):
@@ -147,7 +147,8 @@ def load_runs(*folders: Path) -> list[Run]:
     return _name_methods(_mark_duplicates([found[path] for path in sorted(found)]))
 
 
-def _load(path: Path) -> Run:
+def load_run(path: Path) -> Run:
+    """Load what is in a run's folder, perhaps nothing yet."""
     complaints: list[str] = []
 
     def read(name: str, **types: Any) -> dict[str, Any]:
