@@ -1,6 +1,7 @@
 """The whole loop on worlds with a known answer."""
 
 import copy
+import hashlib
 import json
 import shutil
 import signal
@@ -16,6 +17,7 @@ from ssedb import ppo
 from ssedb.collect import environments
 from ssedb.engine.overlap import OverlappingEngine
 from ssedb.errors import TrainingError
+from ssedb.runs import checkpoint
 from ssedb.runs.loop import resume, train
 from ssedb.runs.metrics import read_metrics
 from ssedb.runs.progress import Progress
@@ -392,6 +394,11 @@ def test_a_checkpoint_that_does_not_fit_is_one_line(tmp_path):
     train(tiny_config(tmp_path / "run", env="rooms-small", steps=256, obs_norm_steps=100))
     config = tmp_path / "run" / "config.toml"
     config.write_text(config.read_text().replace("policy_width = 32", "policy_width = 64"))
+    newest = checkpoint.list_checkpoints(tmp_path / "run" / "checkpoints")[-1]
+    header, data = checkpoint.read_whole(newest)  # as of a version that told no settings
+    old = {key: header[key] for key in ("steps", "env")}
+    old["sha256"] = hashlib.sha256(data).hexdigest()
+    newest.write_bytes(b"ssedb-checkpoint 1\n" + json.dumps(old).encode() + b"\n" + data)
     with pytest.raises(
         ssedb.ConfigError, match=r"does not fit its config\.toml: size mismatch"
     ) as error:

@@ -18,7 +18,7 @@ from ssedb.engine.host import pick_device, tune_allocator
 from ssedb.errors import ConfigError
 from ssedb.networks import ActorCritic
 from ssedb.runs import checkpoint
-from ssedb.runs.folder import require_checkpoint, saved_config
+from ssedb.runs.folder import require_checkpoint, require_own, saved_config
 
 if TYPE_CHECKING:
     import numpy as np
@@ -120,6 +120,7 @@ def load(run: Path | str, device: str = "auto") -> Agent:
     saved = checkpoint.load_latest(run / "checkpoints", "cpu", tell)
     assert saved is not None  # there is one, and one that cannot be read is an error
     state, about = saved
+    require_own(run, about, config)
     # Small, and the probe compares its visit counts with states there.
     state["env"] = _moved(state["env"], place)
     return Agent(config, state, about["steps"], place)

@@ -1,7 +1,8 @@
 """Checkpoints, saved and loaded here alone. A checkpoint is whole or it is not there.
 
-A file is a magic line, a JSON line (steps, environment, ..., and the SHA-256 of the rest) and
-tensors and plain data as torch writes them. Loading checks the sum and runs no code.
+A file holds four things: a line with the format's number, a JSON line (steps, the run's settings,
+..., the length and the SHA-256 of the data), the SHA-256 of both lines, and the data: tensors and
+plain data as torch writes them. So every bit is covered. Loading checks the sums and runs no code.
 """
 
 from __future__ import annotations
@@ -9,22 +10,29 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import pickle
+import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
-from ssedb.errors import ConfigError, TrainingError
+from ssedb.errors import ConfigError, TrainingError, one_line
 from ssedb.runs.files import write_whole
 
-MAGIC = b"ssedb-checkpoint 1\n"
+FORMAT = 2
+"""Format 1 had no sum of its header."""
 KEEP = 2
+LONGEST_HEADER = 2**20
 T = TypeVar("T")
 
 
+class NewerFormat(ValueError):
+    """A checkpoint that a later version of ssedb has written."""
+
+
 def save(folder: Path, state: dict[str, Any], about: dict[str, Any]) -> Path:
-    """Write `folder/step-<steps>.ckpt` and delete all but the newest two.
+    """Write `folder/step-<steps>.ckpt`; then delete all but it and the whole one before it.
 
     Args:
         folder: where checkpoints are; it is made if need be.
@@ -35,24 +43,44 @@ def save(folder: Path, state: dict[str, Any], about: dict[str, Any]) -> Path:
 
     buffer = io.BytesIO()
     torch.save(state, buffer)
-    payload = buffer.getbuffer()
-    header = {**about, "sha256": hashlib.sha256(payload).hexdigest()}
+    data = buffer.getbuffer()
+    header = {**about, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    lines = f"ssedb-checkpoint {FORMAT}\n{json.dumps(header)}\n".encode()
     path = folder / f"step-{about['steps']:012d}.ckpt"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_whole(path, MAGIC, json.dumps(header), "\n", payload)
+        write_whole(path, lines, hashlib.sha256(lines).hexdigest(), "\n", data)
     except OSError as error:
         raise TrainingError(
             f"cannot write {path}: {error.strerror}; once that is mended, resume the run"
         ) from None
-    for old in _checkpoints(folder)[:-KEEP]:
-        old.unlink(missing_ok=True)
+    _delete_all_but(path, folder)
     return path
 
 
+def _delete_all_but(newest: Path, folder: Path) -> None:
+    """Keep the newest checkpoint and the whole one before it.
+
+    A later one that is damaged would be tried first at each resume, so it goes, too.
+    """
+    whole = []
+    for path in list_checkpoints(folder):
+        try:
+            read_header(path)
+        except NewerFormat:
+            continue
+        except (OSError, ValueError):
+            path.unlink(missing_ok=True)
+        else:
+            whole.append(path)
+    before = [path for path in whole if path.name < newest.name]
+    for old in before[: 1 - KEEP]:
+        old.unlink(missing_ok=True)
+
+
 def about_latest(folder: Path) -> dict[str, Any] | None:
-    """Return the newest readable header (steps, env, ...); None where there is no checkpoint."""
-    return _newest(folder, _read_header)
+    """Return the newest whole header (steps, env, ...); None where there is no checkpoint."""
+    return _newest(folder, read_header)
 
 
 def load_latest(
@@ -81,8 +109,8 @@ def must_fit(run: Path) -> Iterator[None]:
         yield
     except ConfigError:
         raise
-    except (KeyError, RuntimeError, ValueError) as error:
-        reason = str(error).strip().splitlines()[-1].strip()
+    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        reason = (str(error) or repr(error)).strip().splitlines()[-1].strip()
         raise ConfigError(
             f"the checkpoint in {run} does not fit its config.toml: {reason}; put the file back"
         ) from None
@@ -92,11 +120,11 @@ def _newest(
     folder: Path, read: Callable[[Path], T], tell: Callable[[str], None] = lambda text: None
 ) -> T | None:
     complaints: list[str] = []
-    for path in reversed(_checkpoints(folder)):
+    for path in reversed(list_checkpoints(folder)):
         try:
             found = read(path)
-        except (OSError, ValueError, RuntimeError, pickle.UnpicklingError) as error:
-            complaints.append(f"{path.name} is damaged ({error})")
+        except (OSError, ValueError) as error:
+            complaints.append(f"{path.name} {why_not(error)}")
             continue
         for complaint in complaints:
             tell(f"{complaint}; using the one before it")
@@ -108,30 +136,63 @@ def _newest(
     return None
 
 
+def why_not(error: Exception) -> str:
+    """Say why a checkpoint cannot be used."""
+    return str(error) if isinstance(error, NewerFormat) else f"is damaged ({error})"
+
+
 def _load(path: Path, device: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     import torch
 
+    header, data = read_whole(path)
+    try:
+        state = torch.load(io.BytesIO(data), map_location=device, weights_only=True)
+    except Exception as error:  # whatever a file with the right sums may hold
+        raise ValueError(f"its data cannot be loaded: {one_line(error)[:200]}") from None
+    if not isinstance(state, dict):
+        raise ValueError("its data is no state of a run")
+    return state, header
+
+
+def read_whole(path: Path) -> tuple[dict[str, Any], bytes]:
+    """Return header and data; raise ValueError if a single bit of the file is wrong."""
     with open(path, "rb") as file:
         header = _header(file)
-        payload = file.read()
-    if hashlib.sha256(payload).hexdigest() != header.pop("sha256", None):
+        data = file.read()
+    if hashlib.sha256(data).hexdigest() != header.pop("sha256", None):
         raise ValueError("its checksum does not match")
-    return torch.load(io.BytesIO(payload), map_location=device, weights_only=True), header
+    return header, data
 
 
-def _read_header(path: Path) -> dict[str, Any]:
+def read_header(path: Path) -> dict[str, Any]:
+    """Return the header; raise ValueError if a bit of it or the length of the file is wrong."""
     with open(path, "rb") as file:
         return _header(file)
 
 
-def _header(file: Any) -> dict[str, Any]:
-    if file.read(len(MAGIC)) != MAGIC:
+def _header(file: BinaryIO) -> dict[str, Any]:
+    first = file.readline(LONGEST_HEADER)
+    found = re.fullmatch(rb"ssedb-checkpoint (\d{1,9})\n", first)
+    if found is None:
         raise ValueError("not a checkpoint of ssedb")
-    header = json.loads(file.readline())
-    if not isinstance(header, dict):
-        raise ValueError("its header is not an object")
+    if int(found[1]) > FORMAT:
+        raise NewerFormat(
+            f"is of format {int(found[1])}, and this ssedb reads up to {FORMAT}; update ssedb"
+        )
+    line = file.readline(LONGEST_HEADER)
+    if int(found[1]) > 1 and (
+        file.readline(LONGEST_HEADER) != f"{hashlib.sha256(first + line).hexdigest()}\n".encode()
+    ):
+        raise ValueError("the checksum of its header does not match")
+    header = json.loads(line)
+    if not isinstance(header, dict) or not isinstance(header.get("steps"), int):
+        raise ValueError("its header is not that of a checkpoint")
+    length = os.fstat(file.fileno()).st_size - file.tell()
+    if header.pop("bytes", length) != length:
+        raise ValueError("its length is not what the header says")
     return header
 
 
-def _checkpoints(folder: Path) -> list[Path]:
+def list_checkpoints(folder: Path) -> list[Path]:
+    """Return the checkpoints in a folder, the newest last."""
     return sorted(folder.glob("step-*.ckpt"))

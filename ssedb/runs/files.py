@@ -6,10 +6,11 @@ import contextlib
 import json
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ssedb.errors import ConfigError
+from ssedb.errors import ConfigError, TrainingError
 
 
 def write_whole(path: Path, *chunks: bytes | memoryview | str) -> None:
@@ -22,15 +23,46 @@ def write_whole(path: Path, *chunks: bytes | memoryview | str) -> None:
             file.flush()
             os.fsync(file.fileno())
         part.rename(path)
-        _sync_folder(path.parent)
-    except OSError as error:
+        sync_folder(path.parent)
+    except BaseException as error:  # a full disk, or Ctrl-C
         with contextlib.suppress(OSError):
             part.unlink()
-        error.filename = error.filename or str(path)  # a full disk names none
+        if isinstance(error, OSError):
+            error.filename = error.filename or str(path)  # a full disk names none
         raise
 
 
-def _sync_folder(folder: Path) -> None:
+def remove_parts(folder: Path, *names: str) -> None:
+    """Remove what a killed process has left of files that it did not finish.
+
+    Args:
+        folder: where the files are.
+        names: patterns of the files' names.
+    """
+    for name in names:
+        for part in folder.glob(f".{name}.part"):
+            with contextlib.suppress(OSError):
+                part.unlink()
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Raise TrainingError, with the remedy, if the block cannot write to a path."""
+    try:
+        yield
+    except OSError as error:
+        raise TrainingError(
+            f"cannot write {path}: {error.strerror or error}; once that is mended, resume the run"
+        ) from None
+
+
+def sync_file(path: Path) -> None:
+    """Flush a file to the disk, if it is there."""
+    with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
+        os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
     """Flush a folder, without which a power cut may undo a renaming; some file systems refuse."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:

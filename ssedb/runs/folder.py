@@ -12,14 +12,24 @@ from pathlib import Path
 from typing import Any
 
 from ssedb import __version__
-from ssedb.config import TrainConfig
+from ssedb.config import TrainConfig, migrated
 from ssedb.envs.names import bare_id
 from ssedb.errors import ConfigError
+from ssedb.reading import read_json
 from ssedb.runs import checkpoint
-from ssedb.runs.files import refuse_other_files, write_json, write_whole
+from ssedb.runs.files import (
+    refuse_other_files,
+    remove_parts,
+    sync_file,
+    sync_folder,
+    write_json,
+    write_whole,
+    writing,
+)
 from ssedb.runs.lock import FolderLock, lock_folder
 from ssedb.runs.metrics import MetricsLog, read_metrics, require_wandb
 from ssedb.runs.processes import check_processes
+from ssedb.validate import plain
 
 MAY_CHANGE = ("steps", "device", "engine", "env_workers", "checkpoint_minutes", "wandb")
 """Settings that a resumed run may change: those that make no other run of it."""
@@ -36,6 +46,8 @@ BEFORE_A_RUN = (ERROR_LOG, SWEEP_LOG, FAILURE, PROVENANCE)
 
 OF_A_RUN = ("config.toml", "metrics.jsonl", "checkpoints")
 """Any of these tells that a folder holds a run."""
+APPENDED = ("metrics.jsonl", "maps.jsonl")
+"""Files that a run adds lines to; a checkpoint relies on those before it."""
 
 
 class RunFolder:
@@ -76,7 +88,9 @@ class RunFolder:
         try:
             config = dataclasses.replace(saved, **overrides)
             _require_same_run(path, saved, config)
-            reached = (check_checkpoint(path, config) or {}).get("steps", 0)
+            about = check_checkpoint(path, config) or {}
+            require_own(path, about, config)
+            reached = about.get("steps", 0)
             if config.steps < min(saved.steps, reached):
                 raise ConfigError(
                     f"steps={config.steps}: {path} is at step {reached:,} already; ask for more"
@@ -104,13 +118,27 @@ class RunFolder:
         Args:
             resumed_at: steps and updates of the checkpoint that the run goes on from, if any.
         """
-        write_whole(self.path / "config.toml", self.config.to_toml())
-        (self.path / ERROR_LOG).unlink(missing_ok=True)  # of an earlier try
-        self._metrics = MetricsLog(self.path, self.config, resumed_at)
+        self.remove_leftovers()
+        with writing(self.path):
+            write_whole(self.path / "config.toml", self.config.to_toml())
+            sync_folder(self.path.absolute().parent)
+            (self.path / ERROR_LOG).unlink(missing_ok=True)  # of an earlier try
+            self._metrics = MetricsLog(self.path, self.config, resumed_at)
+
+    def remove_leftovers(self) -> None:
+        """Remove files that a killed process has begun to write."""
+        remove_parts(self.path, "config.toml", "summary.json")
+        remove_parts(self.checkpoints, "step-*.ckpt")
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the metrics logged so far, as `read_metrics` does."""
         return read_metrics(self.path)
+
+    @property
+    def has_summary(self) -> bool:
+        """Whether the run has written that it is finished."""
+        summary = read_json(self.path / "summary.json", steps=int, finished=bool)
+        return bool(summary.get("finished"))
 
     def log(self, row: dict[str, Any]) -> None:
         """Log one row of metrics; None stands for what has no value yet."""
@@ -118,13 +146,23 @@ class RunFolder:
         self._metrics.write(row)
 
     def save_checkpoint(self, state: dict[str, Any], counters: dict[str, int]) -> None:
-        """Save the state of the training with its counters of steps and updates."""
+        """Save the state of the training with its counters of steps and updates.
+
+        What was logged before it is flushed to the disk first: a power cut must not leave a
+        checkpoint without the metrics that led to it.
+        """
+        with writing(self.path):
+            for name in APPENDED:
+                sync_file(self.path / name)
+            sync_folder(self.path)
         about = {"env": self.config.env, "bonus": self.config.bonus, "version": __version__}
-        checkpoint.save(self.checkpoints, state, {**counters, **about})
+        settings = identity(self.config)
+        checkpoint.save(self.checkpoints, state, {**counters, **about, "settings": settings})
 
     def write_summary(self, summary: dict[str, Any]) -> None:
         """Write how the run stands at its end."""
-        write_json(self.path / "summary.json", summary)
+        with writing(self.path / "summary.json"):
+            write_json(self.path / "summary.json", summary)
 
     def close(self) -> None:
         """Close the logs and release the folder."""
@@ -197,6 +235,37 @@ def check_checkpoint(path: Path, config: TrainConfig) -> dict[str, Any] | None:
             f"{config.env}; put back the folder's own files, or start a new run"
         )
     return about
+
+
+def identity(config: TrainConfig) -> dict[str, Any]:
+    """Return the settings that make a run what it is, as JSON has them: all but its length."""
+    settings = plain(dataclasses.asdict(config))
+    return {key: settings[key] for key in settings if key not in ("steps", *NOT_OF_THE_RUN)}
+
+
+def require_own(path: Path, about: dict[str, Any], config: TrainConfig) -> None:
+    """Raise ConfigError if a checkpoint's header tells other settings than the run's.
+
+    Args:
+        path: the run's folder.
+        about: the header; an older version wrote no settings into it.
+        config: the run's settings.
+    """
+    own = identity(config)
+    settings = about.get("settings")
+    for name, saved in migrated(settings if isinstance(settings, dict) else {}).items():
+        new = own.get(name, saved)
+        if name == "env":
+            saved, new = bare_id(str(saved)), bare_id(new)
+        if saved == new:
+            continue
+        if isinstance(saved, dict) and isinstance(new, dict):
+            name = next(key for key in {**saved, **new} if saved.get(key) != new.get(key))
+            saved, new = saved.get(name), new.get(name)
+        raise ConfigError(
+            f"the checkpoint in {path} is of a run with {name}={saved}, and its config.toml says "
+            f"{new}; put back the folder's own files, or start a new run"
+        )
 
 
 def require_checkpoint(path: Path, config: TrainConfig) -> None:

@@ -20,7 +20,7 @@ from ssedb.engine.host import machine, pick_device
 from ssedb.runs import checkpoint
 from ssedb.runs.alarms import Watch
 from ssedb.runs.blame import blaming
-from ssedb.runs.folder import OtherProcess, RunFolder
+from ssedb.runs.folder import OtherProcess, RunFolder, require_own
 from ssedb.runs.progress import Progress, silent
 from ssedb.runs.signals import stop_requests
 from ssedb.trainer import Trainer
@@ -85,20 +85,22 @@ def train_in(run: RunFolder, progress: Progress = silent) -> TrainResult:
             later.enter_context(torch.random.fork_rng([device] if device.type == "cuda" else []))
             later.enter_context(progress)
             trainer, resumed = _set_up(run, progress, group)
-            if trainer.steps >= config.steps:
+            done_before = trainer.steps >= config.steps
+            if done_before:
                 progress.note(
                     f"nothing left to do at step {trainer.steps:,}; --steps makes the run longer"
                 )
             progress.start(trainer.steps, config)
             run.start_logging(resumed)
-            watch = Watch(run.rows())
+            rows = run.rows()
+            watch = Watch(rows)
             if trainer.updates == 0:  # whatever happens in the first update, the run can be resumed
                 run.save_checkpoint(trainer.state_dict(), {"steps": 0, "updates": 0})
             maps = MapLog(run.path, trainer)
             maps.record()
             # Not earlier: before this there is nothing to save.
             stopping = later.enter_context(stop_on_signals(progress))
-            row: dict[str, Any] = {}
+            row = {key: value for key, value in rows[-1].items() if key != "time"} if rows else {}
 
             def report(new: dict[str, Any] | None) -> None:
                 nonlocal row
@@ -132,7 +134,8 @@ def train_in(run: RunFolder, progress: Progress = silent) -> TrainResult:
                 "device": str(trainer.device),
             }
             summary |= {"machine": machine(trainer.device)}
-            if row:
+            # A run may have been killed between its last checkpoint and its summary.
+            if row and not (done_before and run.has_summary):
                 run.write_summary({"steps": trainer.steps, **summary})
         return TrainResult(config.out, trainer.steps, finished, summary)
     finally:
@@ -155,7 +158,8 @@ def _set_up(
             return trainer, None
         progress.note("no checkpoint yet; the run begins again")
         return trainer, {"steps": 0, "updates": 0}
-    state, _ = saved
+    state, about = saved
+    require_own(run.path, about, config)
     # Emulators that cannot be restored start new episodes; another stream keeps them from
     # replaying the first ones.
     trainer = Trainer(config, progress=progress, group=group, stream=2 + state["updates"])

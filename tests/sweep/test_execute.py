@@ -169,19 +169,21 @@ def test_execute_of_a_run_that_does_not_count_as_finished_fails_and_says_why(run
     log = run.folder / "metrics.jsonl"
     log.write_bytes(log.read_bytes().replace(b'"steps": 64', b'"steps": \xff4'))
     before = log.read_bytes()
-    with pytest.raises(TrainingError, match="not finished: line 2 of metrics.jsonl cannot be") as e:
+    with pytest.raises(
+        TrainingError, match=r"not finished: line 2 of metrics\.jsonl cannot be"
+    ) as e:
         execute(run, False, "cpu", silent)
     assert not module.may_succeed_on_retry(e.value)
     assert log.read_bytes() == before
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"finished": 1, "steps": "96"}', "\x00"])
-def test_execute_of_a_run_with_a_damaged_summary_writes_it_again(run, text):
+def test_execute_of_a_run_with_a_damaged_summary_writes_it_again(run):
     assert execute(run, False, "cpu", silent)
-    (run.folder / "summary.json").write_text(text)
-    assert not is_finished(run, probe=False)
-    assert execute(run, False, "cpu", silent)
-    assert is_finished(run, probe=False)
+    for text in ("", '{"finished": 1, "steps": "96"}'):
+        (run.folder / "summary.json").write_text(text)
+        assert not is_finished(run, probe=False)
+        assert execute(run, False, "cpu", silent)
+        assert is_finished(run, probe=False)
 
 
 def test_read_grid_and_execute_import_nothing_that_only_a_run_folder_names(

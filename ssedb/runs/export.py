@@ -1,0 +1,51 @@
+"""Weights of a run as safetensors, for other programs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from ssedb.errors import require_installed
+from ssedb.runs.files import cannot_write, make_folder, require_writable, write_whole
+from ssedb.runs.folder import identity, require_checkpoint, saved_config
+
+FILE = "weights.safetensors"
+
+
+def check(run: Path, out: Path | None) -> Path:
+    """Return where the weights go; raise ConfigError for a mistake, before torch is loaded."""
+    require_installed("safetensors", extra="export")
+    require_checkpoint(run, saved_config(run))
+    path = run / FILE if out is None else out
+    require_writable(path)
+    return path
+
+
+def export(run: Path | str, out: Path | str | None = None) -> Path:
+    """Write the weights of a run's newest checkpoint as safetensors.
+
+    Names are `policy.<parameter>` and `bonus.<parameter>`, buffers such as the scale of
+    observations included. The metadata hold the steps and, as JSON, the run's settings.
+
+    Args:
+        run: the run's folder.
+        out: the file; `weights.safetensors` in the run's folder unless given.
+    """
+    path = check(Path(run), None if out is None else Path(out))
+    from safetensors.torch import save
+
+    from ssedb.runs.agent import load
+
+    agent = load(run, "cpu")
+    tensors = {
+        f"{part}.{name}": tensor.contiguous()
+        for part in ("policy", "bonus")
+        for name, tensor in agent.state[part].items()
+    }
+    settings = json.dumps(identity(agent.config))
+    make_folder(path.parent)
+    try:
+        write_whole(path, save(tensors, {"steps": str(agent.steps), "settings": settings}))
+    except OSError as error:
+        raise cannot_write(path, error) from None
+    return path

@@ -1,0 +1,1 @@
+"""Faults: what docs/reliability.md promises, with the fault made to happen."""
