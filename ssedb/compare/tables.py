@@ -41,10 +41,10 @@ class Table:
 
     def markdown(self) -> str:
         """Return the table and its notes as Markdown."""
-        lines = [f"## {self.title}", ""]
+        lines = [f"## {markdown(self.title)}", ""]
         for row in (self.columns, ["---"] * len(self.columns), *self.rows):
-            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |")
-        return "\n".join([*lines, "", *(f"{note}\n" for note in self.notes)])
+            lines.append("| " + " | ".join(map(markdown, row)) + " |")
+        return "\n".join([*lines, "", *(f"{markdown(note)}\n" for note in self.notes)])
 
     def show(self, console: Console) -> None:
         """Print the table and its notes."""
@@ -58,6 +58,11 @@ class Table:
         terminal.print_table(console, table)
         for note in self.notes:
             print(terminal.wrapped(note))
+
+
+def markdown(text: str) -> str:
+    """Return a text that is no more than text in Markdown: no cell, element or escape."""
+    return terminal.literal(text).replace("|", "\\|").replace("<", "&lt;")
 
 
 def choose_measures(runs: Sequence[Run], asked: Sequence[str] = ()) -> tuple[list[str], str]:

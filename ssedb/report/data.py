@@ -17,7 +17,7 @@ from ssedb.envs.names import rooms_world
 from ssedb.envs.rooms.layout import SIZES, draw_layout
 from ssedb.errors import ConfigError
 from ssedb.report.collapse import RULE, bottleneck
-from ssedb.report.command import train_command
+from ssedb.report.command import full_command, train_command
 from ssedb.report.thin import compact, thin_curve
 
 POINTS = 300_000
@@ -127,6 +127,8 @@ def _command(run: Run) -> str | None:
     """Return the run's command; None where this version cannot read its settings."""
     if not run.config:
         return None
+    if any(":" in str(run.config.get(name)) for name in ("env", "noise", "bonus")):
+        return full_command(run.config)  # a report imports no code that a run names
     try:
         settings: dict[str, Any] = {
             k: tuple(v) if isinstance(v, list) else v for k, v in run.config.items()

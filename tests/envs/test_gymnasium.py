@@ -453,7 +453,7 @@ def test_noise_and_training_work_there_too(tmp_path):
         (
             "nowhere:Nothing-v0",
             {},
-            "cannot import 'nowhere'.*write module:Id, with the module on PYTHONPATH",
+            "cannot import 'nowhere'.*install it, or set PYTHONPATH to its folder",
         ),
     ],
 )

@@ -210,7 +210,7 @@ def test_the_plugin_says_no_to_a_wrong_name_and_nothing_without_one(outside):
     wrong = outside("--ssedb-bonus", "mine:Absent")
     assert wrong.ret == pytest.ExitCode.USAGE_ERROR
     wrong.stderr.fnmatch_lines(
-        ["ERROR: --ssedb-bonus: bonus 'mine:Absent': module 'mine' has no attribute 'Absent'*"]
+        ["ERROR: --ssedb-bonus: bonus='mine:Absent': module 'mine' has no attribute 'Absent'*"]
     )
     outside().assert_outcomes(passed=1)
 
