@@ -1,4 +1,4 @@
-"""rllte-core's ICM, RND and Disagreement against ours: the time to pay for a rollout and to learn from it.
+"""rllte-core's ICM, RND and Disagreement against ours: time of the rewards of a rollout and of the updates on it.
 
     pip install --no-deps -r requirements/rivals.txt
     python benchmarks/rllte_bonuses.py
@@ -59,8 +59,8 @@ STACK, ACTIONS, FEATURES, LEARNING_RATE = (4, 84, 84), 18, 512, 1e-4
 class Side:
     """One library's bonus, bound to the rollout."""
 
-    pay: Callable[[], Tensor]
-    learn: Callable[[], None]
+    reward: Callable[[], Tensor]
+    update: Callable[[], None]
     trained: int
     fixed: int
 
@@ -86,14 +86,14 @@ def theirs(name: str, batch: dict[str, Tensor], args: argparse.Namespace) -> Sid
     zeros = torch.zeros(args.steps, args.envs, device=args.device)
     samples = {**floats, "rewards": zeros, "terminateds": zeros, "truncateds": zeros}
 
-    def learn() -> None:
+    def update() -> None:
         for _ in range(args.epochs):
             bonus.update(samples)
 
     modules = [value for value in vars(bonus).values() if isinstance(value, nn.Module)] + getattr(
         bonus, "ensemble", []
     )
-    return Side(lambda: bonus.compute(samples, sync=False), learn, *count(nn.ModuleList(modules)))
+    return Side(lambda: bonus.compute(samples, sync=False), update, *count(nn.ModuleList(modules)))
 
 
 def ours(name: str, batch: dict[str, Tensor], args: argparse.Namespace) -> Side:
@@ -111,7 +111,7 @@ def ours(name: str, batch: dict[str, Tensor], args: argparse.Namespace) -> Side:
         for rows in order.to(args.device).split(args.batch_size):
             yield obs[rows], actions[rows], next_obs[rows]
 
-    def pay() -> Tensor:
+    def reward() -> Tensor:
         rewards = [
             bonus.reward(*transitions) for transitions in minibatches(torch.arange(len(obs)))
         ]
@@ -119,7 +119,7 @@ def ours(name: str, batch: dict[str, Tensor], args: argparse.Namespace) -> Side:
             bonus.observe(*transitions)
         return torch.cat(rewards).view(args.steps, args.envs)
 
-    def learn() -> None:
+    def update() -> None:
         for _ in range(args.epochs):
             for transitions in minibatches(torch.randperm(len(obs))):
                 loss, _ = bonus.loss(*transitions)
@@ -130,7 +130,7 @@ def ours(name: str, batch: dict[str, Tensor], args: argparse.Namespace) -> Side:
             bonus.after_epoch()
         bonus.after_rollout()
 
-    return Side(pay, learn, *count(bonus))
+    return Side(reward, update, *count(bonus))
 
 
 def count(module: nn.Module) -> tuple[int, int]:
@@ -165,7 +165,7 @@ def compare(name: str, batch: dict[str, Tensor], args: argparse.Namespace) -> It
     """The rows of one bonus."""
     sides = theirs(name, batch, args), ours(name, batch, args)
     sizes = [f"{side.trained / 1e6:.2f}M + {side.fixed / 1e6:.2f}M" for side in sides]
-    for part in ("pay", "learn"):
+    for part in ("reward", "update"):
         they, we = (getattr(side, part) for side in sides)
         flops = work(they), work(we)  # which is the first turn of the burn-in
         for _ in range(args.burn_in - 1):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ssedb.runs.evaluation import Evaluation, evaluate
     from ssedb.runs.loop import TrainResult, resume, train
 
-# Each name is imported when it is first used: torch takes seconds to load, and `ssedb --help` should not wait for it.
+# Names are imported on first use: torch takes seconds to load, and `ssedb --help` need not wait.
 _HOME = {
     "Agent": "ssedb.runs.agent",
     "ConfigError": "ssedb.errors",

@@ -73,7 +73,7 @@ def measure_rates(config: TrainConfig, updates: int, tell: Callable[[str], None]
         rates["library"] = whole.rate("library")
         library.close()
     tell("timing the parts ...")
-    act, obs = trainer.engine.capture(trainer.policy.act), trainer.rollout.obs(1)
+    act, obs = trainer.engine.wrap(trainer.policy.act), trainer.rollout.obs(1)
     rates["inference"] = _rate(config.num_envs, lambda: act(obs))
     rates["bonus"] = _rate(config.rollout_size, lambda: trainer.intrinsic_rewards(trainer.rollout))
     rates["update"] = update_rate(trainer)
@@ -172,7 +172,7 @@ def library_vector(config: TrainConfig) -> AtariVectorEnv | None:
 
 
 def _step_alone(trainer: Trainer) -> None:
-    """Make as many steps as a rollout has: of the emulators, each pool by itself, or of the world."""
+    """Step the environments as often as in a rollout, each pool of emulators by itself."""
     collector, steps = trainer.collector, trainer.config.rollout_steps
     pools = collector.pools if isinstance(collector, PipelinedCollector) else ()
     sources = [getattr(env, "env", None) for env in (*(p.env for p in pools), trainer.env)]
@@ -250,8 +250,8 @@ def title(config: TrainConfig, trainer: Trainer) -> str:
 
 def gpu_memory() -> str:
     """Return the GPU memory that torch has allocated, and held, at its highest."""
-    figures = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
-    return ", ".join(f"{bytes / 2**30:.2f} GiB" for bytes in figures)
+    sizes = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
+    return ", ".join(f"{bytes / 2**30:.2f} GiB" for bytes in sizes)
 
 
 def _rate(steps: int, part: Callable[[], object]) -> float:

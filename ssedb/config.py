@@ -39,6 +39,8 @@ EmulatorInt = Annotated[int, Gt(0), Le(EMULATOR_MOST)]
 
 FIDELITIES: dict[str, dict[str, Any]] = {
     "paper": dict(
+        bonus="db",
+        entropy_coef=0.001,
         adam_eps=1e-7,
         policy_layers=("relu", "relu"),
         reward_scale="run",
@@ -49,6 +51,8 @@ FIDELITIES: dict[str, dict[str, Any]] = {
         box_noise="fill",
     ),
     "released": dict(
+        bonus="db",
+        entropy_coef=0.001,
         adam_eps=1e-8,
         policy_layers=("linear", "relu", "relu"),
         reward_scale="run",
@@ -59,7 +63,9 @@ FIDELITIES: dict[str, dict[str, Any]] = {
         box_noise="wrap",
     ),
 }
-FIDELITIES["ours"] = {**FIDELITIES["paper"], "reward_scale": "recent"}
+FIDELITIES["ours"] = FIDELITIES["paper"] | dict(
+    bonus="db-ensemble", entropy_coef=0.01, reward_scale="recent"
+)
 
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": dict(
@@ -94,6 +100,12 @@ PRESETS: dict[str, dict[str, Any]] = {
         learning_rate=1e-3,
     ),
 }
+OURS: dict[str, dict[str, Any]] = {
+    "paper": dict(bonus_epochs=3, bonus_learning_rate=3e-4),
+    "small": dict(ppo_epochs=6, bonus_epochs=3, bonus_learning_rate=1e-3),
+    "rooms": {},
+}
+"""What `--fidelity ours` changes in each preset (docs/what-a-bonus-must-do.md)."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +120,7 @@ class TrainConfig:
     """What disturbs the agent: a name of `ssedb list noises`, or package.module:Class."""
     noise_strength: NonNegativeFloat = 1.0
     """Dial of the noise: 0 is none, 1 is the paper's."""
-    bonus: str = "db"
+    bonus: str = BY_NAME
     """The intrinsic reward: a name of `ssedb list bonuses`, or package.module:Class."""
     bonus_options: Annotated[Mapping[str, Any], tyro.conf.Suppress] = field(default_factory=dict)
     """Settings of the bonus; on the command line each is a flag of its own."""
@@ -121,7 +133,7 @@ class TrainConfig:
     preset: Preset = "paper"
     """Sizes and rates: the paper's, for a laptop, or for Rooms in minutes (docs/rooms.md)."""
     fidelity: Fidelity = "paper"
-    """Whose side to take where the paper and its released code disagree (docs/fidelity.md)."""
+    """The paper's side, its released code's, or the recipe we recommend (docs/fidelity.md)."""
     device: str = "auto"
     """Where to train: auto, cpu, cuda or cuda:N."""
     engine: Literal["auto", "eager", "fast"] = "auto"
@@ -133,6 +145,8 @@ class TrainConfig:
     """Environments stepped side by side."""
     env_workers: NonNegativeInt | Literal["auto"] = "auto"
     """Processes that step Gymnasium environments; 0 is the learner's own, auto measures which."""
+    threads: PositiveInt | Literal["auto"] = "auto"
+    """Threads of torch on the CPU, on which the last digits depend; auto is fixed at the start."""
     rollout_steps: EmulatorInt = BY_NAME
     """Steps of each environment between two updates."""
     minibatch_envs: PositiveInt = BY_NAME
@@ -153,7 +167,7 @@ class TrainConfig:
     """Lambda of the advantage estimate."""
     clip: PositiveFloat = 0.1
     """How far PPO lets a probability ratio go from 1."""
-    entropy_coef: NonNegativeFloat = 0.001
+    entropy_coef: NonNegativeFloat = BY_NAME
     """Weight of the policy's entropy."""
     intrinsic_coef: NonNegativeFloat = 1.0
     """Weight of the normalised bonus in the reward that trains."""
@@ -190,7 +204,9 @@ class TrainConfig:
         given = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         options = given.pop("bonus_options")
         names = checked(TrainConfig, {name: given[name] for name in ("preset", "fidelity")})
-        implied = {**FIDELITIES[names["fidelity"]], **PRESETS[names["preset"]]}
+        implied = FIDELITIES[names["fidelity"]] | PRESETS[names["preset"]]
+        if names["fidelity"] == "ours":
+            implied |= OURS[names["preset"]]
         given |= {name: value for name, value in implied.items() if given[name] is BY_NAME}
         if given["bonus_learning_rate"] is BY_NAME:
             given["bonus_learning_rate"] = given["learning_rate"]

@@ -46,7 +46,7 @@ Probe = Callable[[], dict[str, float]]
 
 @dataclass
 class Result:
-    """One run: a row of figures now and then, and the visits of each cell at the end.
+    """One run: a row of metrics now and then, and the visits of each cell at the end.
 
     A row has `steps`, the coverage that Rooms measures, `rooms` (how many were reached), and under
     noise `noise_share`, the share of noise in the bonus.
@@ -114,7 +114,7 @@ def _world(config: TrainConfig) -> tuple[str, int]:
 
 
 def run_demo(config: TrainConfig, seeds: int) -> list[Result]:
-    """Run every agent, show what came out, and write `demo.png` and `demo.json` into `config.out`."""
+    """Train every agent, print the results, and write `demo.png` and `demo.json`."""
     from ssedb.analysis.plots import plot_demo
 
     make_folder(config.out)
@@ -179,7 +179,7 @@ def _under_way(done: dict[tuple[str, int], int], steps: int) -> list[str]:
 
 @contextmanager
 def _ended_if_stopped(pool: ProcessPoolExecutor) -> Iterator[None]:
-    """Kill the pool's processes if the block is left early; the pool itself would wait for runs of minutes."""
+    """Kill the pool's processes on an early exit; the pool itself would wait for them."""
     try:
         yield
     except BaseException:
@@ -218,8 +218,9 @@ def print_table(console: Console, results: list[Result], rooms: int) -> None:
         f"Blindness: {shares[RND]:.0%} of RND's bonus was noise, {shares[DB]:.0%} of DB's."
     )
     console.print(
-        f"DB reached {reached[DB]:.1f} rooms. To explore by it, a bonus must also fade with visits, "
-        "and DB's needs millions of steps for that: docs/what-a-bonus-must-do.md, docs/results.md."
+        f"DB reached {reached[DB]:.1f} rooms. To explore by it, a bonus must also fade with "
+        "visits, and DB's needs millions of steps for that: docs/what-a-bonus-must-do.md, "
+        "docs/results.md."
     )
     console.print(
         "Noise in the bonus: the share of its variance that comes from redrawing the noise over "

@@ -1,4 +1,4 @@
-"""What can go wrong in a way that the user can mend."""
+"""Errors that the user can fix, each in one line."""
 
 from __future__ import annotations
 
@@ -58,6 +58,8 @@ def methods_of(error: BaseException) -> Iterator[tuple[object, str]]:
 def one_line(error: BaseException) -> str:
     """Return the kind of an error and what it says, as one line."""
     message = " ".join(str(error).split())
+    if isinstance(error, SystemExit):
+        return f"SystemExit (it called sys.exit({message}))"
     return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 

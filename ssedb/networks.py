@@ -1,4 +1,4 @@
-"""The building blocks: convolutional encoder, residual MLPs, projection, actor-critic."""
+"""Networks: convolutional encoder, residual MLPs, projection, ensembles, actor-critic."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ L = TypeVar("L", nn.Linear, nn.Conv2d)
 
 
 def glorot(layer: L) -> L:
+    """Initialise a layer with Glorot-uniform weights and zero biases."""
     nn.init.xavier_uniform_(layer.weight)
     if layer.bias is not None:
         nn.init.zeros_(layer.bias)
@@ -26,7 +27,7 @@ def glorot(layer: L) -> L:
 
 
 def normc(layer: nn.Linear) -> nn.Linear:
-    """Gaussian weights scaled so that each unit's weights have norm 1."""
+    """Initialise a layer with Gaussian weights of norm 1 for each unit, and zero biases."""
     with torch.no_grad():
         weight = torch.randn_like(layer.weight)
         layer.weight.copy_(weight / weight.norm(dim=1, keepdim=True))
@@ -42,11 +43,11 @@ def _add_and_leak(x: Tensor, bias: Tensor) -> Tensor:
 class ConvTrunk(nn.Module):
     """Three convolutions (8x8/4, 4x4/2, 3x3/1), leaky ReLU.
 
-    Takes [B, C, 84, 84], or the same in blocks; returns [B, out_dim].
+    Input: [B, C, H, W], or in blocks (`ssedb.normalize.to_blocks`). Output: [B, out_dim].
     """
 
     compute_dtype = torch.float32
-    """Floats that the convolutions compute in."""
+    """Dtype of the convolutions."""
     fuse = False
     """Whether bias and leaky ReLU are compiled into one kernel."""
 
@@ -59,14 +60,15 @@ class ConvTrunk(nn.Module):
         side = [(((s - 8) // 4 + 1 - 4) // 2 + 1) - 2 for s in obs_shape[1:]]
         if len(side) != 2 or min(side) < 1:
             raise ConfigError(
-                f"obs_shape={tuple(obs_shape)}: the encoder takes [C, H, W] with H and W of 36 or more"
+                f"obs_shape={tuple(obs_shape)}: the encoder takes [C, H, W] with H and W of 36 "
+                "or more"
             )
         self.out_dim = c3 * side[0] * side[1]
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, x: Tensor) -> Tensor:
         filters = self._filters(x)
-        # Over blocks there is nothing to stride over.
+        # A block is a stride of pixels.
         stride = self.conv1.stride if filters is self.conv1.weight else (1, 1)
         x = self._leaky_conv(x.to(self.compute_dtype), filters, self.conv1.bias, stride)
         x = self._leaky_conv(x, self.conv2.weight, self.conv2.bias, self.conv2.stride)
@@ -85,7 +87,7 @@ class ConvTrunk(nn.Module):
         return _add_and_leak(conv2d(x, filters, None, stride), bias)
 
     def _filters(self, x: Tensor) -> Tensor:
-        """Return the first convolution's filters: 8x8 over pixels, or 2x2 over blocks of 4x4 pixels."""
+        """Return the first convolution's filters: 8x8 over pixels, or 2x2 over 4x4 blocks."""
         weight = self.conv1.weight
         if x.shape[1] == weight.shape[1]:
             return weight
@@ -98,7 +100,7 @@ class ConvTrunk(nn.Module):
 
 
 class Encoder(nn.Module):
-    """f^S: a normalised observation [B, C, 84, 84] (or in blocks) to a state [B, state_dim]."""
+    """Encoder f^S: a normalised observation [B, C, H, W] (or in blocks) to a state [B, S]."""
 
     def __init__(self, obs_shape: tuple[int, ...], channels: Sequence[int], state_dim: int) -> None:
         super().__init__()
@@ -110,7 +112,7 @@ class Encoder(nn.Module):
 
 
 class Residual(nn.Module):
-    """x + W2 lrelu(W1 x), where `extra` (the action, perhaps) joins the input of both layers."""
+    """Residual block x + W2 lrelu(W1 x), with `extra` [B, E] concatenated to both inputs."""
 
     def __init__(self, dim: int, extra_dim: int = 0) -> None:
         super().__init__()
@@ -118,16 +120,16 @@ class Residual(nn.Module):
         self.second = glorot(nn.Linear(dim + extra_dim, dim))
 
     def forward(self, x: Tensor, extra: Tensor | None = None) -> Tensor:
-        hidden = leaky_relu(self.first(join(x, extra)), LEAK)
-        return x + self.second(join(hidden, extra))
+        hidden = leaky_relu(self.first(_concat(x, extra)), LEAK)
+        return x + self.second(_concat(hidden, extra))
 
 
-def join(x: Tensor, extra: Tensor | None) -> Tensor:
+def _concat(x: Tensor, extra: Tensor | None) -> Tensor:
     return x if extra is None else torch.cat([x, extra], -1)
 
 
 class Posterior(nn.Module):
-    """g^Z: state [B, S] and one-hot action [B, A] to the mean and std [B, Z] of the representation."""
+    """Posterior g^Z: state [B, S] and one-hot action [B, A] to mean and std of z, each [B, Z]."""
 
     def __init__(
         self,
@@ -147,14 +149,14 @@ class Posterior(nn.Module):
 
     def forward(self, state: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         extra = action if self.action_everywhere else None
-        x = leaky_relu(self.first(join(state, action)), LEAK)
+        x = leaky_relu(self.first(_concat(state, action)), LEAK)
         x = self.residual2(self.residual1(x, extra), extra)
-        mean, raw = self.last(join(x, extra)).chunk(2, -1)
+        mean, raw = self.last(_concat(x, extra)).chunk(2, -1)
         return mean, softplus(raw).clamp(1e-3, 1e5)
 
 
 class Trunk(nn.Module):
-    """The prediction head's body: z [B, Z] to the hidden layer [B, S] below the mean and the std."""
+    """Trunk of the prediction head: z [B, Z] to the hidden layer below mean and std, [B, S]."""
 
     def __init__(self, latent_dim: int, hidden_dim: int, state_dim: int) -> None:
         super().__init__()
@@ -169,7 +171,7 @@ class Trunk(nn.Module):
 
 
 class Projection(nn.Sequential):
-    """f^P: a state [B, S] to [B, Z], normalised at each layer."""
+    """Projection f^P: a state [B, S] to [B, Z], with layer norm after each layer."""
 
     def __init__(self, state_dim: int, hidden_dim: int, latent_dim: int) -> None:
         super().__init__(
@@ -182,20 +184,18 @@ class Projection(nn.Sequential):
 
 
 class ForwardModels(nn.Module):
-    """K models of the dynamics evaluated as one: [B, D] and actions [B] to next features [K, B, D].
+    """K forward models in one: features [B, D] and actions [B] to next features [K, B, D].
 
-    Each: a layer, four residual blocks, a layer, and every layer sees the action. A one-hot action
-    times its weights is a row of them, so the rows are looked up.
+    A model has a layer, four residual blocks and a layer, each with the action as input. A one-hot
+    action times a weight matrix is a row of the matrix, so rows are looked up.
     """
 
     BLOCKS = 4
 
     def __init__(self, models: int, dim: int, num_actions: int) -> None:
         super().__init__()
-        layers, bound = (
-            2 * self.BLOCKS + 2,
-            (6 / (2 * dim + num_actions)) ** 0.5,
-        )  # glorot over [features, action]
+        layers = 2 * self.BLOCKS + 2
+        bound = (6 / (2 * dim + num_actions)) ** 0.5  # glorot over [features, action]
         self.weight = nn.Parameter(torch.empty(layers, models, dim, dim).uniform_(-bound, bound))
         self.action_weight = nn.Parameter(
             torch.empty(layers, models, num_actions, dim).uniform_(-bound, bound)
@@ -222,7 +222,7 @@ class ForwardModels(nn.Module):
 
 
 class Ensemble(nn.Module):
-    """K networks of two hidden layers evaluated as one: [B, I] to [K, B, O]."""
+    """K networks of two hidden layers in one: [B, I] to [K, B, O]."""
 
     def __init__(self, models: int, in_dim: int, hidden_dim: int, out_dim: int) -> None:
         super().__init__()
@@ -242,7 +242,7 @@ class Ensemble(nn.Module):
 
 
 class ActorCritic(nn.Module):
-    """The policy and its value: uint8 observations [B, C, 84, 84] to logits [B, A] and values [B]."""
+    """Policy and value: uint8 observations [B, C, H, W] to logits [B, A] and values [B]."""
 
     def __init__(
         self,
@@ -270,25 +270,25 @@ class ActorCritic(nn.Module):
 
     @torch.no_grad()
     def make_uniform(self) -> None:
-        """Every action becomes equally likely, whatever is seen."""
+        """Make every action equally likely for every observation."""
         for parameter in self.policy.parameters():
             parameter.zero_()
 
     @torch.no_grad()
-    def act(self, obs: Tensor, noise: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    def act(self, obs: Tensor, draws: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """Draw actions.
 
         Args:
             obs: uint8 [B, C, H, W].
-            noise: what to draw with, [B, A] from the exponential distribution; drawn unless given.
+            draws: from the exponential distribution, [B, A]; drawn here unless given.
 
         Returns:
             Actions, their log-probabilities and the values, each [B].
         """
         logits, values = self(obs)
         log_probs = logits.log_softmax(-1)
-        # Gumbel-max: the largest of logit + noise is a draw from the softmax.
-        if noise is None:
-            noise = torch.empty_like(log_probs).exponential_()
-        actions = (log_probs - noise.log()).argmax(-1)
+        # Gumbel-max: the largest of logit - log(draw) is a draw from the softmax.
+        if draws is None:
+            draws = torch.empty_like(log_probs).exponential_()
+        actions = (log_probs - draws.log()).argmax(-1)
         return actions, log_probs.gather(-1, actions[:, None]).squeeze(-1), values

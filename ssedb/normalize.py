@@ -1,4 +1,4 @@
-"""Scales: fixed for observations, running for rewards."""
+"""Normalisation: fixed for observations, running for rewards and features."""
 
 from __future__ import annotations
 
@@ -15,19 +15,22 @@ BLOCK = 4
 
 
 def to_blocks(images: Tensor) -> Tensor:
-    """Return pictures [B, C, H, W] as blocks of 4x4 pixels, [B, 16 C, H / 4, W / 4] channels_last.
+    """Return images as blocks of 4x4 pixels.
 
-    Channel 16 c + 4 y + x is pixel (y, x) of the blocks of channel c. What is left at the edges is
-    cut off: a convolution of 8x8 that strides by 4 does not reach it.
+    Channel 16 c + 4 y + x is pixel (y, x) of the blocks of channel c. Pixels beyond the last block
+    are cut off: a convolution of 8x8 that strides by 4 does not reach them.
+
+    Args:
+        images: [B, C, H, W].
+
+    Returns:
+        Blocks, [B, 16 C, H // 4, W // 4], channels_last.
     """
     b, c, h, w = (*images.shape[:2], images.shape[2] // BLOCK, images.shape[3] // BLOCK)
     images = images[..., : h * BLOCK, : w * BLOCK]
-    if not torch.compiler.is_compiling() and _in_words(
-        images
-    ):  # a compiler sees through the other way
-        words = images.view(torch.int32).view(
-            b, c, h, BLOCK, w
-        )  # four bytes at a time move several times faster
+    # Four bytes at a time move several times faster; a compiler optimises the other branch.
+    if not torch.compiler.is_compiling() and _in_words(images):
+        words = images.view(torch.int32).view(b, c, h, BLOCK, w)
         blocks = words.permute(0, 2, 4, 1, 3).contiguous().view(torch.uint8).view(b, h, w, -1)
     else:
         blocks = (
@@ -37,9 +40,8 @@ def to_blocks(images: Tensor) -> Tensor:
 
 
 def _pictures(images: Tensor, mean: Tensor, std: Tensor) -> Tensor:
-    """Return (images - mean) / std, float32 channels_last; mean and std [1, C, H, W] or a scalar."""
-    # To interleave the channels as bytes and then to widen them is several times faster than both
-    # at once.
+    """Return (images - mean) / std, float32 channels_last; both [1, C, H, W] or a scalar."""
+    # Interleaving bytes and then converting to float is several times faster than both at once.
     return torch.stack(images.unbind(1), -1).float().permute(0, 3, 1, 2).sub_(mean).div_(std)
 
 
@@ -53,26 +55,35 @@ _scale_blocks_compiled = compiled(_scale_blocks)
 
 
 class ForConvolutions(nn.Module):
-    """Base of scales whose result goes into a `ConvTrunk`."""
+    """Base of normalisations for a `ConvTrunk`."""
 
     compute_dtype = torch.float32
-    """Floats that the convolutions compute in."""
+    """Dtype of the convolutions."""
     fuse = False
-    """Whether scaling is compiled into one kernel."""
+    """Whether the normalisation is compiled into one kernel."""
 
     def in_blocks(
         self, images: Tensor, mean: Tensor, std: Tensor, clip: float = math.inf
     ) -> Tensor:
-        """Scale images [B, C, H, W] in blocks (`to_blocks`), clipped to +-clip, in those floats."""
+        """Return (images - mean) / std in blocks (`to_blocks`), clipped to +-clip.
+
+        Args:
+            images: [B, C, H, W].
+            mean: [1, C, H, W].
+            std: [1, C, H, W] or a scalar.
+            clip: largest absolute value.
+
+        Returns:
+            Blocks, [B, 16 C, H // 4, W // 4] in `compute_dtype`.
+        """
         scale = _scale_blocks_compiled if self.fuse else _scale_blocks
-        # The mean and the std are put in order beforehand: they are small, and then the large
-        # kernel reads in its own order.
+        # Mean and std are small: rearranged first, they let the large kernel read in order.
         std = to_blocks(std) if std.ndim else std
         return scale(images, to_blocks(mean), std, clip, self.compute_dtype)
 
 
 def _in_words(images: Tensor) -> bool:
-    """Whether bytes may be moved four at a time."""
+    """Tell whether bytes may be moved four at a time."""
     *strides, last = images.stride()
     return (
         images.dtype == torch.uint8
@@ -82,9 +93,10 @@ def _in_words(images: Tensor) -> bool:
 
 
 class ObsNorm(ForConvolutions):
-    """(x - mean) / std with a mean per pixel and ONE std, fixed before training; x / 255 till then.
+    """Normalisation (x - mean) / std with a mean per pixel and one std, fixed before training.
 
-    Takes uint8 (or float of the same scale) [B, C, H, W] and returns float32 of that shape.
+    Input: uint8, or float of that range, [B, C, H, W]. Output: float32 of that shape. Until `set`
+    is called, it is x / 255.
     """
 
     mean: Tensor
@@ -98,21 +110,23 @@ class ObsNorm(ForConvolutions):
         self.register_buffer("std", torch.tensor(255.0))
 
     def set(self, mean: Tensor, std: Tensor) -> None:
+        """Fix the mean [C, H, W] and the std, a scalar."""
         self.mean.copy_(mean.unsqueeze(0))
         self.std.copy_(std)
 
     def forward(self, obs: Tensor) -> Tensor:
-        self.check(obs)
+        self.check_shape(obs)
         return _pictures(obs, self.mean, self.std)
 
     def for_convs(self, obs: Tensor) -> Tensor:
-        """Scale for a `ConvTrunk`: on a GPU in blocks (`to_blocks`) and in its precision."""
+        """Normalise for a `ConvTrunk`: on a GPU in blocks (`to_blocks`) and in its dtype."""
         if not obs.is_cuda:
             return self(obs)
-        self.check(obs)
+        self.check_shape(obs)
         return self.in_blocks(obs, self.mean, self.std)
 
-    def check(self, obs: Tensor) -> None:
+    def check_shape(self, obs: Tensor) -> None:
+        """Raise ConfigError for observations of another shape."""
         if obs.shape[1:] != self.mean.shape[1:]:
             made_for = ", ".join(map(str, self.mean.shape[1:]))
             raise ConfigError(
@@ -122,7 +136,7 @@ class ObsNorm(ForConvolutions):
 
 
 class RunningMoments(nn.Module):
-    """Mean and squared deviations [*shape] of all that was observed, part of a module's state."""
+    """Running mean and squared deviations [*shape], in a module's state."""
 
     count: Tensor
     mean: Tensor
@@ -136,11 +150,12 @@ class RunningMoments(nn.Module):
 
     @property
     def std(self) -> Tensor:
+        """Standard deviation, [*shape]."""
         return (self.squares / self.count.clamp_min(1)).float().sqrt()
 
     @torch.no_grad()
     def add(self, batch: Tensor) -> None:
-        """Move mean and squared deviations by a batch [B, *shape], by Chan's rule."""
+        """Add a batch [B, *shape] by Chan's rule."""
         n = len(batch)
         mean, total = batch.mean(0), self.count + n
         delta = mean - self.mean
@@ -152,16 +167,21 @@ class RunningMoments(nn.Module):
 
 
 class FrameNorm(RunningMoments, ForConvolutions):
-    """The newest frame of a stack by the running mean and std of each pixel, clipped to +-5.
+    """Newest frame of a stack, normalised by running mean and std of each pixel, clipped to +-5.
 
-    Until frames were observed, the scale of the observations stands in.
+    Until frames were observed, mean and std are those of an `ObsNorm`.
     """
 
     CLIP = 5.0
 
     def forward(self, obs: Tensor, before: ObsNorm) -> Tensor:
-        """Stacks [B, C, H, W] to their newest frames, for a `ConvTrunk`."""
-        before.check(obs)
+        """Normalise the newest frames of stacks for a `ConvTrunk`.
+
+        Args:
+            obs: uint8 [B, C, H, W].
+            before: gives mean and std until frames were observed.
+        """
+        before.check_shape(obs)
         known = self.count > 0
         mean = torch.where(known, self.mean, before.mean[0, -1:])
         std = torch.where(known, self.std.clamp_min(1.0), before.std)
@@ -171,12 +191,12 @@ class FrameNorm(RunningMoments, ForConvolutions):
         return _pictures(frames, mean, std).clamp_(-self.CLIP, self.CLIP)
 
     def observe(self, obs: Tensor) -> None:
-        """Observe the newest frames of stacks [B, C, H, W]."""
+        """Update mean and std with the newest frames of stacks [B, C, H, W]."""
         self.add(obs[:, -1:].float())
 
 
 class FeatureNorm(nn.Module):
-    """(x - mean) / std of each dimension [B, D], by moving moments: learned features drift."""
+    """Normalisation (x - mean) / std of features [B, D] by exponentially moving moments."""
 
     WEIGHT = 0.01
     mean: Tensor
@@ -192,23 +212,22 @@ class FeatureNorm(nn.Module):
 
     @torch.no_grad()
     def observe(self, x: Tensor) -> None:
-        """Move the moments towards those of a batch."""
+        """Move the moments towards those of a batch [B, D]."""
         self.mean.lerp_(x.mean(0), self.WEIGHT)
         self.square.lerp_(x.square().mean(0), self.WEIGHT)
 
 
 class Moments:
-    """Exact mean and variance of all that was added, in float64: batches merged by Chan's rule."""
+    """Exact mean and variance of all batches, in float64, merged by Chan's rule."""
 
     def __init__(self, shape: tuple[int, ...] = (), device: torch.device | str = "cpu") -> None:
         self.count = torch.zeros((), dtype=torch.float64, device=device)
         self.mean = torch.zeros(shape, dtype=torch.float64, device=device)
-        self.squares = torch.zeros(
-            shape, dtype=torch.float64, device=device
-        )  # sum of squared deviations
+        # Sum of squared deviations.
+        self.squares = torch.zeros(shape, dtype=torch.float64, device=device)
 
     def add(self, batch: Tensor) -> None:
-        """Adds [B, *shape]."""
+        """Add a batch [B, *shape]."""
         batch = batch.double()
         mean = batch.mean(0)
         delta, total = mean - self.mean, self.count + len(batch)
@@ -220,6 +239,7 @@ class Moments:
 
     @property
     def variance(self) -> Tensor:
+        """Variance, [*shape]."""
         return self.squares / self.count
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -231,9 +251,17 @@ class Moments:
 
 
 def discounted_sums(rewards: Tensor, start: Tensor, gamma: float) -> Tensor:
-    """R_t = gamma R_{t-1} + r_t forward in time: rewards [T, N] and R before them [N] to [T, N].
+    """Return R_t = gamma R_{t-1} + r_t, forward in time.
 
-    One product with a triangle of powers instead of T small steps; float64 keeps long sums exact.
+    One product with a triangle of powers instead of T small steps, in float64 for long sums.
+
+    Args:
+        rewards: r, [T, N].
+        start: R before the first step, [N].
+        gamma: the discount.
+
+    Returns:
+        R, float64 [T, N].
     """
     steps = torch.arange(len(rewards), dtype=torch.float64, device=rewards.device)
     age = steps[:, None] - steps[None, :]
@@ -242,9 +270,9 @@ def discounted_sums(rewards: Tensor, start: Tensor, gamma: float) -> Tensor:
 
 
 class RecentVariance:
-    """Variance within the newest batches: v <- v + w (Var(batch) - v), w = max(1 / batches, WEIGHT).
+    """Variance of recent batches: v <- v + w (Var(batch) - v), w = max(1 / batches, WEIGHT).
 
-    A level that drifts over training does not count, as it does in the variance of all batches.
+    Unlike the variance of all batches, it leaves out how the mean drifts over training.
     """
 
     WEIGHT = 0.02
@@ -268,10 +296,10 @@ class RecentVariance:
 
 
 class RewardNorm:
-    """Division of rewards by the std of their discounted sums: of the run, or of recent rollouts.
+    """Division of rewards by the std of their discounted sums, of the run or of recent rollouts.
 
-    The sums run forward in time, go on from rollout to rollout and ignore episode ends; a rollout
-    counts in the statistics before it is divided. No mean is subtracted.
+    The sums run forward in time, continue from rollout to rollout and ignore episode ends. A
+    rollout is added to the statistics before it is divided. No mean is subtracted.
     """
 
     def __init__(
@@ -284,7 +312,7 @@ class RewardNorm:
         )
 
     def __call__(self, rewards: Tensor) -> Tensor:
-        """[T, N] to [T, N]."""
+        """Normalise the rewards [T, N] of a rollout."""
         sums = discounted_sums(rewards, self.sums, self.gamma)
         self.moments.add(sums.flatten())
         self.sums = sums[-1].clone()

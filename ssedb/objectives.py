@@ -1,8 +1,7 @@
-"""The equations of the Dynamic Bottleneck, one pure function each.
+"""Equations of the Dynamic Bottleneck, one pure function each.
 
-The names in brackets are the paper's labels. Sums run over the dimensions of a vector, means over
-the batch: the alphas weigh them as such. A mask, bool [B], names the rows that count; the others
-are as if they had never been in the batch.
+Names in brackets are the paper's labels. Sums run over the dimensions of a vector, means over the
+batch. A mask, bool [B], selects the rows that count; the result does not depend on the others.
 """
 
 from __future__ import annotations
@@ -73,8 +72,8 @@ def calibrated_std(next_state: Tensor, mean: Tensor, mask: Tensor | None = None)
     Returns:
         A scalar.
     """
-    # The floor keeps log(std) and its gradient finite on a batch that is predicted exactly, or in
-    # which nothing counts.
+    # The floor keeps log(std) and its gradient finite on a batch that is predicted exactly or
+    # masked entirely.
     return masked_mean((next_state - mean).square().mean(-1), mask).clamp_min(1e-6).sqrt()
 
 
@@ -95,8 +94,6 @@ def bilinear_scores(predicted: Tensor, weight: Tensor, actual: Tensor) -> Tensor
 
 def contrastive_lower_bound(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     """Return I_nce = E[h_ii - log sum_j exp h_ij] [eq:nce].
-
-    It says how surely each row's own next state is told from the others of the batch.
 
     Args:
         scores: h, [B, B], with a row's own next state on the diagonal.

@@ -1,4 +1,4 @@
-"""Settings of the bonuses, and what a fidelity and a preset imply for them. Imports no torch."""
+"""Settings of the bonuses, and their defaults by fidelity and preset. Imports no torch."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PAPER: dict[str, Any] = dict(
 
 @dataclass(frozen=True)
 class DBOptions:
-    """The Dynamic Bottleneck's own choices."""
+    """Settings of the Dynamic Bottleneck."""
 
     ablation: Literal["none", "no-upper", "no-pred", "no-nce", "no-nce-no-momentum"] = "none"
     """Leave out a term of the loss (or the momentum encoder, too), whatever the weights say."""
@@ -53,15 +53,15 @@ class DBOptions:
     bonus_root: Literal["sqrt", "none"] = BY_NAME
     """The bonus is the square root of the KL divergence, or the divergence itself."""
     nce_input: Literal["mean", "sample"] = BY_NAME
-    """What of the prediction goes into the contrast."""
+    """Whether the mean or a sample of the prediction goes into the contrast."""
     action_input: Literal["first", "every"] = BY_NAME
     """Which layers of the posterior see the action."""
     prediction_std: Literal["head", "scalar", "calibrated"] = BY_NAME
     """The prediction's std: by the head, one free scalar, or the batch's closed-form optimum."""
     target_frames: Literal["stack", "newest"] = BY_NAME
-    """What is predicted: the whole next stack, or only its newest frame."""
+    """Target of the prediction: the whole next stack, or only its newest frame."""
     momentum_every: Literal["step", "epoch"] = BY_NAME
-    """When the momentum copies move."""
+    """Whether momentum copies move after each optimizer step or after each epoch."""
     momentum_target: bool = True
     """Targets come from the momentum encoder; without it from the online one, with gradient."""
     channels: Channels = BY_NAME
@@ -206,7 +206,16 @@ def resolve_options(
     env: str | None = None,
     noise: str = "none",
 ) -> dict[str, Any]:
-    """Return all settings of a bonus: what was given over what the names imply."""
+    """Return all settings of a bonus: the given ones over the defaults.
+
+    Args:
+        bonus: name of the bonus.
+        given: settings by name.
+        fidelity: `paper`, `released` or `ours`.
+        preset: `paper`, `small` or `rooms`.
+        env: environment, which some defaults depend on.
+        noise: noise, which some defaults depend on.
+    """
     words = {"fidelity": get_args(Fidelity), "preset": get_args(Preset)}
     for name, value in (("fidelity", fidelity), ("preset", preset)):
         require(value in words[name], name, repr(value), f"use one of {', '.join(words[name])}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -13,6 +13,14 @@ from torch import Tensor
 from ssedb.errors import TrainingError
 
 Metrics = dict[str, Any]
+GUARDS = (
+    "observation",
+    "environment_reward",
+    "policy_value",
+    "policy_gradient",
+    "bonus_gradient",
+)
+"""Values that are only looked at for NaN and Inf, not logged."""
 
 
 class Record:
@@ -21,32 +29,49 @@ class Record:
     Attributes:
         about: counters, and what the environments tell.
         seconds: how long the iteration took.
+        wrong: name and value of what was not finite first, if anything was.
     """
 
     def __init__(self) -> None:
         self.about: Metrics = {}
         self.seconds = 0.0
+        self.wrong: tuple[str, float] | None = None
         self._tensors: dict[str, list[Tensor]] = defaultdict(list)
+        self._in_order: list[tuple[str, Tensor]] = []
 
     def add(self, **metrics: Tensor) -> None:
-        """Add a value, a scalar, of each metric."""
+        """Add a value, a scalar, of each metric or guard."""
         for name, value in metrics.items():
             self._tensors[name].append(value)
+        self._in_order += metrics.items()
 
     def means(self, over_processes: Callable[[Tensor], Tensor]) -> Metrics:
         """Return the mean of every metric; waits for the device, once.
 
+        If one is not finite, the first value that was not, in the order of the computation, is the
+        source of the others.
+
         Args:
             over_processes: averages a tensor over the processes that share the run.
         """
-        means = [torch.stack(values).double().mean() for values in self._tensors.values()]
-        values = over_processes(torch.stack(means).cpu()).tolist()
-        return dict(zip(self._tensors, values, strict=True))
+        stacked = [torch.stack(values).double().mean() for values in self._tensors.values()]
+        values = over_processes(torch.stack(stacked).cpu()).tolist()
+        means = dict(zip(self._tensors, values, strict=True))
+        if wrong := [item for item in means.items() if not math.isfinite(item[1])]:
+            # Another process may have found it.
+            self.wrong = next(self._not_finite(), wrong[0])
+        return {name: mean for name, mean in means.items() if name not in GUARDS}
+
+    def _not_finite(self) -> Iterator[tuple[str, float]]:
+        for name, tensor in self._in_order:
+            if not math.isfinite(value := tensor.item()):
+                yield name, value
 
 
-def require_finite(metrics: Metrics) -> Metrics:
-    """Return metrics; raise TrainingError for one that is not finite."""
-    for name, value in metrics.items():
-        if isinstance(value, float) and not math.isfinite(value):
-            raise TrainingError(f"{name} is {value} after update {metrics['updates']}")
+def require_finite(metrics: Metrics, record: Record) -> Metrics:
+    """Return metrics; raise TrainingError, with the source, if a value was not finite."""
+    others = [(k, v) for k, v in metrics.items() if isinstance(v, float) and not math.isfinite(v)]
+    if record.wrong or others:
+        name, value = record.wrong or others[0]
+        raise TrainingError(f"{name} is {value} after update {metrics['updates']}")
     return metrics

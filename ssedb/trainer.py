@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -10,14 +11,16 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.utils import get_total_norm
 
 from ssedb import ppo
 from ssedb.bonuses import make_bonus
 from ssedb.bonuses.base import Bonus, Context, checked
-from ssedb.collect.environments import make_collector
+from ssedb.collect.environments import learner_device, make_collector, training_envs
 from ssedb.collect.rollout import Rollout
 from ssedb.collect.scores import Scores
 from ssedb.config import TrainConfig
+from ssedb.engine import make_engine
 from ssedb.engine.distributed import ALONE, Group
 from ssedb.envs.base import Env
 from ssedb.errors import ConfigError, TrainingError
@@ -39,22 +42,34 @@ class Trainer:
         env: Env | Sequence[Env] | None = None,
         progress: Progress = silent,
         group: Group = ALONE,
-        stream: int = 0,
+        seed_key: int = 0,
     ) -> None:
         """Make everything that learns.
 
         Args:
             config: the run's settings.
             env: environments to train in, or pools of them; those of the settings unless given.
-            progress: told of every step and update.
+            progress: called at every step and update.
             group: the processes that share the run.
-            stream: which of the run's random streams the environments draw from.
+            seed_key: derives the environments' seeds from the run's; see `env_of`.
         """
         self.config = config
         self.progress = progress
         torch.manual_seed(config.seed)
-        self.collector = make_collector(config, env, group, stream, self._count_step)
-        self.engine = self.collector.engine
+        device = learner_device(config, group)
+        if env is None:
+            env = training_envs(config, seed_key, device, group)
+        envs = [env] if isinstance(env, Env) else env
+        self.engine = make_engine(
+            device,
+            config.engine,
+            precision=config.precision,
+            seed=config.seed,
+            overlap=envs[0].on_host,
+            group=group,
+        )
+        steps = config.rollout_steps
+        self.collector = make_collector(envs, steps, self.engine, self._count_step)
         obs_shape, num_actions = self.rollout.obs_shape, self.env.num_actions
         sizes = config.policy_channels, config.policy_width, config.policy_layers
         self.policy = self.engine.prepare(ActorCritic(obs_shape, num_actions, *sizes))
@@ -67,7 +82,9 @@ class Trainer:
                 f"{config.env} does not tell its true states, which {config.bonus} counts; "
                 "use --counted frames"
             )
-        self.learns = config.extrinsic_coef > 0 or (config.intrinsic_coef > 0 and self.bonus.pays)
+        self.learns = config.extrinsic_coef > 0 or (
+            config.intrinsic_coef > 0 and self.bonus.gives_reward
+        )
         if not self.learns:  # without a reward, PPO would follow the value's errors
             self.policy.make_uniform()
         adam = partial(self.engine.adam, eps=config.adam_eps)
@@ -76,14 +93,14 @@ class Trainer:
         recent = config.reward_scale == "recent"
         self.reward_norm = RewardNorm(config.num_envs, config.gamma, self.device, recent)
         self.scores = Scores(config.num_envs)
-        capture, replayable = self.engine.capture, self.bonus.replayable
+        wrap, capturable = self.engine.wrap, self.bonus.capturable
         self.ppo_loss = self.engine.compile(ppo.ppo_loss)
-        self.reward_step = capture(self._reward, replayable=replayable)
-        self.observe_step = capture(self._observe, replayable=False)
-        self.policy_step = capture(self._policy_step)
-        self.bonus_step = capture(self._bonus_step, side=True, replayable=replayable)
-        self.after_rollout_step = capture(self.bonus.after_rollout, replayable=False)
-        self.diagnose_step = capture(self._diagnose, replayable=False)
+        self.reward_step = wrap(self._reward, capturable=capturable)
+        self.observe_step = wrap(self._observe, capturable=False)
+        self.policy_step = wrap(self._policy_step)
+        self.bonus_step = wrap(self._bonus_step, side=True, capturable=capturable)
+        self.after_rollout_step = wrap(self.bonus.after_rollout, capturable=False)
+        self.diagnose_step = wrap(self._diagnose, capturable=False)
         self.steps = self.updates = 0
         self.reached = 0  # the step that the environments are at, within a rollout too
         self.bonus_update = self.engine.background(iter(()), Metrics)  # nothing to wait for yet
@@ -131,6 +148,7 @@ class Trainer:
         passes = max(config.ppo_epochs, config.bonus_epochs)
         epochs = [list(rollout.minibatches(config.minibatch_envs)) for _ in range(passes)]
         record = Record()
+        record.add(**_guards(rollout))
         record.add(bonus_raw=bonus.mean(), bonus_raw_std=bonus.std(correction=0))
         record.add(bonus=scaled.mean())
         record.add(explained_variance=ppo.explained_variance(rollout.values[:-1], returns))
@@ -212,18 +230,18 @@ class Trainer:
             clip=self.config.clip,
             entropy_coef=self.config.entropy_coef,
         )
-        _descend(loss, self.policy_adam)
-        return metrics
+        return {**metrics, "policy_gradient": _descend(loss, self.policy_adam)}
 
     def _bonus_step(self, t: Tensor, envs: Tensor, rollout: Rollout) -> dict[str, Tensor]:
         """Take one step of the bonus model on a minibatch; return metrics."""
         mask = ~rollout.dones[t, envs] if self.config.mask_boundaries else None
         loss, metrics = self.bonus.loss(*rollout.transitions(t, envs), mask)
         checked(self.bonus, "loss", loss, ())
+        metrics = {"bonus_loss": loss.detach(), **metrics}
         if loss.requires_grad:
-            _descend(loss, self.bonus_adam)
+            metrics["bonus_gradient"] = _descend(loss, self.bonus_adam)
         self.bonus.after_step()
-        return {"bonus_loss": loss.detach(), **metrics}
+        return metrics
 
     def _diagnose(self, t: Tensor, envs: Tensor, rollout: Rollout) -> dict[str, Tensor]:
         return self.bonus.diagnostics(*rollout.transitions(t, envs))
@@ -259,7 +277,7 @@ class Trainer:
         if record is None:
             return None
         rate = round(self.config.rollout_size / record.seconds, 1)
-        return require_finite({**record.about, "sps": rate, **summary})
+        return require_finite({**record.about, "sps": rate, **summary}, record)
 
     def close(self) -> None:
         """Let go of the environments and of threads."""
@@ -267,14 +285,20 @@ class Trainer:
         self.engine.close()
 
     def check_weights(self) -> None:
-        """Raise TrainingError if the last step has spoiled weights, before they are saved."""
+        """Raise TrainingError if weights or buffers are spoiled, before they are saved."""
         self.bonus_update.wait()
         for name, module in (("policy", self.policy), ("bonus", self.bonus)):
-            norms = [parameter.norm() for parameter in module.parameters()]
-            if norms and not torch.stack(norms).isfinite().all():
-                raise TrainingError(
-                    f"the weights of the {name} are not finite after update {self.updates}"
-                )
+            for kind, tensors in (
+                ("weights", module.named_parameters()),
+                ("buffers", module.named_buffers()),
+            ):
+                sizes = {k: _largest(x) for k, x in tensors if x.is_floating_point() and x.numel()}
+                if sizes and not torch.stack([*sizes.values()]).isfinite().all():
+                    wrong = next(k for k, size in sizes.items() if not size.isfinite())
+                    raise TrainingError(
+                        f"the {kind} of the {name} are not finite after update {self.updates} "
+                        f"({wrong})"
+                    )
 
     SAVED = ("policy", "bonus", "policy_adam", "bonus_adam", "reward_norm", "scores", "engine")
 
@@ -299,15 +323,33 @@ class Trainer:
             getattr(self, name).load_state_dict(state[name])
         for adam in (self.policy_adam, self.bonus_adam):
             for group in adam.param_groups:
-                group["capturable"] = self.engine.captures  # whatever engine saved it
+                group["capturable"] = self.engine.uses_graphs  # whatever engine saved it
         self.collector.load_state_dict(state)
-        if not self.collector.restorable:
+        if not self.collector.continued:
             self.scores.forget_unfinished()
         torch.set_rng_state(state["rng"].cpu())
 
 
-def _descend(loss: Tensor, adam: torch.optim.Optimizer) -> None:
-    """Take an optimizer step down the gradient of a loss."""
+def _descend(loss: Tensor, adam: torch.optim.Optimizer) -> Tensor:
+    """Take an optimizer step down the gradient of a loss; return the largest absolute gradient."""
     adam.zero_grad(set_to_none=True)
     loss.backward()
     adam.step()
+    gradients = [p.grad for group in adam.param_groups for p in group["params"]]
+    return get_total_norm([g for g in gradients if g is not None], math.inf)
+
+
+def _guards(rollout: Rollout) -> dict[str, Tensor]:
+    """Return what shows NaN and Inf in a rollout, in the order in which one causes the other."""
+    floats = rollout.frames.is_floating_point()
+    observed = {"observation": _largest(rollout.frames)} if floats else {}
+    return {
+        **observed,
+        "environment_reward": _largest(rollout.rewards),
+        "policy_value": _largest(rollout.values),
+    }
+
+
+def _largest(x: Tensor) -> Tensor:
+    """Return the largest absolute value as a float32 scalar; NaN if any value is."""
+    return x.detach().abs().amax().float()

@@ -160,7 +160,7 @@ def _remedies(errors: list[ErrorDetails]) -> Iterator[str]:
 
 
 def import_class(kind: str, name: str, base: type[T]) -> type[T]:
-    """Return the subclass of `base` that `package.module:Class` names; raise ConfigError if none."""
+    """Return the subclass of `base` with the name `package.module:Class`, or raise ConfigError."""
     module, _, attribute = name.partition(":")
     setting = f"{kind}={name!r}"
     try:

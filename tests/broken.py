@@ -7,7 +7,7 @@ import itertools
 import torch
 from torch import Tensor, nn
 
-from ssedb.bonuses.base import Bonus, NoOptions
+from ssedb.bonuses.base import Bonus, BonusOptions
 from ssedb.objectives import masked_mean
 
 SIDE = 84
@@ -20,7 +20,7 @@ class Sound(Bonus):
     also: tuple[str, ...] = ()  # checks beside `breaks` that fail by necessity
     scale: Tensor
 
-    def __init__(self, obs_shape: tuple[int, ...], num_actions: int, options: NoOptions) -> None:
+    def __init__(self, obs_shape: tuple[int, ...], num_actions: int, options: BonusOptions) -> None:
         super().__init__(obs_shape, num_actions)
         self.target = nn.Linear(SIDE, 4).requires_grad_(False)
         self.predictor = nn.Linear(SIDE, 4)

@@ -113,12 +113,14 @@ def test_rllte_bonuses(rows):
     pytest.importorskip("rllte", reason="rllte-core is not installed (requirements/rivals.txt)")
     found = rows("rllte_bonuses.py", steps=3, envs=2, batch_size=4, models=2, burn_in=1, repeats=1)
     assert list(found) == [
-        f"{bonus}, {part}" for bonus in ("icm", "rnd", "disagreement") for part in ("pay", "learn")
+        f"{bonus}, {part}"
+        for bonus in ("icm", "rnd", "disagreement")
+        for part in ("reward", "update")
     ]
     encoder = (
         2 * (400 * 4 * 64 * 32 + 81 * 32 * 16 * 64 + 49 * 64 * 9 * 64 + 3136 * 512) / 1e9
     )  # GFLOP of a stack
-    rllte_flops = float(found["rnd, pay"][3])
+    rllte_flops = float(found["rnd, reward"][3])
     assert rllte_flops == pytest.approx(
         3 * 2 * 2 * encoder, abs=0.05
     )  # predictor and target on 3 x 2 stacks

@@ -117,24 +117,23 @@ def test_alphas_of_every_game_and_noise_are_the_released_ones():
 
 
 PAPER = dict(
-    reward_scale="run", adam_eps=1e-7,
+    bonus="db", entropy_coef=0.001, reward_scale="run", adam_eps=1e-7,
     policy_layers=("relu", "relu"), bonus_epochs=1, mask_boundaries=True, sticky="step", pixel_noise="add",
     box_noise="fill", bonus_root="sqrt", nce_input="mean", action_input="first", prediction_std="head",
     target_frames="stack", momentum_every="step", tau=0.999, momentum_target=True, ablation="none",
 )  # fmt: skip
 RELEASED = dict(
-    reward_scale="run", adam_eps=1e-8,
+    bonus="db", entropy_coef=0.001, reward_scale="run", adam_eps=1e-8,
     policy_layers=("linear", "relu", "relu"), bonus_epochs=3, mask_boundaries=False, sticky="frame",
     pixel_noise="zeros", box_noise="wrap", bonus_root="none", nce_input="sample", action_input="every",
     prediction_std="scalar", target_frames="stack", momentum_every="epoch", tau=0.999, momentum_target=True,
     ablation="none",
 )  # fmt: skip
-OURS = {
-    **PAPER,
-    "reward_scale": "recent",
-    "prediction_std": "calibrated",
-    "target_frames": "newest",
-}
+OURS = dict(
+    PAPER, bonus="db-ensemble", entropy_coef=0.01, reward_scale="recent",
+    prediction_std="calibrated", target_frames="newest", alpha1=0.001, alpha3=0.1, tau=0.99,
+    bonus_epochs=3,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -170,6 +169,29 @@ def test_config_of_a_preset_is_all_of_these(preset):
     assert {name: settings[name] for name in SIZES[preset]} == SIZES[preset]
 
 
+@pytest.mark.parametrize(
+    ("preset", "expected"),
+    [
+        ("paper", dict(ppo_epochs=3, bonus_epochs=3, bonus_learning_rate=3e-4)),
+        ("small", dict(ppo_epochs=6, bonus_epochs=3, bonus_learning_rate=1e-3)),
+        ("rooms", dict(ppo_epochs=2, bonus_epochs=8, bonus_learning_rate=1e-3)),
+    ],
+)
+def test_config_of_our_recipe_changes_passes_and_rate_of_a_preset(preset, expected):
+    config = TrainConfig(preset=preset, fidelity="ours")
+    assert {name: getattr(config, name) for name in expected} == expected
+    given = TrainConfig(preset=preset, fidelity="ours", bonus_epochs=2, bonus="icm")
+    assert (given.bonus_epochs, given.bonus) == (2, "icm")
+
+
+@pytest.mark.parametrize("noise", ["none", "random-box"])
+def test_options_of_our_recipe_are_the_same_under_every_noise(noise):
+    options = TrainConfig(env="kangaroo", fidelity="ours", noise=noise).bonus_options
+    assert (options["alpha1"], options["alpha3"], options["tau"]) == (0.001, 0.1, 0.99)
+    plain = TrainConfig(env="kangaroo", bonus="db-ensemble", noise=noise).bonus_options
+    assert (plain["alpha1"], plain["tau"]) == (0.001 if noise == "random-box" else 0.1, 0.999)
+
+
 PICTURES = {"paper": (32, 64, 64), "small": (16, 32, 32), "rooms": (8, 16, 16)}
 OPTIONS = {
     "icm": dict(feature_dim={"paper": 512, "small": 256, "rooms": 64}, features="inverse"),
@@ -187,7 +209,7 @@ OPTIONS = {
     "re3": dict(feature_dim=64, neighbours=3, distance="kth"),
     "db-ucb": dict(ridge=1.0),
     "db-bebold": dict(ridge=1.0, regulation=0.5),
-    "db-ensemble": dict(models=5, model_dim=256),
+    "db-ensemble": dict(models=5, model_dim=256, memory=20_000),
     "db-ngu": dict(ridge=1.0, neighbours=10, lifelong_cap=5.0, memory=65536),
     "db-count": dict(memory=4096, neighbours=10),
 }

@@ -123,7 +123,7 @@ def test_what_a_step_hands_over_stays_as_it_is(noise):
 
 def test_maps_and_episodes_work_there(tmp_path):
     pytest.importorskip("scipy")
-    from ssedb.analysis.episode import play_episode, read_episode
+    from ssedb.analysis.episode import record_episode, trace_bonus
     from ssedb.runs.metrics import read_log
 
     run = tmp_path / "run"
@@ -133,8 +133,8 @@ def test_maps_and_episodes_work_there(tmp_path):
         )
     )
     assert [row["steps"] for row in read_log(run / "maps.jsonl").rows] == [0, 256, 512]
-    episode = play_episode(run, device="cuda")
-    here, there = read_episode(episode, run, "cpu"), read_episode(episode, run, "cuda")
+    episode = record_episode(run, device="cuda")
+    here, there = trace_bonus(episode, run, "cpu"), trace_bonus(episode, run, "cuda")
     torch.testing.assert_close(
         torch.tensor(there.bonus), torch.tensor(here.bonus), rtol=1e-2, atol=1e-2
     )
@@ -256,7 +256,7 @@ def both_ways(compute, precision="fp32"):
     for kind in (Engine, CudaEngine):
         engine = kind(torch.device("cuda"), precision=precision)
         before = counters["stats"]["unique_graphs"]
-        results.append(engine.capture(lambda engine=engine: compute(engine), replayable=False)())
+        results.append(engine.wrap(lambda engine=engine: compute(engine), capturable=False)())
         assert (counters["stats"]["unique_graphs"] > before) == (kind is CudaEngine)
     return results
 
@@ -329,10 +329,10 @@ def test_lower_precision_is_near(tmp_path, precision):
         torch.manual_seed(0)
         engine = trainer.engine
         bonus = engine.prepare(ssedb.make_bonus("db", (4, 36, 36), 4, **TINY_OPTIONS))
-        loss = engine.capture(lambda *x, bonus=bonus: bonus.loss(*x)[0])(*batch)
+        loss = engine.wrap(lambda *x, bonus=bonus: bonus.loss(*x)[0])(*batch)
         loss.backward()
         gradient = torch.cat([p.grad.flatten() for p in bonus.parameters() if p.grad is not None])
-        found[name] = engine.capture(bonus.reward)(*batch), gradient
+        found[name] = engine.wrap(bonus.reward)(*batch), gradient
     assert not torch.equal(found[precision][0], found["fp32"][0])
     torch.testing.assert_close(found[precision][0], found["fp32"][0], rtol=0.03, atol=0.01)
     assert torch.cosine_similarity(found[precision][1], found["fp32"][1], dim=0) > 0.99
@@ -346,7 +346,7 @@ def test_sums_over_experience_are_exact_in_any_precision(name, precision):
     bonus = ssedb.make_bonus(name, (4, 36, 36), 4, **TINY_OPTIONS).cuda()
     eta = torch.randn(256, TINY_OPTIONS["latent_dim"], device="cuda")
     engine = Engine(torch.device("cuda"), precision=precision)
-    engine.capture(bonus.add)(eta)
+    engine.wrap(bonus.add)(eta)
     rows = eta.cpu().double()
     expected = torch.eye(len(rows.T), dtype=torch.float64) + rows.T @ rows
     torch.testing.assert_close(bonus.precision.cpu(), expected, rtol=1e-12, atol=1e-10)
@@ -356,7 +356,7 @@ def test_sums_over_experience_are_exact_in_any_precision(name, precision):
         / 2
     ).sqrt()
     torch.testing.assert_close(
-        engine.capture(bonus.gain)(eta).cpu().double(), gain, rtol=1e-4, atol=1e-6
+        engine.wrap(bonus.gain)(eta).cpu().double(), gain, rtol=1e-4, atol=1e-6
     )
 
 

@@ -14,7 +14,7 @@ import torch
 
 import ssedb
 from ssedb import ppo
-from ssedb.collect import environments
+from ssedb.collect.environments import training_envs
 from ssedb.engine.overlap import OverlappingEngine
 from ssedb.errors import TrainingError
 from ssedb.runs import checkpoint
@@ -178,7 +178,7 @@ def make(overlap=True, **settings):
         return OverlappingEngine(device, seed=seed, overlap=overlap)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(environments, "make_engine", engine)
+        patch.setattr("ssedb.trainer.make_engine", engine)
         return Trainer(config, world)
 
 
@@ -335,7 +335,7 @@ def test_resume_continues_the_counters_and_everything_that_learned(tmp_path):
 
     result = resume(tmp_path / "run", Notes(), steps=1024)
     assert (result.steps, result.finished) == (1024, True)
-    assert notes == ["resumed at step 512; episodes begin afresh"]
+    assert notes == ["resumed at step 512"]
     rows = read_metrics(tmp_path / "run")
     assert [r["steps"] for r in rows] == [256, 512, 768, 1024]
     assert [r["updates"] for r in rows] == [1, 2, 3, 4]
@@ -344,16 +344,16 @@ def test_resume_continues_the_counters_and_everything_that_learned(tmp_path):
 
 
 def test_a_resumed_run_does_not_replay_its_first_episodes(tmp_path, monkeypatch):
-    streams, make_envs = [], environments.training_envs
+    keys, make_envs = [], training_envs
 
-    def spy(config, stream, device, group):
-        streams.append(stream)
-        return make_envs(config, stream, device, group)
+    def spy(config, seed_key, device, group):
+        keys.append(seed_key)
+        return make_envs(config, seed_key, device, group)
 
-    monkeypatch.setattr(environments, "training_envs", spy)
+    monkeypatch.setattr("ssedb.trainer.training_envs", spy)
     train(tiny_config(tmp_path / "run", env="rooms-small", steps=512, obs_norm_steps=64))
     resume(tmp_path / "run", steps=768)
-    assert streams == [0, 2 + 2]
+    assert keys == [0, 2 + 2]
 
 
 def test_a_run_killed_in_its_first_update_goes_on_from_its_beginning(tmp_path):

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ssedb.bonuses.base import NoOptions
+from ssedb.bonuses.base import BonusOptions
 from ssedb.bonuses.none import NoBonus
 from ssedb.cli.train import parse_train
 from ssedb.config import ConfigError, TrainConfig
@@ -35,7 +35,7 @@ class Inner:
 
 
 @dataclasses.dataclass(frozen=True)
-class StrangeOptions(NoOptions):
+class StrangeOptions(BonusOptions):
     text: str = "plain"
     pair: tuple[int, float] = (0, 0.5)
     zeros: tuple[int, ...] = (0, 0)
@@ -135,7 +135,7 @@ def test_options_of_an_outside_bonus_that_do_not_fit_are_refused_in_one_line(opt
 
 def test_options_of_a_type_without_a_form_in_toml_are_refused(monkeypatch):
     @dataclasses.dataclass(frozen=True)
-    class Options(NoOptions):
+    class Options(BonusOptions):
         hook: json.JSONEncoder = dataclasses.field(default_factory=json.JSONEncoder)
 
     monkeypatch.setattr(Strange, "Options", Options)

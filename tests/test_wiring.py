@@ -407,6 +407,7 @@ MATTERS = {
 }
 DOES_NOT = {
     "env_workers": 2,
+    "threads": 3,
     "steps": 7,
     "out": "elsewhere",
     "engine": "eager",

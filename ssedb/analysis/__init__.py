@@ -1,1 +1,1 @@
-"""Looking at what a bonus has learned."""
+"""Analyses of a trained bonus: probe, spikes, t-SNE and maps."""

@@ -1,10 +1,11 @@
-"""One episode of a trained agent: what it saw, what was there, and what a bonus pays for every step."""
+"""One episode of a trained agent: noisy and clean frames, and the bonus of every step."""
 
 from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,40 +30,43 @@ THIS_EPISODE = -2
 
 @dataclass(frozen=True)
 class Episode:
-    """T steps. Observation t is the stack that ends with frame t; the bonus of step t is for leaving it."""
+    """Episode of T steps.
+
+    Observation t is the stack that ends with frame t. Step t leads from observation t to t + 1.
+    """
 
     run: Path
     config: TrainConfig
-    trained: int  # steps that the agent had learned for
+    trained: int  # steps that the agent had been trained for
     seed: int
     num_actions: int
-    seen: Tensor  # uint8 [T + 1, H, W], what the agent saw
-    clean: Tensor  # uint8 [T, H, W], or [T, H, W, 3] in colour on Rooms: the same without the noise
+    seen: Tensor  # uint8 [T + 1, H, W], with noise
+    clean: Tensor  # uint8 [T, H, W], without noise; on Rooms in colour, [T, H, W, 3]
     actions: Tensor  # int64 [T]
-    rewards: Tensor  # float32 [T], the game's own
-    states: Tensor | None = None  # int64 [T], the true state acted in, where the world tells it
+    rewards: Tensor  # float32 [T], extrinsic
+    states: Tensor | None = None  # int64 [T], the true state acted in, where known
 
     def __len__(self) -> int:
         return len(self.actions)
 
     def stacks(self, t: Tensor) -> Tensor:
-        """Observations uint8 [B, 4, H, W]; before the first frame there is only the first frame."""
+        """Return observations uint8 [B, 4, H, W] at times t [B]; the first frame repeats."""
         return self.seen[(t[:, None] + torch.arange(1 - STACK, 1)).clamp_min(0)]
 
 
 @dataclass(frozen=True)
-class Reading:
-    """What one run's bonus makes of an episode."""
+class BonusTrace:
+    """Bonus and representation of one run at every step of an episode."""
 
     run: Path
     bonus_name: str
     trained: int
     bonus: np.ndarray  # float [T]
-    features: np.ndarray | None  # float [T, D], the representation behind it (for DB the mean of z)
+    features: np.ndarray | None  # float [T, D]; for DB the mean of z
 
 
-def check(run: Path, other: Path | None = None) -> TrainConfig:
-    """Mistakes that can be named before anything is played."""
+def check_runs(run: Path, other: Path | None = None) -> TrainConfig:
+    """Raise ConfigError if a run, or another one with it, cannot be analysed; return its config."""
     config = saved_config(run)
     require_checkpoint(run, config)
     if other is not None:
@@ -71,15 +75,23 @@ def check(run: Path, other: Path | None = None) -> TrainConfig:
         theirs, ours = (env_label(c.env, c.env_kwargs) for c in (rival, config))
         if theirs != ours:
             raise ConfigError(
-                f"{other} is a run on {theirs} and {run} one on {ours}; compare runs on the same env"
+                f"{other} is a run on {theirs} and {run} one on {ours}; "
+                "compare runs on the same env"
             )
     return config
 
 
-def play_episode(
+def record_episode(
     run: Path, *, seed: int = 1000, max_steps: int | None = None, device: str = "auto"
 ) -> Episode:
-    """Plays one episode as `ssedb eval` does, with the run's noise, and keeps all of it."""
+    """Run one episode of a run's agent, as `ssedb eval` does.
+
+    Args:
+        run: folder of the run.
+        seed: of environment, noise and actions.
+        max_steps: ends the episode; the run's limit unless given.
+        device: auto, cpu, cuda or cuda:N.
+    """
     agent = load(run, device)
     config = dataclasses.replace(agent.config, seed=seed)
     seen: list[Tensor] = []
@@ -90,7 +102,7 @@ def play_episode(
     with blaming(run, agent.when), torch.random.fork_rng():
         torch.manual_seed(seed)
         env = agent.make_env(1, seed=seed)
-        env.env = source = _Window(env.env)
+        env.env = source = _CleanFrames(env.env)
         first = env.reset()
         rollout = Rollout(1, 1, (first.shape[1], first.shape[2]), agent.device)
         rollout.begin(first)
@@ -126,39 +138,40 @@ def play_episode(
     )
 
 
-def read_episode(episode: Episode, run: Path, device: str = "auto") -> Reading:
-    """The bonus and representation of a run, the one that played or another, at every step of the episode."""
-    check(episode.run, run)
+def trace_bonus(episode: Episode, run: Path, device: str = "auto") -> BonusTrace:
+    """Compute the bonus and representation of a run, the episode's or another, at every step."""
+    check_runs(episode.run, run)
     agent = load(run, device)
-    place = agent.device
+    target = agent.device
     with torch.random.fork_rng():
         torch.manual_seed(episode.seed)
         bonus = agent.make_bonus()
-        paid, features = [], []
+        rewards: list[Tensor] = []
+        features: list[Tensor | None] = []
         for t in torch.arange(len(episode)).split(CHUNK):
-            pair = [
-                x.to(place) for x in (episode.stacks(t), episode.actions[t], episode.stacks(t + 1))
-            ]
+            transitions = episode.stacks(t), episode.actions[t], episode.stacks(t + 1)
+            batch: list[Any] = [x.to(target) for x in transitions]
             with torch.no_grad():
-                features.append(bonus.features(*pair[:2]))
-                if bonus.uses_context:  # it may remember the episode, so it is told what has passed
-                    states = None if episode.states is None else episode.states[t].to(place)
-                    pair.append(Context(torch.full((len(t),), THIS_EPISODE, device=place), states))  # type: ignore[arg-type]
-                paid.append(bonus.reward(*pair).float().cpu())
+                features.append(bonus.features(*batch[:2]))
                 if bonus.uses_context:
-                    bonus.observe(*pair)
+                    states = None if episode.states is None else episode.states[t].to(target)
+                    episodes = torch.full((len(t),), THIS_EPISODE, device=target)
+                    batch.append(Context(episodes, states))
+                rewards.append(bonus.reward(*batch).float().cpu())
+                if bonus.uses_context:  # an episodic memory needs the steps before
+                    bonus.observe(*batch)
     known = [f.float().cpu() for f in features if f is not None]
-    return Reading(
+    return BonusTrace(
         run,
         agent.config.bonus,
         agent.steps,
-        torch.cat(paid).numpy(),
+        torch.cat(rewards).numpy(),
         torch.cat(known).numpy() if known else None,
     )
 
 
-class _Window(Env):
-    """Between a source and its noise: passes everything on and remembers the last clean frame."""
+class _CleanFrames(Env):
+    """Environment between a source and its noise, which keeps the last clean frame."""
 
     def __init__(self, env: Env) -> None:
         self.env, self.num_envs, self.num_actions, self.device = (
@@ -178,7 +191,7 @@ class _Window(Env):
         return step
 
     def picture(self) -> Tensor:
-        """What is really there: in colour where the world can draw it for people."""
+        """Return the last frame without noise, in colour on Rooms."""
         if isinstance(self.env, RoomsEnv):
             return self.env.world.pictures(self.env.state)[0].cpu()
         return to_agent_frames(self._frames)[0].cpu()

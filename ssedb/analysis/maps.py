@@ -1,4 +1,4 @@
-"""Where a run on Rooms has been, and what its bonus pays where: by cell, about fifty times along training."""
+"""Visits and mean bonus of every cell of Rooms, about fifty times along training."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from ssedb.analysis.probe import Transitions, draw_transitions, rewards_of
 from ssedb.envs.rooms.env import RoomsEnv
 from ssedb.envs.rooms.world import World
 from ssedb.noises import noise_of
+from ssedb.runs.files import writing
 from ssedb.runs.metrics import MAPS
 
 if TYPE_CHECKING:
@@ -21,11 +22,11 @@ if TYPE_CHECKING:
 
 SNAPSHOTS = 50
 PER_CELL = 3
-"""Transitions asked about per cell of the map, on average."""
+"""Transitions per cell from which the mean bonus is computed, on average."""
 
 
 class MapLog:
-    """Appends a line to `maps.jsonl` whenever another fiftieth of the run is done; on other environments than Rooms none."""
+    """Writer of `maps.jsonl`: a line for every fiftieth of a run on Rooms, none elsewhere."""
 
     def __init__(self, folder: Path, trainer: Trainer) -> None:
         self._path, self._trainer = folder / MAPS, trainer
@@ -36,34 +37,47 @@ class MapLog:
         world, config = self._env.world, trainer.config
         count, noise = PER_CELL * len(world.cells), noise_of(config)
         self._data = draw_transitions(world, None, count, 1, noise, seed=1)
-        self._part = -1
+        self._snapshot = -1
         if self._path.exists():  # a line that was cut goes: the next one must not be joined to it
             os.truncate(self._path, self._path.read_bytes().rfind(b"\n") + 1)
 
     def record(self) -> None:
-        """Takes the maps if another part of the run is done. The run does not notice: no randomness of its own is used."""
-        if self._env is None or self._parts() == self._part:
+        """Append a line if another fiftieth of the run is done; keep torch's random state."""
+        if self._env is None or self._current() == self._snapshot:
             return
-        self._part = self._parts()
+        self._snapshot = self._current()
         trainer, cells = self._trainer, len(self._env.world.cells)
-        # Setting a random state back is not free where CUDA graphs hold it, and most bonuses draw nothing.
+        # Restoring a random state costs time where CUDA graphs hold it, and most bonuses draw
+        # nothing.
         devices = [trainer.device] if trainer.device.type == "cuda" else []
         with nullcontext() if trainer.bonus.deterministic else torch.random.fork_rng(devices):
-            paid = rewards_of(trainer.bonus, self._data, 0) if trainer.bonus.pays else None
+            bonus = trainer.bonus
+            rewards = rewards_of(bonus, self._data, 0) if bonus.gives_reward else None
         row = {
             "steps": trainer.steps,
             "visits": self._env.visit_counts.visits.view(cells, -1).sum(1).tolist(),
-            "bonus": None if paid is None else mean_by_cell(paid, self._data, self._env.world),
+            "bonus": None
+            if rewards is None
+            else mean_by_cell(rewards, self._data, self._env.world),
         }
-        with open(self._path, "a", encoding="utf-8") as file:
+        with writing(self._path), open(self._path, "a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
 
-    def _parts(self) -> int:
+    def _current(self) -> int:
         return self._trainer.steps * SNAPSHOTS // self._trainer.config.steps
 
 
 def mean_by_cell(rewards: torch.Tensor, data: Transitions, world: World) -> list[float | None]:
-    """Return the mean reward of the transitions from each cell; None if there is no finite one."""
+    """Return the mean reward of the transitions from each cell.
+
+    Args:
+        rewards: [M].
+        data: the M transitions.
+        world: the world of Rooms.
+
+    Returns:
+        A mean for each cell; None for a cell without transitions, or whose mean is not finite.
+    """
     cell, rewards = (data.states // world.scenes_per_cell).cpu(), rewards.cpu()
     means = [rewards[cell == i].mean() for i in range(len(world.cells))]
     return [float(f"{mean:.5g}") if mean.isfinite() else None for mean in means]

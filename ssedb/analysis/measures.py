@@ -1,4 +1,4 @@
-"""The measures behind the probe, each a pure function with a known answer on constructed inputs."""
+"""Measures of the probe, each a pure function."""
 
 from __future__ import annotations
 
@@ -8,10 +8,16 @@ from torch import Tensor
 
 
 def noise_share(values: Tensor) -> float:
-    """How much of the variance comes from redrawing the noise: 0 is blind to it, 1 sees nothing else.
+    """Return within / (within + between), the share of the variance that comes from the noise.
 
-    `values` [draws, transitions] or [draws, transitions, dims] (variances summed over dims). An analysis of variance: the
-    variance within a transition over its draws, over that plus the variance between transitions, both unbiased.
+    `within` is the variance over the draws of one transition, `between` the variance between
+    transitions, both unbiased and summed over dims.
+
+    Args:
+        values: [draws, transitions] or [draws, transitions, dims].
+
+    Returns:
+        A number from 0 (blind to the noise) to 1 (nothing but noise).
     """
     values = values.double()
     draws = len(values)
@@ -22,20 +28,32 @@ def noise_share(values: Tensor) -> float:
 
 
 def rank_correlation(first: Tensor, second: Tensor) -> float:
-    """Spearman's rho, ties sharing their mean rank; 0 where one of them does not vary."""
+    """Return Spearman's rho of two vectors [n]; 0 if one does not vary.
+
+    Ties share their mean rank.
+    """
     a, b = (_ranks(x.double().cpu().numpy()) for x in (first, second))
     spread = a.std() * b.std()
     return float(((a - a.mean()) * (b - b.mean())).mean() / spread) if spread > 0 else 0.0
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    _, index, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = counts.cumsum()
-    return (last - (counts - 1) / 2)[place]
+    return (last - (counts - 1) / 2)[index]
 
 
 def linear_fit(features: Tensor, targets: Tensor, ridge: float = 1e-3) -> Tensor:
-    """Predictions of the second half's targets [n, k] from its features, by ridge regression on the first half."""
+    """Predict the second half's targets from its features by ridge regression on the first half.
+
+    Args:
+        features: [n, d].
+        targets: [n, k].
+        ridge: weight of the squared coefficients.
+
+    Returns:
+        Predictions, [n - n // 2, k].
+    """
     features, targets = features.double(), targets.double()
     half = len(features) // 2
     scale = features[:half].std(0).clamp_min(1e-8)
@@ -49,7 +67,12 @@ def linear_fit(features: Tensor, targets: Tensor, ridge: float = 1e-3) -> Tensor
 
 
 def explained_share(features: Tensor, targets: Tensor) -> float:
-    """R^2 of a linear probe on held-out samples, over all target dimensions that vary; below 0 counts as 0."""
+    """Return max(0, R^2) of a linear probe on held-out samples, over all target dimensions.
+
+    Args:
+        features: [n, d]; the second half is held out.
+        targets: [n, k].
+    """
     held_out = targets[len(features) // 2 :].double()
     error = (linear_fit(features, targets) - held_out).square().sum()
     spread = (held_out - held_out.mean(0)).square().sum()
@@ -57,7 +80,12 @@ def explained_share(features: Tensor, targets: Tensor) -> float:
 
 
 def probe_accuracy(features: Tensor, classes: Tensor) -> float:
-    """Share of held-out samples whose class a linear probe names."""
+    """Return the accuracy of a linear probe on held-out samples.
+
+    Args:
+        features: [n, d]; the second half is held out.
+        classes: int64 [n].
+    """
     onehot = torch.nn.functional.one_hot(classes).double()
     return float(
         (linear_fit(features, onehot).argmax(1) == classes[len(features) // 2 :]).double().mean()

@@ -1,4 +1,4 @@
-"""Pictures of the analyses."""
+"""Figures of the analyses and of the demo."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import numpy as np
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from ssedb.analysis.episode import Episode, Reading
+    from ssedb.analysis.episode import BonusTrace, Episode
     from ssedb.analysis.probe import Probe, Transitions
     from ssedb.analysis.spikes import Spike
-    from ssedb.analysis.tsne import Map
+    from ssedb.analysis.tsne import Embedding
     from ssedb.config import TrainConfig
     from ssedb.demo import Result
     from ssedb.envs.rooms.world import World
@@ -32,7 +32,10 @@ def plot_probe(
     data: Transitions,
     path: Path,
 ) -> None:
-    """The bonus's fall under repetition and what it sees; on Rooms also the bonus against visits and over the map."""
+    """Plot the fall of the bonus under repetition, and the shares of noise and state in it.
+
+    On Rooms, plot also the bonus against visits and over the cells.
+    """
     known = world is not None
     figure, axes = plt.subplots(
         2 if known else 1, 2, figsize=(10, 8 if known else 4), layout="constrained", squeeze=False
@@ -94,7 +97,7 @@ def plot_probe(
 
 
 def plot_demo(results: list[Result], world: World, config: TrainConfig, path: Path) -> None:
-    """Rooms reached and noise in the bonus along training, then where the agents have been."""
+    """Plot rooms reached and noise in the bonus along training, and the visits of each cell."""
     agents = list(dict.fromkeys(result.agent for result in results))[::-1]
     colours = dict(zip(agents, (GRAY, GREEN, ORANGE, BLUE), strict=True))
     rooms = world.layout.size.rooms**2
@@ -138,24 +141,25 @@ def plot_demo(results: list[Result], world: World, config: TrainConfig, path: Pa
     plt.close(figure)
 
 
-def plot_spike_curve(episode: Episode, reading: Reading, spikes: list[Spike], path: Path) -> None:
-    """The bonus along an episode, its spikes numbered."""
+def plot_spike_curve(episode: Episode, trace: BonusTrace, spikes: list[Spike], path: Path) -> None:
+    """Plot the bonus along an episode, with numbered spikes."""
     figure, axes = plt.subplots(figsize=(11, 3.6), layout="constrained")
-    axes.plot(reading.bonus, color=BLUE, linewidth=0.9)
+    axes.plot(trace.bonus, color=BLUE, linewidth=0.9)
     axes.margins(x=0.01, y=0.12)
     _number_spikes(axes, spikes, ORANGE, 9)
     for clear, label in ((True, "clear spike"), (False, "may be noise")):
         axes.plot([], [], "o", color=ORANGE, fillstyle="full" if clear else "none", label=label)
     axes.legend(loc="lower right", ncols=2, fontsize=8)
     config = episode.config
-    title = f"{reading.bonus_name} on {config.env}, noise {config.noise}, agent of step {episode.trained:,}"
+    agent = f"agent of step {episode.trained:,}"
+    title = f"{trace.bonus_name} on {config.env}, noise {config.noise}, {agent}"
     axes.set(xlabel="step of the episode", ylabel="bonus", title=title)
     figure.savefig(path, dpi=120)
     plt.close(figure)
 
 
 def plot_spike_frames(episode: Episode, spikes: list[Spike], path: Path) -> None:
-    """What the agent saw at each spike, numbered as in the curve."""
+    """Plot the frame at each spike, numbered as in the curve."""
     if not spikes:
         figure, axes = plt.subplots(figsize=(5, 1.2), layout="constrained")
         axes.text(0.5, 0.5, "no spike rises above the noise of the curve", ha="center")
@@ -200,7 +204,11 @@ def _number_spikes(axes: Any, spikes: list[Spike], colour: str, size: int) -> No
 def curve_strips(
     bonus: np.ndarray, spikes: list[Spike], width: int
 ) -> tuple[np.ndarray, np.ndarray, list[int]]:
-    """The curve as a strip of pixels twice, in colour and in gray (uint8 [H, width, 3]), and the column of every step."""
+    """Draw the curve of a bonus [T] as strips of pixels.
+
+    Returns:
+        The strip in colour and in gray, each uint8 [H, width, 3], and the column of every step.
+    """
     strips = []
     for colour, dot in ((BLUE, ORANGE), ("#bbbbbb", "#bbbbbb")):
         figure = plt.figure(figsize=(width / 100, 1.2), dpi=100)
@@ -217,8 +225,8 @@ def curve_strips(
     return strips[0], strips[1], [min(max(round(float(x)), 1), width - 1) for x in columns]
 
 
-def plot_maps(episode: Episode, maps: list[Map], path: Path, numbers: int = 12) -> None:
-    """The maps side by side, consecutive steps joined, coloured by time; some points numbered, with their frames below."""
+def plot_embeddings(episode: Episode, maps: list[Embedding], path: Path, numbers: int = 12) -> None:
+    """Plot the maps side by side, coloured by time, with the frames of numbered points below."""
     count = min(numbers, len(maps[0].steps))
     chosen = np.linspace(0, len(maps[0].steps) - 1, count).round().astype(int)
     figure = plt.figure(figsize=(5 * len(maps), 6.4), layout="constrained")
@@ -256,8 +264,7 @@ def plot_maps(episode: Episode, maps: list[Map], path: Path, numbers: int = 12) 
         axes.set(xticks=[], yticks=[])
         axes.set_title(f"{number}: {maps[0].steps[i]}", fontsize=8)
     config = episode.config
-    figure.suptitle(
-        f"an episode of {config.env}, noise {config.noise}, agent of step {episode.trained:,} (t-SNE)"
-    )
+    agent = f"agent of step {episode.trained:,}"
+    figure.suptitle(f"an episode of {config.env}, noise {config.noise}, {agent} (t-SNE)")
     figure.savefig(path, dpi=120)
     plt.close(figure)

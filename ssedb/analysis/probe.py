@@ -1,4 +1,4 @@
-"""Is the bonus right? Asked about fixed transitions under many draws of the noise."""
+"""The probe: a bonus measured on fixed transitions under many draws of the noise."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from ssedb.runs.blame import blaming
 CHUNK = 1024
 FALL_BATCH = 128
 FALL_AT = (0, 1, 2, 5, 10, 20, 50)
-"""Gradient steps after which the bonus of the transitions trained on is looked at."""
+"""Gradient steps after which the bonus of the trained transitions is measured."""
 
 
 @dataclass(frozen=True)
 class Transitions:
-    """Clean transitions and the same under K draws of a noise."""
+    """M clean transitions, and K noisy copies of them."""
 
     clean: Tensor  # uint8 [STACK + 1, M, H, W]: the frames of both stacks
     noisy: Tensor  # uint8 [STACK + 1, K, M, H, W]
@@ -42,7 +42,7 @@ class Transitions:
     states: Tensor | None = None  # int64 [M], the true state acted in, on Rooms
 
     def pair(self, draw: int | None) -> tuple[Tensor, Tensor, Tensor]:
-        """(obs, actions, next_obs) of one draw, or clean."""
+        """Return (obs, actions, next_obs) of one draw, or without noise."""
         frames = self.clean if draw is None else self.noisy[:, draw]
         stacks = frames.transpose(0, 1)
         return stacks[:, :-1].contiguous(), self.actions, stacks[:, 1:].contiguous()
@@ -50,7 +50,11 @@ class Transitions:
 
 @dataclass(frozen=True)
 class Probe:
-    """What the probe found. None where a bonus has no representation, a run no counts, or the environment no true states."""
+    """Measures of a bonus.
+
+    A measure is None if the bonus has no representation, the run no visit counts, or the
+    environment no true states.
+    """
 
     noise: str
     bonus_mean: float
@@ -73,7 +77,16 @@ def draw_transitions(
     noise: Noise,
     seed: int,
 ) -> Transitions:
-    """Random walks from states chosen evenly: half from all that can be reached, half from those visited, if any were."""
+    """Draw transitions of Rooms: the ends of random walks from uniformly drawn states.
+
+    Args:
+        world: the world of Rooms.
+        visited: states, bool [states], from which half of the walks start; else all reachable ones.
+        count: M, how many transitions.
+        draws: K, how many draws of the noise.
+        noise: the noise.
+        seed: of walks and noise.
+    """
     generator = torch.Generator(world.device).manual_seed(seed)
 
     def choose(pool: Tensor, n: int) -> Tensor:
@@ -82,14 +95,14 @@ def draw_transitions(
 
     known = visited if visited is not None and visited.any() else world.reachable()
     chosen = torch.cat([choose(world.reachable(), count // 2), choose(known, count - count // 2)])
-    mixed = torch.randperm(
-        count, generator=generator, device=world.device
-    )  # linear probes learn from the first half
+    # Linear probes train on the first half, so both kinds of states are mixed.
+    mixed = torch.randperm(count, generator=generator, device=world.device)
     state = world.state_of(chosen[mixed])
-    eyes = Observer(
+    observer = Observer(
         noise, draws * count, world.num_actions, seed=seed, device=world.device, side=world.side
     )
-    clean, noisy = [world.frames(state)], [eyes.observe(world.frames(state).repeat(draws, 1, 1))]
+    clean = [world.frames(state)]
+    noisy = [observer.observe(clean[0].repeat(draws, 1, 1))]
     never = torch.zeros(draws * count, dtype=torch.bool, device=world.device)
     for _ in range(STACK):
         ids = world.state_ids(state)
@@ -97,62 +110,67 @@ def draw_transitions(
             world.num_actions, (count,), generator=generator, device=world.device
         )
         state, _ = world.move(state, actions)
-        eyes.advance(actions.repeat(draws), never)
+        observer.advance(actions.repeat(draws), never)
         clean.append(world.frames(state))
-        noisy.append(eyes.observe(clean[-1].repeat(draws, 1, 1)))
+        noisy.append(observer.observe(clean[-1].repeat(draws, 1, 1)))
     return Transitions(
         torch.stack(clean), torch.stack(noisy).unflatten(1, (draws, count)), actions, ids
     )
 
 
-PLAYED_ENVS, PLAYED_APART = 16, 12
-"""Where true states are not known: games played at once, and steps between two transitions of one of them."""
+COLLECT_ENVS, COLLECT_APART = 16, 12
+"""Where true states are unknown: environments, and steps between two transitions of one."""
 
 
-def play_transitions(
+def collect_transitions(
     config: TrainConfig, count: int, draws: int, seed: int, device: torch.device
 ) -> Transitions:
-    """What a random agent meets in the run's environment, before and under the noise."""
+    """Collect transitions of a random agent in a run's environment, without and with noise.
+
+    Args:
+        config: the run's settings.
+        count: M, how many transitions.
+        draws: K, how many draws of the noise.
+        seed: of environment, noise and actions.
+        device: where the tensors are.
+    """
     from ssedb.collect.environments import env_of
 
-    env = env_of(dataclasses.replace(config, seed=seed), PLAYED_ENVS, stream=3, device=device)
-    noise, envs = env.observer.noise, draws * PLAYED_ENVS
-    eyes = Observer(noise, envs, env.num_actions, seed=seed, device=device, side=env.side)
+    env = env_of(dataclasses.replace(config, seed=seed), COLLECT_ENVS, seed_key=3, device=device)
+    noise, envs = env.observer.noise, draws * COLLECT_ENVS
+    observer = Observer(noise, envs, env.num_actions, seed=seed, device=device, side=env.side)
     generator = torch.Generator().manual_seed(seed)
     frames = env.env.reset()
     clean: list[Tensor] = []
     noisy: list[Tensor] = []
     actions: list[Tensor] = []
     found: list[tuple[Tensor, Tensor, Tensor]] = []
-    age = torch.zeros(PLAYED_ENVS, dtype=torch.int64, device=device)
+    age = torch.zeros(COLLECT_ENVS, dtype=torch.int64, device=device)
     repeated = (draws, *[1] * (frames.ndim - 1))
-    while sum(len(part[2]) for part in found) < count:
-        if len(actions) > PLAYED_APART * (
-            count + 100
-        ):  # an even chance would have found them several times over
+    while sum(len(actions) for _, _, actions in found) < count:
+        # Long enough to find them several times over if episodes last.
+        if len(actions) > COLLECT_APART * (count + 100):
             raise ConfigError(
                 f"{config.env}: episodes end too soon to be probed; none lasts {STACK} steps"
             )
         clean = [*clean, to_agent_frames(frames, env.side)][-STACK - 1 :]
-        noisy = [*noisy, eyes.observe(frames.repeat(repeated)).unflatten(0, (draws, PLAYED_ENVS))][
-            -STACK - 1 :
-        ]
-        if len(actions) % PLAYED_APART == 0 and (whole := age >= STACK).any():
+        seen = observer.observe(frames.repeat(repeated)).unflatten(0, (draws, COLLECT_ENVS))
+        noisy = [*noisy, seen][-STACK - 1 :]
+        if len(actions) % COLLECT_APART == 0 and (whole := age >= STACK).any():
             found.append(
                 (torch.stack(clean)[:, whole], torch.stack(noisy)[:, :, whole], actions[-1][whole])
             )
         actions.append(
-            torch.randint(env.num_actions, (PLAYED_ENVS,), generator=generator).to(device)
+            torch.randint(env.num_actions, (COLLECT_ENVS,), generator=generator).to(device)
         )
         step = env.env.step(actions[-1])
         frames, age = step.frames, torch.where(step.dones, 0, age + 1)
-        eyes.advance(actions[-1].repeat(draws), step.dones.repeat(draws))
+        observer.advance(actions[-1].repeat(draws), step.dones.repeat(draws))
     env.close()
-    parts = (
-        torch.cat(part, -1 if part[0].ndim == 1 else part[0].ndim - 3)
-        for part in zip(*found, strict=True)
+    clean_frames, noisy_frames, chosen = (
+        torch.cat(column, -1 if column[0].ndim == 1 else column[0].ndim - 3)
+        for column in zip(*found, strict=True)
     )
-    clean_frames, noisy_frames, chosen = parts
     return Transitions(clean_frames[:, :count], noisy_frames[:, :, :count], chosen[:count])
 
 
@@ -164,7 +182,16 @@ def probe_bonus(
     noise: str,
     learning_rate: float,
 ) -> Probe:
-    """All measures of one bonus; `pair_visits` is N(s, a) of the run that trained it."""
+    """Compute all measures of one bonus.
+
+    Args:
+        bonus: the bonus.
+        world: the world of Rooms, where the transitions are from there.
+        data: the transitions.
+        pair_visits: N(s, a) of the run that trained the bonus, int64 [states, actions].
+        noise: name of the noise.
+        learning_rate: of the gradient steps on the same transitions.
+    """
     draws = data.noisy.shape[1]
     rewards, features = rewards_and_features(bonus, data)
     # [M, 16]: how the noise changed the newest frame, coarsely
@@ -188,7 +215,7 @@ def probe_bonus(
 
 
 def rewards_and_features(bonus: Bonus, data: Transitions) -> tuple[Tensor, Tensor | None]:
-    """The bonus [K, M] and its representation [K, M, D], if it has one, under every draw."""
+    """Return the bonus [K, M] and its representation [K, M, D] or None, under every draw."""
     draws = range(data.noisy.shape[1])
     rewards = torch.stack([rewards_of(bonus, data, k) for k in draws])
     if bonus.features(*experience(bonus, data, 0, slice(1))[:2]) is None:
@@ -201,7 +228,7 @@ def rewards_and_features(bonus: Bonus, data: Transitions) -> tuple[Tensor, Tenso
 def _place_told(
     features: Tensor | None, world: World | None, data: Transitions
 ) -> dict[str, float | None]:
-    """How well a linear probe reads the agent's room and place from the features."""
+    """Measure how well a linear probe predicts the agent's room and cell from the features."""
     if features is None or world is None or data.states is None:
         return {"room_accuracy": None, "place_explained": None}
     cell = data.states // world.scenes_per_cell
@@ -213,19 +240,28 @@ def _place_told(
 
 
 def count_correlation(rewards: Tensor, data: Transitions, pair_visits: Tensor) -> float:
-    """Spearman's rank correlation of the bonus [K, M], averaged over draws, with what a count would pay."""
+    """Return the rank correlation of the bonus with the count bonus 1 / sqrt(N(s, a) + 1).
+
+    Args:
+        rewards: [K, M], averaged over the K draws.
+        data: the transitions.
+        pair_visits: N(s, a), int64 [states, actions].
+    """
     return measures.rank_correlation(
         rewards.mean(0), (pair_visits[data.states, data.actions] + 1.0).rsqrt()
     )
 
 
 def rewards_of(bonus: Bonus, data: Transitions, draw: int | None) -> Tensor:
-    """The bonus [M] under one draw, or clean."""
+    """Return the bonus [M] under one draw, or without noise."""
     return _in_chunks(bonus.reward, bonus, data, draw)
 
 
 def experience(bonus: Bonus, data: Transitions, draw: int | None, rows: slice) -> tuple[Any, ...]:
-    """Some transitions of one draw, and their context where the bonus uses one: each is an episode of its own."""
+    """Return some transitions of one draw, and a context if the bonus uses one.
+
+    Each transition is an episode of its own.
+    """
     states = None if data.states is None else data.states[rows]
     context = Context(
         -2 - torch.arange(len(data.actions[rows]), device=data.actions.device), states
@@ -236,7 +272,10 @@ def experience(bonus: Bonus, data: Transitions, draw: int | None, rows: slice) -
 def _fall(
     bonus: Bonus, data: Transitions, draws: int | None, learning_rate: float
 ) -> tuple[float, ...]:
-    """The mean bonus of a few transitions as they are trained on again and again, clean or under a new draw each time."""
+    """Return the mean bonus of a few transitions along training on them.
+
+    The transitions are without noise, or under another of `draws` draws in each step.
+    """
     twin = copy.deepcopy(bonus)
     trained = [p for p in twin.parameters() if p.requires_grad]
     adam = torch.optim.Adam(trained, lr=learning_rate) if trained else None
@@ -265,12 +304,13 @@ def _in_chunks(function: Any, bonus: Bonus, data: Transitions, draw: int | None)
         )
 
 
-def check(config: TrainConfig, transitions: int, draws: int) -> None:
-    """Mistakes that can be named before anything is loaded."""
+def check_probe(config: TrainConfig, transitions: int, draws: int) -> None:
+    """Raise ConfigError if the probe cannot run with these settings."""
     noise = noise_class(config.noise)
     if noise.changes_actions() and not noise.changes_frames():
         raise ConfigError(
-            f"noise={config.noise}: the probe draws noise over pictures; name another with --noise, such as random-box"
+            f"noise={config.noise}: the probe draws noise over pictures; "
+            "name another with --noise, such as random-box"
         )
     for name, value, least in (("transitions", transitions, 128), ("draws", draws, 2)):
         if value < least:
@@ -278,10 +318,29 @@ def check(config: TrainConfig, transitions: int, draws: int) -> None:
 
 
 def probe_run(
-    run: Path, *, fresh: bool = False, noise: str | None = None, transitions: int = 1024, draws: int = 8,
-    seed: int = 0, device: str = "auto",
-) -> tuple[Probe, Path]:  # fmt: skip
-    """Probes the bonus of a run (or a fresh one of its kind) and writes `probe.json` and `probe.png` there."""
+    run: Path,
+    *,
+    fresh: bool = False,
+    noise: str | None = None,
+    transitions: int = 1024,
+    draws: int = 8,
+    seed: int = 0,
+    device: str = "auto",
+) -> tuple[Probe, Path]:
+    """Probe the bonus of a run, and write `probe.json` and `probe.png` into its folder.
+
+    Args:
+        run: folder of the run.
+        fresh: whether to probe an untrained bonus of the same kind.
+        noise: another noise than the run's.
+        transitions: M, how many.
+        draws: K, how many draws of the noise.
+        seed: of all that is drawn.
+        device: auto, cpu, cuda or cuda:N.
+
+    Returns:
+        The measures and the path of the figure.
+    """
     from ssedb.analysis.plots import plot_probe
     from ssedb.runs.files import write_json
     from ssedb.runs.folder import saved_config
@@ -289,7 +348,7 @@ def probe_run(
     config = saved_config(run)
     if noise is not None:
         config = dataclasses.replace(config, noise=noise)
-    check(config, transitions, draws)
+    check_probe(config, transitions, draws)
     agent = load(run, device)
     place, state = agent.device, agent.state
     world = pair_visits = None
@@ -303,7 +362,7 @@ def probe_run(
         )
     else:
         with blaming(run, agent.when):
-            data = play_transitions(config, transitions, draws, seed, place)
+            data = collect_transitions(config, transitions, draws, seed, place)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         bonus = agent.make_bonus(fresh)

@@ -1,4 +1,4 @@
-"""Where along an episode the bonus spikes, and what is on the screen there."""
+"""Spikes of the bonus along an episode, with the frames at each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scipy.ndimage import median_filter
 from scipy.signal import find_peaks
 from scipy.stats import norm
 
-from ssedb.analysis.episode import Episode, Reading, play_episode, read_episode
+from ssedb.analysis.episode import BonusTrace, Episode, record_episode, trace_bonus
 from ssedb.runs.evaluation import write_video
 from ssedb.runs.files import write_json
 from ssedb.runs.progress import Progress, silent
@@ -20,18 +20,24 @@ from ssedb.terminal import plural
 
 MOST = 16
 GAP = 15
-"""Spikes are at least so many steps apart, and a clip shows so many frames after each."""
+"""Fewest steps between two spikes, and frames that a clip shows after each."""
 TREND = 61
-"""Steps over which the median is taken that a spike must rise above."""
+"""Steps of the running median that a spike must rise above."""
 LEAST, CHANCE = 1.0, 0.01
 MAD_TO_STD = 1.4826
 VIDEO_ZOOM, CLIP_ZOOM = 5, 3
 
 
 def spike_heights(bonus: np.ndarray) -> np.ndarray:
-    """How many robust standard deviations each step is above the running median, float [T].
+    """Return the height of each step above the running median, in robust standard deviations.
 
-    Median and MAD instead of mean and std: the spikes themselves must not raise the bar they have to clear.
+    Median and MAD instead of mean and std: spikes must not raise their own threshold.
+
+    Args:
+        bonus: float [T].
+
+    Returns:
+        Heights, float [T].
     """
     residual = bonus - median_filter(
         np.asarray(bonus, np.float64), size=min(TREND, len(bonus)), mode="reflect"
@@ -44,7 +50,7 @@ def spike_heights(bonus: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Spike:
-    """A place where the bonus stands out."""
+    """Step at which the bonus peaks."""
 
     step: int
     bonus: float
@@ -53,22 +59,26 @@ class Spike:
 
 
 def find_spikes(bonus: np.ndarray, most: int = MOST, gap: int = GAP) -> list[Spike]:
-    """The strongest spikes, in order of time, at least `gap` steps apart and at most `most`.
+    """Find the highest spikes of a bonus [T], in order of time.
 
-    They must rise a robust standard deviation above the running median. Those so high that a curve of plain Gaussian
-    noise has one in a hundred times are clear; the others may be noise.
+    A spike rises at least one robust standard deviation above the running median. A clear spike is
+    so high that Gaussian noise of T steps reaches it with probability 0.01.
+
+    Args:
+        bonus: float [T].
+        most: how many at most.
+        gap: fewest steps between two.
     """
     if len(bonus) < 3:
         return []
     heights = spike_heights(bonus)
-    edged = np.concatenate(
-        [[-np.inf], heights, [-np.inf]]
-    )  # a peak may be the first or the last step
+    # A peak may be the first or the last step.
+    edged = np.concatenate([[-np.inf], heights, [-np.inf]])
     peaks = find_peaks(edged, height=LEAST, distance=max(1, gap))[0] - 1
     strongest = peaks[np.argsort(-heights[peaks], kind="stable")][:most]
-    bar = norm.isf(CHANCE / len(bonus))
+    threshold = norm.isf(CHANCE / len(bonus))
     return [
-        Spike(int(t), float(bonus[t]), float(heights[t]), bool(heights[t] > bar))
+        Spike(int(t), float(bonus[t]), float(heights[t]), bool(heights[t] > threshold))
         for t in sorted(strongest)
     ]
 
@@ -81,42 +91,45 @@ def spikes_of_run(
     device: str = "auto",
     progress: Progress = silent,
 ) -> dict[str, Any]:
-    """Plays an episode and writes what its bonus shows into `run/spikes/`; returns what `spikes.json` says."""
+    """Run an episode, and write its spikes, figures and videos into `run/spikes/`.
+
+    Returns:
+        The contents of `spikes.json`.
+    """
     from ssedb.analysis.plots import plot_spike_curve, plot_spike_frames
 
-    progress.note("playing an episode")
-    episode = play_episode(run, seed=seed, max_steps=max_steps, device=device)
-    reading = read_episode(episode, run, device)
-    spikes = find_spikes(reading.bonus)
-    progress.note(
-        f"{plural(len(episode), 'step')}, {plural(len(spikes), 'spike')}; writing pictures and videos"
-    )
+    progress.note("running an episode")
+    episode = record_episode(run, seed=seed, max_steps=max_steps, device=device)
+    trace = trace_bonus(episode, run, device)
+    spikes = find_spikes(trace.bonus)
+    found = f"{plural(len(episode), 'step')}, {plural(len(spikes), 'spike')}"
+    progress.note(f"{found}; writing pictures and videos")
     folder = run / "spikes"
     folder.mkdir(exist_ok=True)
     for old in folder.glob("clip-*.mp4"):
         old.unlink()
-    plot_spike_curve(episode, reading, spikes, folder / "curve.png")
+    plot_spike_curve(episode, trace, spikes, folder / "curve.png")
     plot_spike_frames(episode, spikes, folder / "frames.png")
     for number, spike in enumerate(spikes, start=1):
         steps = range(spike.step, min(spike.step + GAP + 1, len(episode)))
         write_video(folder / f"clip-{number:02d}.mp4", side_by_side(episode, steps), CLIP_ZOOM)
-    write_video(folder / "episode.mp4", with_curve(episode, reading, spikes), 1)
+    write_video(folder / "episode.mp4", with_curve(episode, trace, spikes), 1)
     about = {
         "run": str(run),
-        "bonus": reading.bonus_name,
+        "bonus": trace.bonus_name,
         "trained": episode.trained,
         "seed": seed,
         "length": len(episode),
         "score": float(episode.rewards.sum()),
         "spikes": [asdict(spike) for spike in spikes],
-        "curve": [float(b) for b in reading.bonus],
+        "curve": [float(b) for b in trace.bonus],
     }
     write_json(folder / "spikes.json", about, indent=None)
     return about
 
 
 def side_by_side(episode: Episode, steps: range) -> Iterator[np.ndarray]:
-    """What the agent saw and, if there is noise, what was there: uint8 [H, W or 2 W, 3]."""
+    """Yield noisy frames, beside the clean ones if they differ: uint8 [H, W or 2 W, 3]."""
     for t in steps:
         seen, clean = (x[t].numpy() for x in (episode.seen, episode.clean))
         panels = [np.repeat(x[..., None], 3, -1) if x.ndim == 2 else x for x in (seen, clean)]
@@ -124,17 +137,17 @@ def side_by_side(episode: Episode, steps: range) -> Iterator[np.ndarray]:
 
 
 def has_clean(episode: Episode) -> bool:
-    """Whether the clean picture shows anything that the agent's does not."""
+    """Tell whether any clean frame differs from what the agent saw."""
     same = episode.seen[: len(episode)].shape == episode.clean.shape
     return not (same and bool((episode.seen[: len(episode)] == episode.clean).all()))
 
 
-def with_curve(episode: Episode, reading: Reading, spikes: list[Spike]) -> Iterator[np.ndarray]:
-    """The whole episode with the bonus curve under it: what is past in colour, what is to come in gray."""
+def with_curve(episode: Episode, trace: BonusTrace, spikes: list[Spike]) -> Iterator[np.ndarray]:
+    """Yield all frames above the bonus curve, which is gray where it is still to come."""
     from ssedb.analysis.plots import curve_strips
 
     width = VIDEO_ZOOM * episode.seen.shape[2] * (2 if has_clean(episode) else 1)
-    past, future, columns = curve_strips(reading.bonus, spikes, width)
+    past, future, columns = curve_strips(trace.bonus, spikes, width)
     for t, picture in enumerate(side_by_side(episode, range(len(episode)))):
         strip = np.concatenate([past[:, : columns[t]], future[:, columns[t] :]], 1)
         strip[:, columns[t] - 1 : columns[t] + 1] = (213, 94, 0)

@@ -1,4 +1,4 @@
-"""Does a representation keep together what follows in time? A picture by t-SNE, and a number of the representation."""
+"""t-SNE maps of an episode's representations, and the distance of consecutive steps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ssedb.analysis.episode import Episode, Reading, check, play_episode, read_episode
+from ssedb.analysis.episode import BonusTrace, Episode, check_runs, record_episode, trace_bonus
 from ssedb.errors import ConfigError
 from ssedb.runs.files import write_json
 from ssedb.runs.progress import Progress, silent
@@ -20,23 +20,27 @@ from ssedb.terminal import plural
 PERPLEXITY = 30.0
 COMPONENTS = 50
 MOST_POINTS = 1000
-"""A longer episode is thinned out evenly for the picture."""
+"""Steps of a longer episode are drawn at even distances."""
 
 
 @dataclass(frozen=True)
-class Map:
-    """One representation of an episode in two dimensions."""
+class Embedding:
+    """t-SNE embedding of one representation of an episode."""
 
     title: str
     steps: np.ndarray  # int [P], which steps of the episode are drawn
     points: np.ndarray  # float [P, 2]
-    ratio: float | None  # see step_ratio; not of the drawn points but of the representation
+    ratio: float | None  # step_ratio of the representation
 
 
 def step_ratio(z: np.ndarray) -> float | None:
-    """Mean distance of consecutive rows over the mean distance of all pairs of rows; None where all rows are alike.
+    """Return the mean distance of consecutive rows over that of all pairs of rows.
 
-    Rows that are independent of their order get about 1, a smooth path much less.
+    Args:
+        z: [T, D].
+
+    Returns:
+        About 1 if the order of rows is random, less on a smooth path, None if all rows are alike.
     """
     rows = torch.as_tensor(z).double()
     pairs = mean_pair(rows)
@@ -44,23 +48,22 @@ def step_ratio(z: np.ndarray) -> float | None:
 
 
 def mean_step(rows: Tensor) -> float:
-    """Mean distance of each row [T, D] to the next."""
+    """Return the mean distance of each row [T, D] to the next."""
     return float(rows.diff(dim=0).norm(dim=1).mean())
 
 
 def mean_pair(rows: Tensor) -> float:
-    """Mean distance of all pairs of different rows."""
+    """Return the mean distance of all pairs of rows [T, D]."""
     if len(rows) < 2:
         return 0.0
-    centred = rows.double() - rows.double().mean(
-        0
-    )  # nearer to 0, where the expanded square loses less
+    # Near 0 the expanded square loses less.
+    centred = rows.double() - rows.double().mean(0)
     distances = torch.cdist(centred, centred).fill_diagonal_(0)
     return float(distances.sum() / (len(rows) * (len(rows) - 1)))
 
 
 def embed(z: np.ndarray, seed: int = 0) -> np.ndarray:
-    """Rows [P, D] to points [P, 2] by t-SNE."""
+    """Embed rows [P, D] as points [P, 2] by t-SNE."""
     from sklearn.decomposition import PCA
     from sklearn.manifold import TSNE
 
@@ -78,28 +81,28 @@ def embed(z: np.ndarray, seed: int = 0) -> np.ndarray:
 
 
 def thin(length: int, most: int = MOST_POINTS) -> np.ndarray:
-    """At most so many steps, evenly spread."""
+    """Return the indices of at most `most` steps of an episode, at even distances."""
     return np.unique(np.linspace(0, length - 1, min(length, most)).round().astype(int))
 
 
-def map_features(title: str, features: np.ndarray, steps: np.ndarray, seed: int = 0) -> Map:
-    """A bonus's representation [T, D]; its number is of all steps."""
-    return Map(title, steps, embed(features[steps], seed), step_ratio(features))
+def embed_features(title: str, features: np.ndarray, steps: np.ndarray, seed: int = 0) -> Embedding:
+    """Embed the representation [T, D] of a bonus; the ratio is of all steps."""
+    return Embedding(title, steps, embed(features[steps], seed), step_ratio(features))
 
 
-def map_pixels(episode: Episode, steps: np.ndarray, seed: int = 0) -> Map:
-    """The raw observations, stacks as the agent saw them: 28,224 numbers each, so random pairs are of the drawn steps."""
+def embed_pixels(episode: Episode, steps: np.ndarray, seed: int = 0) -> Embedding:
+    """Embed the stacks that the agent saw; random pairs are of the drawn steps, to save time."""
     drawn = episode.stacks(torch.from_numpy(steps)).flatten(1).float()
-    chunks = torch.arange(len(episode)).unfold(0, 2, 1)  # [T - 1, 2]
+    consecutive = torch.arange(len(episode)).unfold(0, 2, 1)  # [T - 1, 2]
     lengths = [
-        (episode.stacks(part[:, 1]).float() - episode.stacks(part[:, 0]).float())
+        (episode.stacks(chunk[:, 1]).float() - episode.stacks(chunk[:, 0]).float())
         .flatten(1)
         .norm(dim=1)
-        for part in chunks.split(256)
+        for chunk in consecutive.split(256)
     ]
     pairs = mean_pair(drawn)
     ratio = float(torch.cat(lengths).mean()) / pairs if pairs > 0 else None
-    return Map("raw pixels", steps, embed(drawn.numpy(), seed), ratio)
+    return Embedding("raw pixels", steps, embed(drawn.numpy(), seed), ratio)
 
 
 def tsne_of_run(
@@ -110,44 +113,59 @@ def tsne_of_run(
     max_steps: int | None = None,
     device: str = "auto",
     progress: Progress = silent,
-) -> tuple[list[Map], Path]:
-    """Plays an episode and maps it as `run` represents it, as `other` does, and as raw pixels, into `run/tsne/`."""
-    from ssedb.analysis.plots import plot_maps
+) -> tuple[list[Embedding], Path]:
+    """Run an episode, and write its t-SNE maps into `run/tsne/`.
+
+    Args:
+        run: folder of the run whose agent acts.
+        other: another run whose representation is mapped, too.
+        seed: of environment, noise and actions.
+        max_steps: ends the episode.
+        device: auto, cpu, cuda or cuda:N.
+        progress: shows what is done.
+
+    Returns:
+        The maps and their folder.
+    """
+    from ssedb.analysis.plots import plot_embeddings
     from ssedb.report.explorer import write_episode_page
 
-    check(run, other)
-    progress.note("playing an episode")
-    episode = play_episode(run, seed=seed, max_steps=max_steps, device=device)
-    readings = [read_episode(episode, path, device) for path in (run, other) if path is not None]
-    if readings[0].features is None:
+    check_runs(run, other)
+    progress.note("running an episode")
+    episode = record_episode(run, seed=seed, max_steps=max_steps, device=device)
+    traces = [trace_bonus(episode, path, device) for path in (run, other) if path is not None]
+    if traces[0].features is None:
         raise ConfigError(
-            f"{run}: the bonus {readings[0].bonus_name} has no representation to draw; name another run"
+            f"{run}: the bonus {traces[0].bonus_name} has no representation to draw; "
+            "name another run"
         )
-    names = [r.bonus_name for r in readings]
+    names = [r.bonus_name for r in traces]
     if len(set(names)) < len(names):  # two runs of one bonus
-        names = [f"{r.bonus_name} ({r.run.name})" for r in readings]
+        names = [f"{r.bonus_name} ({r.run.name})" for r in traces]
     progress.note(f"{plural(len(episode), 'step')}; placing them in two dimensions")
-    maps = maps_of(episode, readings, names)
+    maps = embeddings_of(episode, traces, names)
     folder = run / "tsne"
     folder.mkdir(exist_ok=True)
-    plot_maps(episode, maps, folder / "tsne.png")
-    write_episode_page(episode, readings, maps, names, folder / "tsne.html")
+    plot_embeddings(episode, maps, folder / "tsne.png")
+    write_episode_page(episode, traces, maps, names, folder / "tsne.html")
     write_json(folder / "tsne.json", _as_json(episode, maps), indent=None)
     return maps, folder
 
 
-def maps_of(episode: Episode, readings: Sequence[Reading], names: Sequence[str]) -> list[Map]:
-    """A map for every reading that has a representation, and one of the raw pixels, of the same steps."""
+def embeddings_of(
+    episode: Episode, traces: Sequence[BonusTrace], names: Sequence[str]
+) -> list[Embedding]:
+    """Embed every representation and the raw pixels, at the same steps."""
     steps = thin(len(episode))
     maps = [
-        map_features(n, r.features, steps)
-        for n, r in zip(names, readings, strict=True)
+        embed_features(n, r.features, steps)
+        for n, r in zip(names, traces, strict=True)
         if r.features is not None
     ]
-    return [*maps, map_pixels(episode, steps)]
+    return [*maps, embed_pixels(episode, steps)]
 
 
-def _as_json(episode: Episode, maps: list[Map]) -> dict[str, Any]:
+def _as_json(episode: Episode, maps: list[Embedding]) -> dict[str, Any]:
     return {
         "run": str(episode.run),
         "trained": episode.trained,

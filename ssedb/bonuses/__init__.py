@@ -1,4 +1,4 @@
-"""Intrinsic rewards. Each is one file of this folder, found by its name."""
+"""Intrinsic rewards: each is one file of this folder, found by its name."""
 
 from __future__ import annotations
 
@@ -14,12 +14,16 @@ if TYPE_CHECKING:
 
 
 def list_bonuses() -> list[str]:
-    """The names that `make_bonus` takes."""
+    """Return the names that `make_bonus` takes."""
     return bonus_names()
 
 
 def bonus_class(name: str) -> type[Bonus]:
-    """The class in the file of that name, or the class that `package.module:Class` names."""
+    """Import the class of a bonus.
+
+    Args:
+        name: of a file in this folder, or `package.module:Class`.
+    """
     if ":" not in name:
         return import_module(f"ssedb.bonuses.{name.replace('-', '_')}").BONUS
     from ssedb.bonuses.base import Bonus
@@ -38,7 +42,21 @@ def make_bonus(
     noise: str = "none",
     **options: Any,
 ) -> Bonus:
-    """Builds a bonus for stacks of `obs_shape` [C, H, W]; `options` override what the names imply."""
+    """Make a bonus.
+
+    Args:
+        name: of the bonus, or `package.module:Class`.
+        obs_shape: [C, H, W] of the observations.
+        num_actions: how many actions the environment has.
+        fidelity: `paper`, `released` or `ours`; see docs/fidelity.md.
+        preset: `paper`, `small` or `rooms`: the sizes of the networks.
+        env: environment, which some defaults depend on.
+        noise: noise, which some defaults depend on.
+        **options: settings of the bonus, over what the names above imply.
+
+    Returns:
+        A module with `reward`, `loss` and the other methods of `ssedb.bonuses.base.Bonus`.
+    """
     name = canonical_bonus(name)
     if len(obs_shape) != 3:
         raise ConfigError(f"obs_shape={tuple(obs_shape)}: must be [C, H, W], such as (4, 84, 84)")

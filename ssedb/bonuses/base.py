@@ -1,4 +1,4 @@
-"""The contract of an intrinsic reward: it knows transitions, nothing else."""
+"""The contract of an intrinsic reward, which knows transitions and nothing else."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from ssedb.validate import Channels, PositiveInt
 
 
 @dataclass(frozen=True)
-class NoOptions:
-    """A bonus without settings."""
+class BonusOptions:
+    """Base of the settings of a bonus; a bonus without settings uses it as it is."""
 
     @classmethod
     def defaults(cls, fidelity: str, preset: str, env: str | None, noise: str) -> dict[str, Any]:
-        """The settings that the names imply."""
+        """Return the settings that a fidelity, a preset, an environment and a noise imply."""
         return {}
 
 
 @dataclass(frozen=True)
-class FeatureOptions(NoOptions):
-    """Sizes of a bonus that compares features of frames."""
+class FeatureOptions(BonusOptions):
+    """Sizes of the networks of a bonus over features of frames."""
 
     channels: Channels = (32, 64, 64)
     """Filters of the three convolutions."""
@@ -46,30 +46,35 @@ class FeatureOptions(NoOptions):
 
 @dataclass(frozen=True)
 class Context:
-    """What a trainer knows of transitions beyond themselves."""
+    """Episodes and true states of a batch of transitions.
 
-    episodes: Tensor  # int64 [B], a number for each episode, whose transitions come in order
-    states: Tensor | None = None  # int64 [B], the true state acted in, where the world tells it
+    Attributes:
+        episodes: int64 [B], the number of the episode; transitions of an episode come in order.
+        states: int64 [B], the true state acted in; None where the environment does not tell it.
+    """
+
+    episodes: Tensor
+    states: Tensor | None = None
 
 
 class Bonus(nn.Module, ABC):
     """An intrinsic reward and the model behind it.
 
-    Observations are stacks, uint8 [B, C, H, W]; actions are int64 [B]. A subclass lives in a file of
-    its own in this folder, is named in that file's `BONUS`, and is built as
+    Observations are stacks, uint8 [B, C, H, W]; actions are int64 [B]. A subclass has a file of its
+    own in this folder, which assigns it to `BONUS`. `make_bonus` calls
     `cls(obs_shape, num_actions, options)`.
     """
 
-    Options: type[Any] = NoOptions
-    pays: ClassVar[bool] = True
-    """Whether there is a reward; without it (and without extrinsic reward) the policy stays uniform."""
+    Options: type[Any] = BonusOptions
+    gives_reward: ClassVar[bool] = True
+    """Whether there is a reward; without one, extrinsic or intrinsic, the policy stays uniform."""
     deterministic: ClassVar[bool] = True
-    """Whether the same call of `reward` gives the same answer."""
+    """Whether `reward` draws nothing at random."""
     uses_context: ClassVar[bool] = False
-    """Whether `reward` and `observe` are given a `Context` as a fourth argument."""
-    replayable: ClassVar[bool] = True
-    """Whether `reward`, `loss` and `after_step` may be captured as CUDA graphs: no shapes that depend
-    on data, no waiting for the device, no Python state that changes from call to call."""
+    """Whether `reward` and `observe` take a `Context` as a fourth argument."""
+    capturable: ClassVar[bool] = True
+    """Whether CUDA graphs may hold `reward`, `loss` and `after_step`: no shape depends on data, no
+    call waits for the device, no Python state changes from call to call."""
     needs_states = False
     """Whether the context must hold true states, which few environments tell."""
     fixed: tuple[str, ...] = ()
@@ -82,45 +87,60 @@ class Bonus(nn.Module, ABC):
 
     @abstractmethod
     def reward(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> Tensor:
-        """The reward of each transition, float32 [B], without gradient; changes nothing."""
+        """Return the reward of each transition, without gradient; change nothing.
+
+        Args:
+            obs: uint8 [B, C, H, W].
+            actions: int64 [B].
+            next_obs: uint8 [B, C, H, W].
+
+        Returns:
+            Rewards, float32 [B].
+        """
 
     @abstractmethod
     def loss(
         self, obs: Tensor, actions: Tensor, next_obs: Tensor, mask: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return what to minimise, a scalar with gradient, and metrics.
+        """Return the loss of the bonus model and metrics.
 
-        A mask, bool [B], names the transitions that count; the others are pairs across an episode's
-        end. A bonus without trained parameters returns a constant.
+        Args:
+            obs: uint8 [B, C, H, W].
+            actions: int64 [B].
+            next_obs: uint8 [B, C, H, W].
+            mask: bool [B], the transitions that count; the others cross the end of an episode.
+
+        Returns:
+            A scalar with gradient (a constant if nothing is trained), and scalars by name.
         """
 
     def observe(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> None:
-        """Called with every transition once, after its reward: counts and memories move here."""
+        """Update counts and memories with transitions, each once, after its reward."""
 
     def after_step(self) -> None:
-        """Called after each optimiser step."""
+        """Update what follows each optimizer step, such as momentum copies."""
 
     def after_epoch(self) -> None:
-        """Called after each pass over a rollout."""
+        """Update what follows each pass over a rollout."""
 
     def after_rollout(self) -> None:
-        """Called when all updates on a rollout are done."""
+        """Update what follows all updates on a rollout."""
 
     def features(self, obs: Tensor, actions: Tensor) -> Tensor | None:
-        """The representation behind the reward, [B, D], without gradient; None if there is none."""
+        """Return the representation behind the reward, [B, D], without gradient, or None."""
         return None
 
     def diagnostics(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> dict[str, Tensor]:
-        """Slower metrics, asked for once a rollout on one minibatch.
+        """Return slower metrics of one minibatch of a rollout.
 
-        Perhaps on a worker thread, while the next rollout is collected: a method that changes
-        nothing and draws nothing at random.
+        A worker thread may call this method while the next rollout is collected, so the method
+        changes nothing and draws nothing at random.
         """
         return {}
 
 
 def checked(bonus: Bonus, method: str, value: Any, shape: tuple[int, ...]) -> Tensor:
-    """Return what a method of a bonus gave; raise Blamed if it is no tensor of that shape."""
+    """Return the result of a bonus's method; raise Blamed if it is no tensor of that shape."""
     if isinstance(value, Tensor) and value.shape == shape:
         return value
     tensor = isinstance(value, Tensor)

@@ -1,4 +1,4 @@
-"""Curiosity Bottleneck: pays for frames that a compressed code of their value has to spend many nats on."""
+"""Curiosity Bottleneck: rewards frames that a compressed code needs many nats for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from ssedb.bonuses.base import Bonus, NoOptions
+from ssedb.bonuses.base import Bonus, BonusOptions
 from ssedb.networks import ConvTrunk, glorot
 from ssedb.normalize import FrameNorm
 from ssedb.objectives import kl_to_standard_normal, masked_mean
@@ -17,8 +17,8 @@ from ssedb.validate import Channels, NonNegativeFloat, PositiveInt
 
 
 @dataclass(frozen=True)
-class CBOptions(NoOptions):
-    """CB's own choices."""
+class CBOptions(BonusOptions):
+    """Settings of CB."""
 
     channels: Channels = (32, 64, 64)
     """Filters of the three convolutions."""
@@ -41,8 +41,8 @@ class CBOptions(NoOptions):
 class CuriosityBottleneck(Bonus):
     """Reward for the KL divergence of a frame's code, trained to tell the return and nothing else.
 
-    With no reward every return is 0, so there is nothing to tell and only the compression is left: that is the
-    self-supervised setting in which the paper compares with it.
+    Without extrinsic reward every return is 0, so only the compression is left. That is the
+    self-supervised setting in which the paper compares DB with CB.
     """
 
     Options = CBOptions
@@ -57,7 +57,7 @@ class CuriosityBottleneck(Bonus):
         self.scale = FrameNorm(frame)
 
     def encode(self, obs: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and std [B, code_dim] of the newest frame's code."""
+        """Return the mean and the std [B, code_dim] of the newest frame's code."""
         mean, raw = self.code(self.trunk(self.scale(obs, self.normalize))).chunk(2, -1)
         return mean, softplus(raw).clamp_min(1e-3)
 
@@ -74,7 +74,7 @@ class CuriosityBottleneck(Bonus):
     ) -> tuple[Tensor, dict[str, Tensor]]:
         mean, std = self.encode(next_obs)
         code = mean + std * torch.randn_like(mean)
-        error = masked_mean(self.value(code).squeeze(-1).square(), mask)  # the return to tell is 0
+        error = masked_mean(self.value(code).squeeze(-1).square(), mask)  # every return is 0
         nats = masked_mean(kl_to_standard_normal(mean, std), mask)
         return error + self.options.beta * nats, {
             "value_error": error.detach(),

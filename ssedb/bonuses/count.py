@@ -1,4 +1,4 @@
-"""Counts: rewards a state-action pair by 1 / sqrt(N + 1), N how often it occurred before."""
+"""Counts: rewards a state-action pair by 1 / sqrt(N + 1), N its earlier visits."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from annotated_types import Ge, Le
 from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
 
-from ssedb.bonuses.base import Bonus, Context, NoOptions
+from ssedb.bonuses.base import Bonus, BonusOptions, Context
 from ssedb.envs.names import rooms_world
 from ssedb.errors import ConfigError
 from ssedb.validate import PositiveInt
 
 
 @dataclass(frozen=True)
-class CountOptions(NoOptions):
-    """What is counted."""
+class CountOptions(BonusOptions):
+    """Settings of the counts."""
 
     counted: Literal["frames", "states"] = "frames"
-    """Coarse newest frames, or the true states, which only Rooms tells (there it is the default)."""
+    """Coarse newest frames, or true states, which only Rooms tells and which are its default."""
     grid: PositiveInt = 12
     """Rows and columns of a coarse frame."""
     levels: Annotated[int, Ge(2)] = 8
     """Gray levels of a coarse frame."""
     table_bits: Annotated[int, Ge(1), Le(30)] = 22
-    """The table has 2 to this power entries; frames are hashed into it, states fit exactly below it."""
+    """Log2 of the table's entries: frames are hashed, fewer state-action pairs are exact."""
 
     @classmethod
     def defaults(cls, fidelity: str, preset: str, env: str | None, noise: str) -> dict[str, Any]:
@@ -35,7 +35,7 @@ class CountOptions(NoOptions):
 
 
 class Count(Bonus):
-    """Reward by how rarely a state-action pair occurred: of true states on Rooms, of coarse frames elsewhere."""
+    """Reward for rare state-action pairs: of true states on Rooms, of coarse frames elsewhere."""
 
     Options = CountOptions
     uses_context = True
@@ -52,9 +52,9 @@ class Count(Bonus):
             "keys", torch.randint(2**40, (options.grid**2,), generator=keys) * 2 + 1
         )
 
-    def places(self, obs: Tensor, actions: Tensor, context: Context | None) -> Tensor:
-        """Where in the table each choice is counted, int64 [B]."""
-        self.normalize.check(obs)
+    def entries(self, obs: Tensor, actions: Tensor, context: Context | None) -> Tensor:
+        """Return the table's entry for each state-action pair, int64 [B]."""
+        self.normalize.check_shape(obs)
         if self.options.counted == "states":
             if context is None or context.states is None:
                 raise ConfigError(
@@ -71,14 +71,14 @@ class Count(Bonus):
     def reward(
         self, obs: Tensor, actions: Tensor, next_obs: Tensor, context: Context | None = None
     ) -> Tensor:
-        return (self.visits[self.places(obs, actions, context)] + 1.0).rsqrt()
+        return (self.visits[self.entries(obs, actions, context)] + 1.0).rsqrt()
 
     @torch.no_grad()
     def observe(
         self, obs: Tensor, actions: Tensor, next_obs: Tensor, context: Context | None = None
     ) -> None:
-        places = self.places(obs, actions, context)
-        self.visits.scatter_add_(0, places, torch.ones_like(places, dtype=self.visits.dtype))
+        entries = self.entries(obs, actions, context)
+        self.visits.scatter_add_(0, entries, torch.ones_like(entries, dtype=self.visits.dtype))
 
     def loss(
         self, obs: Tensor, actions: Tensor, next_obs: Tensor, mask: Tensor | None = None

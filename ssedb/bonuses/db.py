@@ -1,4 +1,4 @@
-"""The Dynamic Bottleneck: a representation that keeps only what the dynamics need, and the bonus made of it."""
+"""Dynamic Bottleneck: a representation of what the dynamics need, and the bonus made of it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ HEAD_STD_FLOOR = 1e-3
 
 
 class PredictionHead(nn.Module):
-    """q(s' | z): the mean [B, S] and, unless it is calibrated on the batch, the std [B, 1] of the next state."""
+    """Prediction q(s' | z): the mean [B, S] of the next state, and the std [B, 1].
+
+    The std is None if it is to be calibrated on the batch.
+    """
 
     def __init__(self, options: DBOptions) -> None:
         super().__init__()
@@ -41,7 +44,7 @@ class PredictionHead(nn.Module):
 
 
 class DynamicBottleneck(Bonus):
-    """Reward for how far the representation of a state-action pair is from saying nothing, N(0, I)."""
+    """Reward for the distance of a state-action pair's representation from N(0, I)."""
 
     Options = DBOptions
     fixed = ("momentum_encoder", "momentum_projection")
@@ -61,16 +64,29 @@ class DynamicBottleneck(Bonus):
         self.momentum_projection = copy.deepcopy(self.projection).requires_grad_(False)
 
     def represent(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and std [B, Z] of z ~ g^Z(f_o(o), a) [eq:paraf]."""
+        """Return the mean and the std, each [B, Z], of z ~ g^Z(f_o(o), a) [eq:paraf].
+
+        Args:
+            obs: o, uint8 [B, C, H, W].
+            actions: a, int64 [B].
+        """
         return self.posterior(
             self.encoder(self.normalize.for_convs(obs)), one_hot(actions, self.num_actions).float()
         )
 
     def target(self, next_obs: Tensor) -> Tensor:
-        """s' = f_m(o') [B, S], the state that is predicted [eq:paraf]."""
+        """Return the state to predict, s' = f_m(o') [eq:paraf].
+
+        Args:
+            next_obs: o', uint8 [B, C, H, W].
+
+        Returns:
+            States, [B, S].
+        """
         frames = self.normalize.for_convs(next_obs)
         if self.options.target_frames == "newest":
-            # All but the newest become the mean picture: consecutive stacks share them, and with them their noise.
+            # All but the newest become the mean picture. Consecutive stacks share those frames,
+            # and with them their noise.
             frames[:, : -frames.shape[1] // next_obs.shape[1]] = 0
         if not self.options.momentum_target:
             return self.encoder(frames)
@@ -118,7 +134,13 @@ class DynamicBottleneck(Bonus):
     def loss_over(
         self, z: Tensor, next_state: Tensor, mask: Tensor | None
     ) -> tuple[Tensor | float, dict[str, Tensor]]:
-        """Return the loss, and metrics, of a model over the representation [B, Z], which gets no gradient from it."""
+        """Return the loss and metrics of a subclass's own model over z.
+
+        Args:
+            z: means, [B, Z], without gradient.
+            next_state: s', [B, S], without gradient.
+            mask: rows that count, bool [B].
+        """
         return 0.0, {}
 
     def after_step(self) -> None:
@@ -130,13 +152,17 @@ class DynamicBottleneck(Bonus):
             self.update_momentum()
 
     def update_momentum(self) -> None:
+        """Move the momentum encoder and projection towards the online ones."""
         pairs = ((self.momentum_encoder, self.encoder), (self.momentum_projection, self.projection))
         for momentum, online in pairs:
             objectives.momentum_update(momentum.parameters(), online.parameters(), self.options.tau)
 
     @torch.no_grad()
     def diagnostics(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> dict[str, Tensor]:
-        """Effective rank of the encoded states and of z (1 means collapsed), and the I_nce of blind guessing."""
+        """Return effective ranks of encoded states and of z, and the I_nce of blind guessing.
+
+        An effective rank of 1 means a collapsed representation.
+        """
         z_mean, _ = self.represent(obs, actions)
         return {
             "rank_state": effective_rank(self.target(next_obs)),
@@ -146,10 +172,14 @@ class DynamicBottleneck(Bonus):
 
 
 def effective_rank(features: Tensor) -> Tensor:
-    """exp of the entropy of the normalised singular values of [B, D]: 1 if all rows are alike, at most min(B, D)."""
+    """Return exp(-sum p_i log p_i), p_i the normalised singular values of features [B, D].
+
+    Returns:
+        A scalar: 1 if all rows are alike, at most min(B, D), nan if a feature is not finite.
+    """
     rows = features.double()
     gram = rows.T @ rows if len(rows) > rows.shape[1] else rows @ rows.T
-    # What is not finite would make the decomposition fail: leave it out there, and let the trainer name it.
+    # The decomposition fails on values that are not finite; the trainer reports the nan.
     spectrum = torch.linalg.eigvalsh(gram.nan_to_num(0, 0, 0)).clamp_min(0).sqrt()
     share = spectrum / spectrum.sum().clamp_min(1e-12)
     return torch.where(gram.isfinite().all(), torch.special.entr(share).sum().exp(), torch.nan)

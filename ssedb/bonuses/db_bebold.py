@@ -14,10 +14,10 @@ from ssedb.validate import NonNegativeFloat
 
 @dataclass(frozen=True)
 class BeBoldOptions(UCBOptions):
-    """DB-UCB's choices, and how much of the state left behind is subtracted."""
+    """Settings of DB-UCB, and the weight of the current state's novelty."""
 
     regulation: NonNegativeFloat = 0.5
-    """The reward is novelty of the next state minus this times the novelty of the current one, 0 if that is negative."""
+    """The reward is max(0, novelty(s') - this * novelty(s))."""
 
 
 class BeBold(UpperConfidence):
@@ -32,7 +32,7 @@ class BeBold(UpperConfidence):
         self.regulation = options.regulation
 
     def state(self, obs: Tensor) -> Tensor:
-        """Represent a state by the mean [B, Z] over its state-action pairs, which DB represents."""
+        """Return the mean over all actions of DB's representation of (s, a), [B, Z]."""
         encoded = self.encoder(self.normalize.for_convs(obs))
         actions = one_hot(
             torch.arange(self.num_actions, device=obs.device), self.num_actions

@@ -1,4 +1,4 @@
-"""DB-count: counts the past choices that are near this one in DB's representation, and pays like a count."""
+"""DB-count: a count bonus over past state-action pairs that are near in DB's representation."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from ssedb.options import DBOptions
 from ssedb.validate import PositiveInt, require
 
 WIDTH_ROWS = 1024
-"""Choices of the memory from which the kernel's width is taken."""
+"""Rows of the memory from which the kernel's width is computed."""
 
 
 @dataclass(frozen=True)
 class DBCountOptions(DBOptions):
-    """DB's choices, and those of the memory."""
+    """Settings of DB and of the memory."""
 
     memory: PositiveInt = 4096
-    """Past choices kept, an even draw from all of life; they are encoded anew after each rollout, as z moves on."""
+    """Past state-action pairs kept, a uniform sample of the run, encoded after each rollout."""
     neighbours: PositiveInt = 10
-    """The kernel is as wide as the distance to this many nearest choices in memory."""
+    """The kernel is as wide as the distance to the neighbour of this rank in memory."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -36,7 +36,7 @@ class DBCountOptions(DBOptions):
 
 
 class DBCount(DynamicBottleneck):
-    """Reward of 1 / sqrt(N + 1), N a count of past state-action pairs near this one in DB's representation."""
+    """Reward of 1 / sqrt(N + 1), N a count of past pairs (s, a) that are near in z."""
 
     Options = DBCountOptions
     past_obs: Tensor
@@ -52,19 +52,18 @@ class DBCount(DynamicBottleneck):
         self.memory, self.neighbours = options.memory, options.neighbours
         self.register_buffer("past_obs", torch.zeros(options.memory, *obs_shape, dtype=torch.uint8))
         self.register_buffer("past_actions", torch.zeros(options.memory, dtype=torch.int64))
-        self.register_buffer(
-            "past", torch.zeros(options.memory, options.latent_dim)
-        )  # their means of z
+        # Means of z.
+        self.register_buffer("past", torch.zeros(options.memory, options.latent_dim))
         self.register_buffer("width", torch.tensor(1.0))  # squared
         self.register_buffer("seen", torch.zeros((), dtype=torch.int64))
 
     def counts(self, z: Tensor) -> Tensor:
-        """How many of all past choices are near z [B, Z], estimated from those in memory, [B]."""
+        """Estimate from the memory how many of all past pairs are near z [B, Z], [B]."""
         near = (-squared_distances(z, self.past) / self.width).exp() * self.held()
         return near.sum(-1) * (self.seen / self.seen.clamp(1, self.memory))
 
     def held(self) -> Tensor:
-        """Which places of the memory are filled, bool [memory]."""
+        """Tell which rows of the memory are filled, bool [memory]."""
         return torch.arange(self.memory, device=self.past.device) < self.seen
 
     @torch.no_grad()
@@ -73,35 +72,33 @@ class DBCount(DynamicBottleneck):
 
     @torch.no_grad()
     def observe(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> None:
-        """Reservoir sampling: the n-th choice takes a place at random with probability memory / n."""
+        """Sample a reservoir: pair n replaces a random row with probability memory / n."""
         order = self.seen + torch.arange(len(obs), device=obs.device)
         draw = (torch.rand(len(obs), dtype=torch.float64, device=obs.device) * (order + 1)).long()
-        place = torch.where(order < self.memory, order, draw)
-        taken = place < self.memory
-        place, obs, actions = place[taken], obs[taken], actions[taken]
-        # Of those that drew the same place the last stays, as if they had come one by one.
-        turn = torch.arange(len(place), device=obs.device)
-        last = (
-            torch.zeros_like(self.past_actions).scatter_reduce(0, place, turn, "amax")[place]
-            == turn
-        )
-        place, obs, actions = place[last], obs[last], actions[last]
-        self.past_obs[place], self.past_actions[place] = obs, actions
-        if len(place):
-            self.past[place] = self.represent(obs, actions)[0]
+        row = torch.where(order < self.memory, order, draw)
+        taken = row < self.memory
+        row, obs, actions = row[taken], obs[taken], actions[taken]
+        # Of the pairs that drew the same row the last stays, as if they had come one by one.
+        rank = torch.arange(len(row), device=obs.device)
+        latest = torch.zeros_like(self.past_actions).scatter_reduce(0, row, rank, "amax")
+        last = latest[row] == rank
+        row, obs, actions = row[last], obs[last], actions[last]
+        self.past_obs[row] = obs
+        self.past_actions[row] = actions
+        if len(row):
+            self.past[row] = self.represent(obs, actions)[0]
         self.seen += len(order)
 
     @torch.no_grad()
     def after_rollout(self) -> None:
-        """Encodes the memory with the model as it is now, and takes the kernel's width from it."""
+        """Encode the memory with the updated model, and compute the kernel's width from it."""
         held = torch.nonzero(self.held()).flatten()
         for rows in held.split(1024):
             self.past[rows] = self.represent(self.past_obs[rows], self.past_actions[rows])[0]
         if len(held) > self.neighbours:
             past = self.past[held]
-            nearest = (
-                squared_distances(past[:WIDTH_ROWS], past).kthvalue(self.neighbours + 1).values
-            )  # itself is the first
+            distances = squared_distances(past[:WIDTH_ROWS], past)
+            nearest = distances.kthvalue(self.neighbours + 1).values  # a row's nearest is itself
             self.width.copy_(torch.where(nearest.mean() > 0, nearest.mean(), self.width))
 
 

@@ -1,38 +1,50 @@
-"""DB-ensemble: the information that a transition gives about the dynamics, by how far models over z disagree."""
+"""DB-ensemble: disagreement of models of the dynamics over DB's representation."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any, ClassVar
 
 import torch
 from annotated_types import Ge
 from torch import Tensor
 
 from ssedb.bonuses.db import DynamicBottleneck
+from ssedb.memory import Memory
 from ssedb.networks import Ensemble
 from ssedb.normalize import FeatureNorm
 from ssedb.objectives import masked_mean
 from ssedb.options import DBOptions
-from ssedb.validate import PositiveInt
+from ssedb.validate import NonNegativeInt, PositiveInt
 
 
 @dataclass(frozen=True)
 class EnsembleOptions(DBOptions):
-    """DB's choices, and those of the ensemble."""
+    """Settings of DB, and those of the ensemble."""
 
     models: Annotated[int, Ge(2)] = 5
     """Models that predict the next state from z."""
     model_dim: PositiveInt = 256
     """Width of a model's two hidden layers."""
+    memory: NonNegativeInt = 20_000
+    """Transitions of the whole run that train the models as well, 35 KB each; 0 is none."""
+
+    OURS: ClassVar[dict[str, Any]] = dict(alpha1=0.001, alpha3=0.1, tau=0.99)
+
+    @classmethod
+    def defaults(cls, fidelity: str, preset: str, env: str | None, noise: str) -> dict[str, Any]:
+        """Return what the names imply; our weights are the same for every game and noise."""
+        ours = cls.OURS if fidelity == "ours" else {}
+        return super().defaults(fidelity, preset, env, noise) | ours
 
 
 class DBEnsemble(DynamicBottleneck):
     """Reward for the disagreement of models that predict the next state from DB's representation.
 
     Model k predicts the projected next state p = f_m^P(s') from the mean of z; the reward is
-    sqrt(mean over dimensions of Var_k[prediction_k(z)]). All models agree where data have settled what follows, and all
-    average noise that nobody can predict.
+    sqrt(mean over dimensions of Var_k[prediction_k(z)]). All models agree where data have settled
+    what follows, and all average noise that nobody can predict. A memory of the run keeps them in
+    agreement about places that the newest rollouts do not show.
     """
 
     Options = EnsembleOptions
@@ -45,6 +57,7 @@ class DBEnsemble(DynamicBottleneck):
         self.ensemble = Ensemble(
             options.models, options.latent_dim, options.model_dim, options.latent_dim
         )
+        self.memory = Memory(options.memory, obs_shape) if options.memory else None
 
     @torch.no_grad()
     def reward(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> Tensor:
@@ -54,16 +67,28 @@ class DBEnsemble(DynamicBottleneck):
     def loss_over(
         self, z: Tensor, next_state: Tensor, mask: Tensor | None
     ) -> tuple[Tensor | float, dict[str, Tensor]]:
-        errors = (
-            (self.ensemble(self.scale(z)) - self.momentum_projection(next_state)).square().mean(-1)
-        )  # [K, B]
-        return masked_mean(errors.sum(0), mask), {
-            "ensemble_error": masked_mean(errors.mean(0), mask)
-        }
+        errors = self.errors(z, next_state)
+        loss = masked_mean(errors.sum(0), mask)
+        metrics = {"ensemble_error": masked_mean(errors.mean(0), mask)}
+        if self.memory is not None:
+            with torch.no_grad():
+                obs, actions, next_obs = self.memory.sample(len(z))
+                recalled = self.represent(obs, actions)[0], self.target(next_obs)
+            errors = self.errors(*recalled)
+            loss = loss + errors.sum(0).mean() * (self.memory.seen > 0)
+            metrics["memory_error"] = errors.mean()
+        return loss, metrics
+
+    def errors(self, z: Tensor, next_state: Tensor) -> Tensor:
+        """Return each model's squared error, a mean over dimensions: [B, Z], [B, S] to [K, B]."""
+        predictions = self.ensemble(self.scale(z))
+        return (predictions - self.momentum_projection(next_state)).square().mean(-1)
 
     @torch.no_grad()
     def observe(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> None:
         self.scale.observe(self.represent(obs, actions)[0])
+        if self.memory is not None:
+            self.memory.observe(obs, actions, next_obs)
 
 
 BONUS = DBEnsemble

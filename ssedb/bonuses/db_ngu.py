@@ -1,4 +1,4 @@
-"""DB-NGU: pays for choices unlike those of the same episode, more so where all of life has taught little about them."""
+"""DB-NGU: novelty within the episode times novelty over the run, in DB's representation."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ KERNEL_EPSILON, CLUSTER_DISTANCE = 1e-3, 8e-3
 
 @dataclass(frozen=True)
 class NGUOptions(UCBOptions):
-    """DB-UCB's choices, and those of the episodic memory."""
+    """Settings of DB-UCB and of the episodic memory."""
 
     neighbours: PositiveInt = 10
-    """How many nearest choices of the episode are looked at."""
+    """Nearest state-action pairs of the episode that are compared."""
     lifelong_cap: Annotated[float, Ge(1)] = 5.0
-    """The most that lifelong novelty multiplies the episodic one by."""
+    """Largest factor by which lifelong novelty multiplies the episodic one."""
     memory: PositiveInt = 65536
-    """Choices remembered, of all episodes under way; the oldest go first."""
+    """State-action pairs kept, of all episodes under way; the oldest are overwritten."""
 
 
 class NeverGiveUp(UpperConfidence):
-    """Reward for novelty within the episode times novelty over life, in DB's representation.
+    """Reward for novelty within the episode times novelty over the run, in DB's representation.
 
     Without a context every transition is an episode of its own.
     """
 
     Options = NGUOptions
     uses_context = True
-    replayable = False  # how much of the memory belongs to the episodes at hand depends on data
+    capturable = False  # how much of the memory belongs to the episodes at hand depends on data
     remembered: Tensor
     owners: Tensor
     written: Tensor
@@ -51,21 +51,27 @@ class NeverGiveUp(UpperConfidence):
         self.register_buffer("remembered", torch.zeros(options.memory, options.latent_dim))
         self.register_buffer("owners", torch.full((options.memory,), -1))  # the episode of each row
         self.register_buffer("written", torch.zeros((), dtype=torch.int64))
-        self.register_buffer(
-            "spread", torch.tensor(1.0)
-        )  # running mean of squared distances to the neighbours
+        # Running mean of squared distances to the neighbours.
+        self.register_buffer("spread", torch.tensor(1.0))
         self.register_buffer("gain_mean", torch.tensor(0.0))
         self.register_buffer("gain_square", torch.tensor(1.0))
 
     def nearest(self, eta: Tensor, episodes: Tensor) -> Tensor:
-        """Squared distances to the nearest earlier choices of the episode, [B, neighbours]; inf where there are fewer."""
+        """Return squared distances to the nearest earlier pairs of the same episode.
+
+        Args:
+            eta: means of z, [B, Z].
+            episodes: number of each row's episode, int64 [B].
+
+        Returns:
+            Distances, [B, neighbours]; inf where the episode has fewer pairs.
+        """
         own = torch.isin(self.owners, episodes)
         past = torch.cat([self.remembered[own], eta])
         owners = torch.cat([self.owners[own], episodes])
         order = torch.arange(len(past), device=eta.device)
-        earlier = (
-            order < len(past) - len(eta) + order[: len(eta), None]
-        )  # all of the memory, and what came before
+        # All of the memory, and the rows above in the batch.
+        earlier = order < len(past) - len(eta) + order[: len(eta), None]
         unlike = ~(earlier & (owners == episodes[:, None]))
         distances = squared_distances(eta, past).masked_fill_(unlike, torch.inf)
         missing = max(0, self.neighbours - len(past))
@@ -73,12 +79,12 @@ class NeverGiveUp(UpperConfidence):
         return torch.nn.functional.pad(nearest, (0, missing), value=torch.inf)
 
     def episodic(self, eta: Tensor, episodes: Tensor) -> Tensor:
-        """1 / sqrt(n + 1), n the summed similarity to the episode's nearest choices, [B]."""
+        """Return 1 / sqrt(n + 1), n the summed similarity to the episode's nearest pairs, [B]."""
         relative = (self.nearest(eta, episodes) / self.spread - CLUSTER_DISTANCE).clamp_min(0)
         return ((KERNEL_EPSILON / (relative + KERNEL_EPSILON)).sum(-1) + 1).rsqrt()
 
     def lifelong(self, eta: Tensor) -> Tensor:
-        """1 where the information gain is at its running mean or below, above it by its deviations up to the cap, [B]."""
+        """Return 1 + (gain - mean) / std of the information gain, clipped to [1, cap], [B]."""
         deviation = (self.gain_square - self.gain_mean.square()).clamp_min(1e-12).sqrt()
         return (1 + (self.gain(eta) - self.gain_mean) / deviation).clamp(1, self.lifelong_cap)
 

@@ -1,4 +1,4 @@
-"""DB-UCB: the exact information gain of Bayesian linear regression over DB's representation (Theorem 1 made practical)."""
+"""DB-UCB: the information gain of Bayesian linear regression over z, as in Theorem 1."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ssedb.validate import PositiveFloat
 
 @dataclass(frozen=True)
 class UCBOptions(DBOptions):
-    """DB's choices, and those of the regression."""
+    """Settings of DB and of the regression."""
 
     ridge: PositiveFloat = 1.0
     """Lambda begins as this times the identity."""
 
 
 class UpperConfidence(DynamicBottleneck):
-    """Reward for the information gained about the dynamics, were they linear in DB's representation."""
+    """Reward for the information gained about dynamics that are linear in DB's representation."""
 
     Options = UCBOptions
     precision: Tensor
@@ -31,13 +31,12 @@ class UpperConfidence(DynamicBottleneck):
     def __init__(self, obs_shape: tuple[int, ...], num_actions: int, options: UCBOptions) -> None:
         super().__init__(obs_shape, num_actions, options)
         identity = torch.eye(options.latent_dim, dtype=torch.float64)
-        self.register_buffer(
-            "precision", identity * options.ridge
-        )  # Lambda = ridge I + sum of eta eta'
-        self.register_buffer("covariance", (identity / options.ridge).float())  # its inverse
+        # Lambda = ridge I + sum of eta eta', and its inverse.
+        self.register_buffer("precision", identity * options.ridge)
+        self.register_buffer("covariance", (identity / options.ridge).float())
 
     def gain(self, eta: Tensor) -> Tensor:
-        """The root of the information gain of each row [B, Z]."""
+        """Return sqrt(I), I the information gain of each row of eta [B, Z], [B]."""
         return information_gain(eta, self.covariance, self.options.state_dim).sqrt()
 
     @torch.no_grad()
@@ -49,7 +48,7 @@ class UpperConfidence(DynamicBottleneck):
         self.add(self.represent(obs, actions)[0])
 
     def add(self, eta: Tensor) -> None:
-        """Add experience [k, Z] to Lambda, a rank-k update."""
+        """Add eta' eta of rows [k, Z] to Lambda, and invert it."""
         eta = eta.double()  # a float32 product would be TF32 on a GPU
         self.precision += eta.T @ eta
         self.covariance.copy_(torch.cholesky_inverse(torch.linalg.cholesky(self.precision)))

@@ -1,4 +1,4 @@
-"""Disagreement: pays where an ensemble of forward models does not agree, so that noise, which all average, pays less."""
+"""Disagreement: rewards where an ensemble of forward models disagrees."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ssedb.objectives import masked_mean
 
 @dataclass(frozen=True)
 class DisagreementOptions(FeatureOptions):
-    """Disagreement's own choices."""
+    """Settings of Disagreement."""
 
     models: Annotated[int, Ge(2)] = 10
     """Forward models in the ensemble."""
     loss_dropout: Annotated[float, Ge(0), Lt(1)] = 0.2
-    """Share of each model's samples that are left out of its loss, so that the models see different data."""
+    """Share of samples left out of each model's loss, so that models see different data."""
 
 
 class Disagreement(Bonus):

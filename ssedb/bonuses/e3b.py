@@ -1,4 +1,4 @@
-"""E3B: rewards what is unlike the rest of the episode, by an ellipse over inverse-dynamics features."""
+"""E3B: an elliptical bonus within the episode, over inverse-dynamics features."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ssedb.validate import PositiveFloat, PositiveInt
 
 @dataclass(frozen=True)
 class E3BOptions(FeatureOptions):
-    """E3B's own choices."""
+    """Settings of E3B."""
 
     feature_dim: PositiveInt = 64
-    """Size of the features; each episode under way is remembered as a matrix of this side."""
+    """Size of the features; each episode under way needs a matrix of this side."""
     ridge: PositiveFloat = 0.1
-    """The ellipse begins as this times the identity."""
+    """C begins as this times the identity."""
     slots: PositiveInt = 1024
-    """Episodes remembered at once; a multiple of the number of environments forgets none that is under way."""
+    """Episodes kept at once; with a multiple of the environments no current one is lost."""
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": {},
@@ -38,13 +38,13 @@ NOBODY = torch.iinfo(torch.int64).min
 class EllipticalEpisodicBonus(Encoded):
     """Reward for next states unlike those of the same episode, in inverse-dynamics features (E3B).
 
-    b_t = x_t' C_{t-1}^-1 x_t, x_t the features of the next state and C_{t-1} = ridge I + the sum of x x' over the
-    episode so far. Without a context every transition is an episode of its own.
+    b_t = x_t' C_{t-1}^-1 x_t, x_t the features of the next state and C_{t-1} = ridge I + the sum of
+    x x' over the episode so far. Without a context every transition is an episode of its own.
     """
 
     Options = E3BOptions
     uses_context = True
-    replayable = False  # the number of episodes in a batch depends on data
+    capturable = False  # the number of episodes in a batch depends on data
     owners: Tensor
     sums: Tensor
 
@@ -52,13 +52,10 @@ class EllipticalEpisodicBonus(Encoded):
         super().__init__(obs_shape, num_actions, options)
         self.inverse = InverseModel(options.feature_dim, num_actions)
         self.ridge = options.ridge
-        self.register_buffer(
-            "owners", torch.full((options.slots,), NOBODY)
-        )  # the episode of each slot
         side = options.feature_dim
-        self.register_buffer(
-            "sums", torch.zeros(options.slots, side, side, dtype=torch.float64)
-        )  # of x x'
+        sums = torch.zeros(options.slots, side, side, dtype=torch.float64)
+        self.register_buffer("owners", torch.full((options.slots,), NOBODY))  # episode of each slot
+        self.register_buffer("sums", sums)  # of x x'
 
     @torch.no_grad()
     def reward(
@@ -71,20 +68,27 @@ class EllipticalEpisodicBonus(Encoded):
         return self.novelty(x.double(), episodes).float()
 
     def novelty(self, x: Tensor, episodes: Tensor) -> Tensor:
-        """b_t of every row [B, D], the rows of an episode in the order of time: [B]."""
+        """Return b_t = x_t' C_{t-1}^-1 x_t of every row.
+
+        Args:
+            x: features, [B, D], those of an episode in the order of time.
+            episodes: number of each row's episode, int64 [B].
+
+        Returns:
+            Rewards, [B].
+        """
         inverse, rows = self.inverses(episodes)
         kernel = torch.einsum("bi,bij->bj", x, inverse[rows]) @ x.T
-        kernel = torch.where(
-            episodes[:, None] == episodes, (kernel + kernel.T) / 2, 0.0
-        )  # rounding is not symmetric
-        # The square of pivot t of I + X C^-1 X' is 1 + b_t, with all earlier rows of the episode in C.
-        pivots = torch.linalg.cholesky(
-            kernel + torch.eye(len(x), dtype=x.dtype, device=x.device)
-        ).diagonal()
+        kernel = (kernel + kernel.T) / 2  # rounding is not symmetric
+        kernel = torch.where(episodes[:, None] == episodes, kernel, 0.0)
+        # The square of pivot t of I + X C^-1 X' is 1 + b_t, with all earlier rows of the episode
+        # in C.
+        identity = torch.eye(len(x), dtype=x.dtype, device=x.device)
+        pivots = torch.linalg.cholesky(kernel + identity).diagonal()
         return (pivots.square() - 1).clamp_min(0)
 
     def inverses(self, episodes: Tensor) -> tuple[Tensor, Tensor]:
-        """C^-1 of each episode [E, D, D] before this batch, and which of them each row [B] belongs to."""
+        """Return C^-1 of each episode [E, D, D] before a batch, and each row's index in it [B]."""
         numbers, rows = episodes.unique(return_inverse=True)
         slots = numbers % len(self.owners)
         known = self.owners[slots] == numbers
@@ -100,7 +104,7 @@ class EllipticalEpisodicBonus(Encoded):
             return
         slots = context.episodes % len(self.owners)
         before = self.owners.clone()
-        # Of the episodes that share a slot the last to begin, which has the largest number, is kept.
+        # Of episodes that share a slot, the newest, which has the largest number, stays.
         self.owners.scatter_reduce_(0, slots, context.episodes, "amax")
         self.sums[self.owners != before] = 0
         kept = self.owners[slots] == context.episodes

@@ -16,10 +16,10 @@ from ssedb.objectives import masked_mean
 
 @dataclass(frozen=True)
 class ICMOptions(FeatureOptions):
-    """ICM's own choices."""
+    """Settings of ICM."""
 
     features: Literal["inverse", "random"] = "inverse"
-    """What the forward model predicts: features that tell the action, or of a random network."""
+    """Features that the forward model predicts: inverse-dynamics, or of a random network."""
 
 
 class Encoded(Bonus):

@@ -1,4 +1,4 @@
-"""Latent Bayesian Surprise: rewards what the next state changes in the belief about a latent variable."""
+"""Latent Bayesian Surprise: rewards the divergence of a latent posterior from its prior."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ssedb.validate import NonNegativeFloat
 
 @dataclass(frozen=True)
 class LBSOptions(FeatureOptions):
-    """LBS's own choices."""
+    """Settings of LBS."""
 
     beta: NonNegativeFloat = 0.01
     """Weight of the divergence in the loss."""
@@ -26,8 +26,8 @@ class LBSOptions(FeatureOptions):
 class LatentBayesianSurprise(Bonus):
     """Reward for the divergence of a latent posterior from its prior (Latent Bayesian Surprise).
 
-    KL[q(z | s, a, s') || p(z | s, a)], both diagonal Gaussians. z is trained to tell the standardised features of the
-    next state in a fixed random network.
+    KL[q(z | s, a, s') || p(z | s, a)], both diagonal Gaussians. z is trained to predict the
+    standardised features of the next state in a fixed random network.
     """
 
     Options = LBSOptions
@@ -46,14 +46,14 @@ class LatentBayesianSurprise(Bonus):
         self.head = glorot(nn.Linear(dim, dim))
 
     def expect(self, obs: Tensor, actions: Tensor) -> Tensor:
-        """Hidden state of the transition, [B, D], before the next state is seen."""
+        """Return the hidden state of a transition, [B, D], from its state and action."""
         state = self.encoder(self.normalize.for_convs(obs))
         return self.transition(torch.cat([state, one_hot(actions, self.num_actions).to(state)], -1))
 
     def believe(
         self, obs: Tensor, actions: Tensor, next_obs: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Mean and std [B, D] of the posterior, and its divergence from the prior [B]."""
+        """Return the posterior's mean and std [B, D], and its divergence from the prior [B]."""
         hidden = self.expect(obs, actions)
         prior_mean, prior_std = _gaussian(self.prior(hidden))
         seen = self.next_encoder(self.normalize.for_convs(next_obs))
@@ -63,9 +63,8 @@ class LatentBayesianSurprise(Bonus):
 
     @torch.no_grad()
     def reward(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> Tensor:
-        return self.believe(obs, actions, next_obs)[2].clamp_min(
-            0
-        )  # rounding may leave -1e-7 where it is 0
+        # Rounding may leave -1e-7 where the divergence is 0.
+        return self.believe(obs, actions, next_obs)[2].clamp_min(0)
 
     @torch.no_grad()
     def features(self, obs: Tensor, actions: Tensor) -> Tensor:
@@ -75,9 +74,9 @@ class LatentBayesianSurprise(Bonus):
         self, obs: Tensor, actions: Tensor, next_obs: Tensor, mask: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
         mean, std, surprise = self.believe(obs, actions, next_obs)
-        told = self.head(mean + std * torch.randn_like(mean))
+        predicted = self.head(mean + std * torch.randn_like(mean))
         likelihood = predictive_lower_bound(
-            self.targets(next_obs), told, torch.ones_like(told[:, :1]), mask
+            self.targets(next_obs), predicted, torch.ones_like(predicted[:, :1]), mask
         )
         nats = masked_mean(surprise, mask)
         return self.beta * nats - likelihood, {
@@ -86,7 +85,10 @@ class LatentBayesianSurprise(Bonus):
         }
 
     def targets(self, next_obs: Tensor) -> Tensor:
-        """Random features of the next state [B, D] by the running mean and std of each; as they are until some were seen."""
+        """Return random features of the next state [B, D], scaled by running mean and std.
+
+        Until features were observed, they are not scaled.
+        """
         features, scale = self.target(self.normalize.for_convs(next_obs)), self.target_scale
         return (features - scale.mean) / torch.where(
             scale.count > 0, scale.std.clamp_min(1e-4), 1.0

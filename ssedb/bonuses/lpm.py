@@ -1,4 +1,4 @@
-"""Learning Progress Monitoring: rewards what a forward model has learned since the last iteration."""
+"""Learning Progress Monitoring: rewards the progress of a forward model in one iteration."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ssedb.objectives import masked_mean
 
 
 class LearningProgress(Encoded):
-    """Reward for the progress of a forward model over fixed random features (Learning Progress Monitoring).
+    """Reward for the progress of a forward model over fixed random features (LPM).
 
-    g(s, a) - log e(s, a, s'), e the forward model's error and g the log error that the model of the iteration before was
-    expected to make. Until g has been trained on one rollout the reward is 0.
+    g(s, a) - log e(s, a, s'), e the forward model's error and g the expected log error of the model
+    one iteration before. Until g has been trained on one rollout the reward is 0.
     """
 
     fixed = ("encoder", "previous")
@@ -42,7 +42,15 @@ class LearningProgress(Encoded):
         self.register_buffer("iterations", torch.zeros((), dtype=torch.int64))
 
     def expected_error(self, features: Tensor, actions: Tensor) -> Tensor:
-        """g: log error that the previous forward model was expected to make, [B]."""
+        """Return g(s, a), the expected log error of the previous forward model.
+
+        Args:
+            features: of s, [B, D].
+            actions: a, int64 [B].
+
+        Returns:
+            Logarithms, [B].
+        """
         return self.error_model(
             torch.cat([features, one_hot(actions, self.num_actions).to(features)], -1)
         ).squeeze(-1)
@@ -66,7 +74,7 @@ class LearningProgress(Encoded):
 
     @torch.no_grad()
     def after_rollout(self) -> None:
-        """Keep the forward model with which the next rollout is rewarded: of that the error model learns."""
+        """Keep the forward model that rewards the next rollout, as the error model's target."""
         for kept, new in zip(
             self.previous.parameters(), self.forward_model.parameters(), strict=True
         ):
@@ -75,7 +83,7 @@ class LearningProgress(Encoded):
 
 
 def _log(errors: Tensor) -> Tensor:
-    """Logarithm of errors [B]; the floor keeps it finite where a prediction is exact."""
+    """Return log of errors [B]; the floor keeps it finite where a prediction is exact."""
     return errors.clamp_min(1e-8).log()
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ssedb.bonuses.base import Bonus, NoOptions
+from ssedb.bonuses.base import Bonus, BonusOptions
 
 
 class NoBonus(Bonus):
     """No reward: a uniformly random agent, the baseline of all others."""
 
-    pays = False
+    gives_reward = False
 
-    def __init__(self, obs_shape: tuple[int, ...], num_actions: int, options: NoOptions) -> None:
+    def __init__(self, obs_shape: tuple[int, ...], num_actions: int, options: BonusOptions) -> None:
         super().__init__(obs_shape, num_actions)
 
     def reward(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> Tensor:

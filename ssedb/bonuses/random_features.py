@@ -10,10 +10,10 @@ from ssedb.bonuses.icm import ICMOptions, IntrinsicCuriosity
 
 @dataclass(frozen=True)
 class RandomFeatureOptions(ICMOptions):
-    """ICM's choices with fixed random features."""
+    """Settings of ICM with fixed random features."""
 
     features: Literal["random"] = "random"
-    """What the forward model predicts: features of a fixed random network."""
+    """Features that the forward model predicts: of a fixed random network."""
 
 
 class RandomFeatures(IntrinsicCuriosity):

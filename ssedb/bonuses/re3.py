@@ -1,4 +1,4 @@
-"""RE3: rewards states that are far from the others of the batch, in the space of a fixed random encoder."""
+"""RE3: rewards states that are far from the others of the batch in fixed random features."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ssedb.validate import PositiveInt
 
 @dataclass(frozen=True)
 class RE3Options(FeatureOptions):
-    """RE3's own choices."""
+    """Settings of RE3."""
 
     feature_dim: PositiveInt = 64
     """Size of the random features."""
     neighbours: PositiveInt = 3
-    """k: how many nearest neighbours are looked at."""
+    """Nearest neighbours that are compared, k."""
     distance: Literal["kth", "mean"] = "kth"
-    """The distance to the k-th nearest neighbour (RE3's paper), or the mean of the k distances (its released code)."""
+    """Distance to the k-th neighbour (RE3's paper), or mean of the k (its released code)."""
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": {},
@@ -36,7 +36,7 @@ class RE3Options(FeatureOptions):
 
 
 class RE3(Bonus):
-    """Reward for the distance to the k-th nearest neighbour in fixed random features (state entropy).
+    """Reward for the distance to the k-th neighbour in fixed random features (state entropy).
 
     log(1 + ||y - y_k||), y_k the k-th nearest of the other next states of the batch.
     """
@@ -69,13 +69,18 @@ class RE3(Bonus):
 
 
 def nearest_distances(features: Tensor, neighbours: int) -> Tensor:
-    """Return the distances of each row [B, D] to its nearest others, the nearest first: [B, k], k at most B - 1.
+    """Return the distances of each row to its nearest other rows, the nearest first.
 
-    A row without others is at distance 0: [1, 1].
+    Args:
+        features: [B, D].
+        neighbours: how many.
+
+    Returns:
+        Distances, [B, min(neighbours, B - 1)]; [[0]] for a single row.
     """
     if len(features) < 2:
         return features.new_zeros(len(features), 1)
-    # Differences, not the matrix product: rows that are alike must be at distance 0, not at a rounding error's root.
+    # By differences: a matrix product would put equal rows at the root of a rounding error.
     distances = torch.cdist(
         features, features, compute_mode="donot_use_mm_for_euclid_dist"
     ).fill_diagonal_(torch.inf)

@@ -1,4 +1,4 @@
-"""Random Network Distillation: rewards what a network has not learned of a fixed random one."""
+"""Random Network Distillation: rewards a predictor's error on a fixed random network."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class RandomNetworkDistillation(Bonus):
         self.scale = FrameNorm(frame)
 
     def errors(self, next_obs: Tensor) -> Tensor:
-        """Mean squared error of the imitation, [B]."""
+        """Return the mean squared error of the predictor on the newest frames, [B]."""
         frames = self.scale(next_obs, self.normalize)
         return (self.predictor(frames) - self.target(frames)).square().mean(-1)
 

@@ -121,7 +121,8 @@ def dispatch(args: list[str]) -> int:
         raise ConfigError(f"unknown command {args[0]!r}; use one of {', '.join(COMMANDS)}")
     if distributed.size() > 1 and args[0] != "train":
         raise ConfigError(
-            f"`ssedb {args[0]}` runs in one process, not in {distributed.size()}; leave torchrun out"
+            f"`ssedb {args[0]}` runs in one process, not in {distributed.size()}; "
+            "leave torchrun out"
         )
     command: Callable[[list[str]], int] = import_module(f"ssedb.cli.{args[0]}").main
     return command(args[1:])

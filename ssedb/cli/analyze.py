@@ -21,7 +21,7 @@ from ssedb.terminal import plural
 
 if TYPE_CHECKING:
     from ssedb.analysis.probe import Probe as Measures
-    from ssedb.analysis.tsne import Map
+    from ssedb.analysis.tsne import Embedding
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Probe:
 
 @dataclass(frozen=True)
 class Spikes:
-    """Play an episode and find where its bonus spikes: curve, frames, clips and a video."""
+    """Run an episode and find where its bonus spikes: curve, frames, clips and a video."""
 
     run: tyro.conf.Positional[Path]
     """Folder of the run."""
@@ -141,7 +141,7 @@ def print_probe(result: Measures, bonus: str, picture: Path) -> None:
 
 
 def spikes(args: list[str]) -> None:
-    """Play an episode and find its spikes."""
+    """Run an episode and find its spikes."""
     options = parse(Spikes, args, "analyze spikes")
     _require_episode(options.run, options.steps, options.seed)
     from ssedb.analysis.spikes import spikes_of_run
@@ -186,7 +186,7 @@ def print_spikes(found: dict[str, Any]) -> None:
 
 
 def tsne(args: list[str]) -> None:
-    """Play an episode and draw its representations."""
+    """Run an episode and draw its representations."""
     options = parse(Tsne, args, "analyze tsne")
     _require_episode(options.run, options.steps, options.seed)
     if options.compare is not None:
@@ -204,7 +204,7 @@ def tsne(args: list[str]) -> None:
     print_maps(maps, folder)
 
 
-def print_maps(maps: list[Map], folder: Path) -> None:
+def print_maps(maps: list[Embedding], folder: Path) -> None:
     """Print how near consecutive steps lie in each representation."""
     table = Table("representation", "distance of consecutive steps / of random pairs")
     for chart in maps:
@@ -219,7 +219,7 @@ def print_maps(maps: list[Map], folder: Path) -> None:
 
 
 def _require_episode(run: Path, steps: int, seed: int) -> None:
-    """Raise ConfigError if no episode of the run can be played and drawn."""
+    """Raise ConfigError if no episode of the run can be run and drawn."""
     require_checkpoint(run, dataclasses.replace(saved_config(run), seed=seed))
     require_writable(run)
     if steps < 1:

@@ -37,7 +37,7 @@ class Bench:
     precision: Literal["bf16", "tf32", "fp32"] = "bf16"
     """Of the networks on a GPU."""
     engine: Literal["auto", "eager", "fast"] = "auto"
-    """How to run: `fast` replays CUDA graphs and learns beside play; auto does so on a GPU."""
+    """Engine: `fast` replays CUDA graphs and overlaps updates with collection; auto picks."""
 
 
 def main(args: list[str]) -> int:

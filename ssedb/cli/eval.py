@@ -37,7 +37,7 @@ def main(args: list[str]) -> int:
     options = parse(Eval, args, "eval")
     from ssedb.runs import evaluation
 
-    evaluation.check(options.run, options.episodes, options.video, options.seed)
+    evaluation.check_evaluation(options.run, options.episodes, options.video, options.seed)
     result = evaluation.evaluate(
         options.run, options.episodes, video=options.video, seed=options.seed, device=options.device
     )

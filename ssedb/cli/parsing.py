@@ -1,4 +1,4 @@
-"""How flags are read: a dataclass to its values, and a mistake to one line."""
+"""Parsing of flags: a dataclass to its values, and a mistake to one line."""
 
 from __future__ import annotations
 

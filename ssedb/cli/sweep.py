@@ -28,7 +28,7 @@ class Sweep:
     out: Path | None = None
     """Folder for the runs; runs/NAME unless given."""
     set: tuple[str, ...] = ()
-    """Settings or axes, as KEY=VALUE, instead of the file's: steps=1e5 seed=[0,1] 'bonus=["db"]'."""
+    """Settings or axes, as KEY=VALUE, over the file's: steps=1e5 seed=[0,1] 'bonus=["db"]'."""
     jobs: int | None = None
     """Runs at a time; by cores and measured memory unless given."""
     device: str = "auto"

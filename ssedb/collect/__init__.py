@@ -1,1 +1,1 @@
-"""How experience is gathered: rollouts, the collectors that fill them, scores."""
+"""Collection of experience: rollouts, the collectors that fill them, scores."""

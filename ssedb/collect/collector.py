@@ -24,7 +24,10 @@ class Collector:
     Attributes:
         env: the environments.
         rollout: the last rollout; of all processes, if several share the run.
+        continued: whether the episodes of the last checkpoint that was loaded go on.
     """
+
+    continued = False
 
     def __init__(
         self,
@@ -45,12 +48,12 @@ class Collector:
         self.engine = engine or Engine(env.device)
         self._on_step = on_step
         self._begin(self._reset(), steps)
-        capture = self.engine.capture
+        wrap = self.engine.wrap
         # One graph for all that happens in a step, or one before and one after the environments.
-        self._whole_step = capture(self._act_and_step, generators=env.generators)
-        self._act_step = capture(self._act)
-        self._store_step = capture(self._store)
-        self._value_step = capture(self._store_values)
+        self._whole_step = wrap(self._act_and_step, generators=env.generators)
+        self._act_step = wrap(self._act)
+        self._store_step = wrap(self._store)
+        self._value_step = wrap(self._store_values)
 
     def _reset(self) -> Tensor:
         frames = self.env.reset()
@@ -160,25 +163,36 @@ class Collector:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the last observation and the environments, of all processes."""
-        states = self.engine.gather_objects(self.env.state_dict() if self.restorable else {})
+        states = self.engine.gather_objects(self._env_state() if self.restorable else {})
         ranks = {"env_ranks": states} if len(states) > 1 else {}
         return {"rollout": self.rollout.state_dict(), "env": states[0], **ranks}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue the episodes of a checkpoint; where they cannot be restored, number new ones."""
-        if self.restorable:
-            states = state.get("env_ranks", [state["env"]])
-            if len(states) != self.engine.size:
-                raise ConfigError(
-                    f"the checkpoint is of {len(states)} processes, and here are "
-                    f"{self.engine.size}; start as many"
-                )
-            self.env.load_state_dict(states[self.engine.rank])
+        states = state.get("env_ranks", [state["env"]])
+        if self.env.must_continue and len(states) != self.engine.size:
+            raise ConfigError(
+                f"the checkpoint is of {len(states)} processes, and here are "
+                f"{self.engine.size}; start as many"
+            )
+        fits = self.restorable and len(states) == self.engine.size
+        self.continued = fits and self._load_env_state(states[self.engine.rank])
+        if self.continued:
             self._own.load_state_dict(state["rollout"])
             self._continues = True
         else:
             self._own.number_episodes_after(state["rollout"]["episodes"])
         self._share()
+
+    def _env_state(self) -> dict[str, Any]:
+        return self.env.state_dict()
+
+    def _load_env_state(self, state: dict[str, Any]) -> bool:
+        """Load the environments of this process; return False if they were in other pools."""
+        if not state or "pools" in state:
+            return False
+        self.env.load_state_dict(state)
+        return True
 
     def close(self) -> None:
         """Let go of the environments."""

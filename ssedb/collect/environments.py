@@ -12,7 +12,8 @@ from ssedb.collect.collector import Collector
 from ssedb.collect.pipelined import PipelinedCollector, low_priority_threads
 from ssedb.collect.rollout import STACK, Rollout
 from ssedb.config import TrainConfig
-from ssedb.engine import check_engine, make_engine
+from ssedb.engine import check_engine
+from ssedb.engine.base import Engine
 from ssedb.engine.distributed import ALONE, Group
 from ssedb.engine.host import memory, pick_device, tune_allocator
 from ssedb.envs import make_env
@@ -30,18 +31,18 @@ OBS_NORM_ENVS = 8
 
 
 def env_of(
-    config: TrainConfig, num_envs: int, stream: int, device: torch.device, shard: int = 0
+    config: TrainConfig, num_envs: int, seed_key: int, device: torch.device, shard: int = 0
 ) -> NoisyEnv:
     """Make environments of a run.
 
     Args:
         config: the run's settings.
         num_envs: how many.
-        stream: each has randomness of its own: 0 is training, 1 the random agent, and so on.
+        seed_key: derives another seed from the run's: 0 for training, 1 for the random agent.
         device: where the learner is.
-        shard: number of the pool or process; each has randomness of its own, too.
+        shard: number of the pool or process; each has a seed of its own, too.
     """
-    seeds = np.random.SeedSequence([config.seed, stream]).generate_state(shard + 1)
+    seeds = np.random.SeedSequence([config.seed, seed_key]).generate_state(shard + 1)
     return make_env(
         config.env,
         num_envs,
@@ -60,56 +61,39 @@ def env_of(
 
 
 def training_envs(
-    config: TrainConfig, stream: int, device: torch.device, group: Group = ALONE
+    config: TrainConfig, seed_key: int, device: torch.device, group: Group = ALONE
 ) -> list[NoisyEnv]:
     """Make the environments of this process: emulators beside a GPU in pools, others in one."""
     num_envs = config.num_envs // group.size
     pools = pools_of(config.env, num_envs) if device.type == "cuda" else 1
     shards = range(group.rank * pools, (group.rank + 1) * pools)
     if pools == 1:
-        return [env_of(config, num_envs, stream, device, shards[0])]
+        return [env_of(config, num_envs, seed_key, device, shards[0])]
     with low_priority_threads():
-        return [env_of(config, num_envs // pools, stream, device, shard) for shard in shards]
+        return [env_of(config, num_envs // pools, seed_key, device, shard) for shard in shards]
 
 
 def make_collector(
-    config: TrainConfig,
-    env: Env | Sequence[Env] | None = None,
-    group: Group = ALONE,
-    stream: int = 0,
+    envs: Sequence[Env],
+    steps: int,
+    engine: Engine,
     on_step: Callable[[int], None] = lambda t: None,
 ) -> Collector:
-    """Make the collector of a run, and the engine that it runs on.
-
-    The collector is pipelined where a GPU acts for emulators on the host.
+    """Make the collector of a run: pipelined where a GPU acts for emulators on the host.
 
     Args:
-        config: the run's settings.
-        env: environments to collect in, or pools of them; those of the settings unless given.
-        group: the processes that share the run.
-        stream: which of the run's random streams the environments draw from.
+        envs: pools of environments to collect in, or one that holds all.
+        steps: length of a rollout.
+        engine: runs the policy.
         on_step: called with t after every step.
     """
-    device = place(config, group)
-    if env is None:
-        envs: Sequence[Env] = training_envs(config, stream, device, group)
-    else:
-        envs = [env] if isinstance(env, Env) else env
-    engine = make_engine(
-        device,
-        config.engine,
-        precision=config.precision,
-        seed=config.seed,
-        overlap=envs[0].on_host,
-        group=group,
-    )
     pools = [env for env in envs if isinstance(env, NoisyEnv) and isinstance(env.env, HostEnv)]
-    if pools and device.type == "cuda":
-        return PipelinedCollector(pools, config.rollout_steps, engine, on_step)
-    return Collector(envs[0], config.rollout_steps, engine, on_step)
+    if pools and engine.device.type == "cuda":
+        return PipelinedCollector(pools, steps, engine, on_step)
+    return Collector(envs[0], steps, engine, on_step)
 
 
-def place(config: TrainConfig, group: Group = ALONE) -> torch.device:
+def learner_device(config: TrainConfig, group: Group = ALONE) -> torch.device:
     """Choose the learner's device; raise ConfigError if the rollout does not fit in its memory."""
     device = pick_device(config.device)
     check_engine(config.engine, device)
@@ -140,10 +124,10 @@ def look_around(
     The agent has environments of its own. A run does so before it makes those it trains in: to
     close one may take away what all of the process share.
     """
-    device = place(config, group)
+    device = learner_device(config, group)
 
     def look() -> tuple[Tensor, Tensor]:
-        env = env_of(config, min(OBS_NORM_ENVS, config.num_envs), stream=1, device=device)
+        env = env_of(config, min(OBS_NORM_ENVS, config.num_envs), seed_key=1, device=device)
         progress.phase(f"a random agent looks around for {config.obs_norm_steps:,} steps")
         try:
             mean, std = random_agent_statistics(env, config.obs_norm_steps, config.seed)

@@ -15,6 +15,7 @@ from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from functools import partial
 from queue import SimpleQueue
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,7 +27,7 @@ from ssedb.engine.cuda import Transfer
 from ssedb.engine.worker import WorkerThread
 from ssedb.envs.base import HostEnv
 from ssedb.envs.noisy import NoisyEnv
-from ssedb.envs.timeout import wait_for
+from ssedb.envs.timeout import result_of, wait_for
 
 
 class PipelinedCollector(Collector):
@@ -96,6 +97,17 @@ class PipelinedCollector(Collector):
         if t < rollout.steps:
             pool.send(then)
 
+    def _env_state(self) -> dict[str, Any]:
+        return {"pools": [pool.env.state_dict() for pool in self.pools]}
+
+    def _load_env_state(self, state: dict[str, Any]) -> bool:
+        states = state.get("pools", [])
+        if len(states) != len(self.pools):
+            return False
+        for pool, own in zip(self.pools, states, strict=True):
+            pool.env.load_state_dict(own)
+        return True
+
     def close(self) -> None:
         """Let go of the environments."""
         for pool in self.pools:
@@ -129,14 +141,14 @@ class Pool:
         self.transfer = Transfer(engine.device)
         self._worker = WorkerThread(engine.device)
         self._answer: Future[None] | None = None
-        capture = partial(
-            engine.capture,
-            replayable=env.observer.noise.replayable,
+        wrap = partial(
+            engine.wrap,
+            capturable=env.observer.noise.capturable,
             generators=env.generators,
         )
-        self.first = capture(self._act)
-        self.next = capture(self._store_and_act)
-        self.last = capture(self._store_and_value)
+        self.first = wrap(self._act)
+        self.next = wrap(self._store_and_act)
+        self.last = wrap(self._store_and_value)
 
     def send(self, then: Callable[[], None]) -> None:
         """Begin to execute the actions; the worker thread calls `then` when the answer is there."""
@@ -153,7 +165,7 @@ class Pool:
     def recv(self) -> None:
         """Begin to copy the answer to the device; raise what went wrong on the worker thread."""
         assert self._answer is not None, "nothing was sent"
-        wait_for(self._answer.result)
+        result_of(self._answer)
         self._answer = None
         self.transfer.upload()
 

@@ -61,6 +61,7 @@ class Rollout:
 
     @property
     def obs_shape(self) -> tuple[int, int, int]:
+        """Shape of an observation, [4, H, W]."""
         return (STACK, *self.frames.shape[2:])
 
     def begin(self, frames: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""The game's own score, measured and never shown to the agent."""
+"""Scores: extrinsic returns of episodes, which the agent does not see."""
 
 from __future__ import annotations
 
@@ -40,13 +40,15 @@ class Scores:
         }
 
     def summary(self) -> dict[str, Any]:
+        """Return the metrics of all episodes so far."""
         return {"score": _mean(self._last), "score_best": self._best, "episodes": self._episodes}
 
     def forget_unfinished(self) -> None:
-        """The episodes under way are gone."""
+        """Drop the sums of episodes under way."""
         self._running[:] = 0
 
     def state_dict(self) -> dict[str, Any]:
+        """Return sums of episodes under way, and scores."""
         last = list(self._last)
         return {
             "running": self._running.tolist(),
@@ -56,6 +58,7 @@ class Scores:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Load what `state_dict` returned."""
         self._running[:] = state["running"]
         self._last = deque(state["last"], maxlen=LAST)
         self._best, self._episodes = state["best"], state["episodes"]

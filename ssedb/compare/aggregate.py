@@ -114,12 +114,12 @@ def improvement_table(runs: Iterable[Run], key: str, *, seed: int = 0) -> list[R
     scores = scores_by_task(runs, key)
     sign = -1.0 if measure(key).better == "low" else 1.0
     rows = []
-    for first, mine in scores.items():
+    for first, ours in scores.items():
         for second, theirs in scores.items():
-            common = [task for task in mine if task in theirs]
+            common = [task for task in ours if task in theirs]
             if first == second or not common:
                 continue
-            x, y = ({t: [sign * v for v in tasks[t]] for t in common} for tasks in (mine, theirs))
+            x, y = ({t: [sign * v for v in tasks[t]] for t in common} for tasks in (ours, theirs))
             e = statistics.improvement(x, y, seed=seed)
             row: Row = {"first": first, "second": second, "measure": key, "tasks": len(common)}
             rows.append(

@@ -234,7 +234,7 @@ def number_or_none(value: Any) -> float | None:
 
 
 def _mark_duplicates(runs: list[Run]) -> list[Run]:
-    """Mark runs that are there twice (in two sweeps, or stopped earlier): they are no other seeds."""
+    """Mark runs that are there twice (in two sweeps, or stopped earlier): they are no new seeds."""
 
     def settings(run: Run) -> str:
         return repr(

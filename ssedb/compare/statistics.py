@@ -1,8 +1,9 @@
-"""How sure we can be of a comparison with few seeds: aggregates, bootstrap intervals, probability of improvement, profiles.
+"""Statistics of few seeds: aggregates, bootstrap intervals, probability of improvement, profiles.
 
-Scores come by task (a game under a noise, say), one per run: `{"alien": [0.1, 0.3, 0.2], ...}`. Tasks may have unequal
-numbers of runs. Every statistic takes a list of arrays [R, n_task, ...] and reduces the runs away to [R, ...]; R is 1 for
-the estimate and the number of resamplings for its interval. Intervals need scipy.
+Scores come by task (a game under a noise, say), one per run: `{"alien": [0.1, 0.3, 0.2], ...}`.
+Tasks may have unequal numbers of runs. Every statistic takes a list of arrays [R, n_task, ...] and
+reduces the runs away to [R, ...]; R is 1 for the estimate and the number of resamplings for its
+interval. Intervals need scipy.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value with its interval; `low` and `high` are NaN where one run per task leaves nothing to resample."""
+    """Value with its interval; `low` and `high` are NaN if no task has two runs to resample."""
 
     value: Any
     low: Any
@@ -43,24 +44,24 @@ class Estimate:
 
 
 def mean(samples: list[Array]) -> Array:
-    """Mean over tasks of the mean over runs."""
+    """Return the mean over tasks of the mean over runs."""
     return np.mean([s.mean(1) for s in samples], 0)
 
 
 def median(samples: list[Array]) -> Array:
-    """Median over tasks of the mean over runs."""
+    """Return the median over tasks of the mean over runs."""
     return np.median([s.mean(1) for s in samples], 0)
 
 
 def iqm(samples: list[Array]) -> Array:
-    """Interquartile mean: the mean of the middle half of all runs of all tasks together."""
+    """Return the interquartile mean: of the middle half of all runs of all tasks together."""
     pooled = np.sort(np.concatenate(samples, 1), 1)
     cut = pooled.shape[1] // 4
     return pooled[:, cut : pooled.shape[1] - cut].mean(1)
 
 
 def optimality_gap(samples: list[Array], goal: float = 1.0) -> Array:
-    """How far runs stay below the goal on average; what exceeds it counts as reached."""
+    """Return the mean shortfall of runs below the goal; a run above it has none."""
     return goal - np.minimum(np.concatenate(samples, 1), goal).mean(1)
 
 
@@ -76,14 +77,29 @@ AGGREGATES: dict[str, Statistic] = {
 
 
 def bootstrap(
-    scores: Scores, statistic: Statistic, *, reps: int = REPS, seed: int = 0, confidence: float = CONFIDENCE,
-    widen: bool = True, bounds: tuple[float, float] = (-math.inf, math.inf),
-) -> Estimate:  # fmt: skip
-    """A statistic and its stratified bootstrap interval: runs are drawn again with replacement within each task.
+    scores: Scores,
+    statistic: Statistic,
+    *,
+    reps: int = REPS,
+    seed: int = 0,
+    confidence: float = CONFIDENCE,
+    widen: bool = True,
+    bounds: tuple[float, float] = (-math.inf, math.inf),
+) -> Estimate:
+    """Compute a statistic and its bootstrap interval, stratified by task.
 
-    The plain percentile interval is too short when runs are few: its spread is that of n - 1 runs and it takes the normal's
-    quantile for Student's. With `widen` its ends move away from the estimate by what that amounts to, which for the mean of
-    one task is the t interval. `bounds` are those of the statistic. The same scores and seed give the same interval.
+    The plain percentile interval is too short when runs are few: its spread is that of n - 1 runs,
+    and it takes the normal's quantile for Student's. `widen` corrects both, which for the mean of
+    one task gives the t interval.
+
+    Args:
+        scores: by task, one per run.
+        statistic: of resampled scores.
+        reps: resamplings.
+        seed: of the resampling.
+        confidence: of the interval.
+        widen: whether to widen the interval when runs are few.
+        bounds: least and greatest value of the statistic.
     """
     return _bootstrap(
         [scores], lambda sets: statistic(sets[0]), reps, seed, confidence, widen, bounds
@@ -99,7 +115,7 @@ def improvement(
     confidence: float = CONFIDENCE,
     widen: bool = True,
 ) -> Estimate:
-    """The probability that a run of the first beats one of the second on the same task, averaged over tasks; a tie is half.
+    """Return the probability that a run of the first beats one of the second, a tie being half.
 
     Tasks that only one of them has are an error: they cannot be compared.
     """
@@ -123,7 +139,7 @@ def _beats(first: list[Array], second: list[Array]) -> Array:
 def profile(
     scores: Scores, thresholds: Numbers, *, reps: int = REPS, seed: int = 0, widen: bool = True
 ) -> Estimate:
-    """For each threshold the share of runs that score above it: the performance profile."""
+    """Return the performance profile: the share of runs that score above each threshold."""
     taus = np.asarray(thresholds, float)
 
     def above(samples: list[Array]) -> Array:
@@ -146,7 +162,8 @@ def _bootstrap(
         for task, array in zip(scores, arrays, strict=True):
             if not array.size or not np.isfinite(array).all():
                 raise ValueError(
-                    f"the scores of {task!r} are {array.tolist()}; leave out what has no value, and say so"
+                    f"the scores of {task!r} are {array.tolist()}; "
+                    "leave out what has no value, and say so"
                 )
     if not all(data):
         raise ValueError("there are no scores")
@@ -190,7 +207,7 @@ def _student_quantile(p: float, freedom: int) -> float:
 
 
 def resample(steps: Numbers, values: Numbers, grid: Numbers) -> Array:
-    """A run's curve on a common grid of steps, linear between known values; NaN before the first and past the last."""
+    """Interpolate a run's curve linearly on a grid of steps; NaN outside of its known values."""
     x, y, at = (np.asarray(a, float) for a in (steps, values, grid))
     known = np.isfinite(y)
     if not known.any():
@@ -206,9 +223,10 @@ def curve(
     seed: int = 0,
     bounds: tuple[float, float] = (-math.inf, math.inf),
 ) -> tuple[Estimate, Array]:
-    """A statistic along training of curves on one grid, by task, and how many runs reach each point.
+    """Compute a statistic along training of curves on one grid, and the runs at each point.
 
-    A run counts as far as it goes. Where a task has no run left the point is NaN: fewer tasks would be another statistic.
+    A run counts as far as it goes. A point is NaN if a task has no run left there: fewer tasks
+    would be another statistic.
     """
     stacked = {task: np.array(curves, float) for task, curves in runs.items()}
     points = next(iter(stacked.values())).shape[1]
@@ -226,7 +244,7 @@ def curve(
 
 
 def area(steps: Numbers, values: Numbers) -> float:
-    """Mean height of a curve between its first and its last known point (the area under it over its length)."""
+    """Return the mean height of a curve between its first and its last known point."""
     x, y = np.asarray(steps, float), np.asarray(values, float)
     known = np.isfinite(y)
     x, y = x[known], y[known]

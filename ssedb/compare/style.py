@@ -60,7 +60,7 @@ def panels(
 
 
 def label_axes(figure: Figure, x: str, y: str) -> None:
-    """Label x below the lowest panels (the figure's label would lie on the legend), y beside all."""
+    """Label x below the lowest panels (a figure's label would lie on the legend), y beside all."""
     for panel in figure.axes:
         place = panel.get_subplotspec()
         if place is not None and place.is_last_row():

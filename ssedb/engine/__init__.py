@@ -1,4 +1,4 @@
-"""How tensors run: the device, its precision, CUDA graphs, a side stream, several processes.
+"""Engines: device, precision, CUDA graphs, side stream, several processes.
 
 Nothing here knows reinforcement learning, and nothing here changes what is computed, but for the
 rounding of a chosen precision. `base.Engine` is plain and the reference; every other engine

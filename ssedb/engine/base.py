@@ -50,8 +50,8 @@ class Task(Generic[T]):
 class Engine:
     """The plain engine: eager on one device, one thing after the other."""
 
-    captures = False
-    """Whether steps are replayed as CUDA graphs."""
+    uses_graphs = False
+    """Whether capturable steps are captured as CUDA graphs and replayed."""
     overlaps = False
     """Whether background updates run while environments step."""
     fuse = False
@@ -96,23 +96,23 @@ class Engine:
         self.precision.set(module, self.fuse)
         return module
 
-    def capture(
+    def wrap(
         self,
         step: F,
         *,
         side: bool = False,
-        replayable: bool = True,
+        capturable: bool = True,
         generators: Sequence[torch.Generator] = (),
     ) -> F:
-        """Return a step as it is to be called, often.
+        """Return a function that runs a step in the engine's precision, perhaps as a CUDA graph.
 
         Args:
             step: function of tensors, and by name of objects whose tensors stay in their place. It
                 returns None, a tensor, or a tuple or dict of tensors.
-            side: whether it is called by background updates.
-            replayable: whether a CUDA graph may hold it: it waits for nothing on the host, and no
-                shape depends on data.
-            generators: what it draws from, other than torch's.
+            side: whether background updates call the step.
+            capturable: whether a CUDA graph may hold the step: the step waits for nothing on the
+                host, and no shape depends on data.
+            generators: generators that the step draws from, other than torch's.
         """
         if self.device.type != "cuda":
             return step
@@ -157,11 +157,11 @@ class Engine:
         trained = [p for p in module.parameters() if p.requires_grad]
         if not trained:  # an optimizer needs something to hold
             trained = [nn.Parameter(torch.zeros(1, device=self.device))]
-        return torch.optim.Adam(trained, lr=rate, eps=eps, fused=True, capturable=self.captures)
+        return torch.optim.Adam(trained, lr=rate, eps=eps, fused=True, capturable=self.uses_graphs)
 
-    def gather(self, part: Tensor, dim: int = 0) -> Tensor:
-        """Concatenate the parts of all processes along a dimension."""
-        return part
+    def gather(self, shard: Tensor, dim: int = 0) -> Tensor:
+        """Concatenate the shards of all processes along a dimension."""
+        return shard
 
     def gather_objects(self, own: T) -> list[T]:
         """Return the objects of all processes, by rank."""

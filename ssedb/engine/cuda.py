@@ -21,9 +21,9 @@ T = TypeVar("T")
 
 
 class CudaEngine(OverlappingEngine):
-    """Replays steps as CUDA graphs; background updates that overlap run on a side stream."""
+    """Engine that replays steps as CUDA graphs, with background updates on a side stream."""
 
-    captures = True
+    uses_graphs = True
     fuse = True
 
     def __init__(
@@ -37,17 +37,17 @@ class CudaEngine(OverlappingEngine):
         self._graphs = GraphPool(priority=-1)
         self._side_graphs = GraphPool()
 
-    def capture(
+    def wrap(
         self,
         step: F,
         *,
         side: bool = False,
-        replayable: bool = True,
+        capturable: bool = True,
         generators: Sequence[torch.Generator] = (),
     ) -> F:
         """Return a step that is captured as a CUDA graph after a few eager calls, and replayed."""
-        eager = super().capture(step)
-        if not replayable:
+        eager = super().wrap(step)
+        if not capturable:
             return eager
         pool = self._side_graphs if side else self._graphs
         return CapturedStep(eager, pool, generators)  # type: ignore[return-value]
@@ -105,6 +105,7 @@ class CapturedStep:
         self._calls: Counter[Any] = Counter()
 
     def __call__(self, *tensors: Tensor, **objects: Any) -> Any:
+        """Run the step, or replay its graph for tensors of these shapes and these objects."""
         shapes = tuple(tensor.shape for tensor in tensors)
         key = (*shapes, *sorted(objects.items(), key=_name))
         graph = self._graphs.get(key)

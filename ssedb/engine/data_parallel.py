@@ -43,9 +43,9 @@ class DataParallelEngine(Engine):
         for gradient, mean in zip(gradients, means, strict=True):
             gradient.copy_(mean.view_as(gradient))
 
-    def gather(self, part: Tensor, dim: int = 0) -> Tensor:
-        """Concatenate the parts of all processes along a dimension."""
-        return self._group.gather(part, dim)
+    def gather(self, shard: Tensor, dim: int = 0) -> Tensor:
+        """Concatenate the shards of all processes along a dimension."""
+        return self._group.gather(shard, dim)
 
     def gather_objects(self, own: T) -> list[T]:
         """Return the objects of all processes, by rank."""

@@ -43,18 +43,18 @@ class Group:
             dist.all_reduce(total)
         return total
 
-    def gather(self, part: Tensor, dim: int = 0) -> Tensor:
-        """Concatenate the parts of all processes along a dimension."""
+    def gather(self, shard: Tensor, dim: int = 0) -> Tensor:
+        """Concatenate the shards of all processes along a dimension."""
         if self.size == 1:
-            return part
+            return shard
         import torch
         import torch.distributed as dist
 
-        part = part.detach().contiguous()
-        parts = [torch.empty_like(part) for _ in range(self.size)]
+        shard = shard.detach().contiguous()
+        shards = [torch.empty_like(shard) for _ in range(self.size)]
         with _naming_lost_processes():
-            dist.all_gather(parts, part)
-        return torch.cat(parts, dim)
+            dist.all_gather(shards, shard)
+        return torch.cat(shards, dim)
 
     def gather_objects(self, own: T) -> list[T]:
         """Return the objects of all processes, by rank."""

@@ -15,10 +15,10 @@ T = TypeVar("T")
 
 
 class OverlappingEngine(Engine):
-    """Runs background updates one at a time, whenever the collector calls `idle`.
+    """Engine that runs background updates one at a time, whenever the collector calls `idle`.
 
-    They draw from a generator of their own, and whoever reads what they write waits for their task
-    first. So the numbers are those of the plain engine.
+    Background updates draw from a generator of their own, and readers of their results wait for
+    their task first. So the numbers are those of the plain engine.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Which floats products are computed in."""
+"""Precision of matrix products and convolutions."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ class Precision:
         self.on_gpu = on_gpu
 
     def set(self, module: nn.Module, fuse: bool) -> None:
-        """Tell every part of a module that asks for it which floats to convolve in, and how.
+        """Set the precision of every submodule that has an attribute `compute_dtype`.
 
         Args:
-            module: parts with an attribute `compute_dtype` get it and `fuse`.
+            module: the module; its submodules get `compute_dtype` and `fuse`.
             fuse: whether elementwise functions around the convolutions are compiled into one.
         """
-        for part in module.modules():
-            if hasattr(part, "compute_dtype"):
-                part.compute_dtype = self.compute_dtype  # type: ignore[assignment]
-                part.fuse = fuse  # type: ignore[assignment]
+        for submodule in module.modules():
+            if hasattr(submodule, "compute_dtype"):
+                submodule.compute_dtype = self.compute_dtype  # type: ignore[assignment]
+                submodule.fuse = fuse  # type: ignore[assignment]
 
     def products(self) -> AbstractContextManager[None]:
         """Set torch's TF32 switch for the products of a block."""

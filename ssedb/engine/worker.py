@@ -1,4 +1,4 @@
-"""A thread that works beside the main one."""
+"""Worker thread."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class WorkerThread:
 
 
 def _work(jobs: SimpleQueue[Job | None], gpu: int | None) -> None:
-    if gpu is not None:  # a thread that is not told would take memory of the first GPU
+    if gpu is not None:  # else the thread would take memory of the first GPU
         torch.cuda.set_device(gpu)
     while (job := jobs.get()) is not None:
         future, function = job

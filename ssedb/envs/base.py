@@ -17,16 +17,17 @@ from ssedb.envs.frames import SIDE
 
 @dataclass
 class Step:
-    """What N environments answer to N actions. An ended episode has begun again already."""
+    """Answer of N environments to N actions; where an episode has ended, the next has begun."""
 
-    frames: (
-        Tensor  # uint8 [N, H, W] or [N, H, W, 3]; after an end, the first frame of the next episode
-    )
-    rewards: Tensor  # float32 [N], as the game gives them
-    dones: Tensor  # bool [N], the episode ended or was cut
+    frames: Tensor
+    """uint8 [N, H, W] or [N, H, W, 3]; where dones is set, the first frame of the next episode."""
+    rewards: Tensor
+    """float32 [N], extrinsic and not clipped."""
+    dones: Tensor
+    """bool [N], set where an episode has ended or was cut."""
     final_frames: Callable[[], Tensor] | None = None
-    """Makes what is like frames, but the last one where dones is set. None if nothing ended, where
-    the host knows that. Training does not ask."""
+    """Returns frames with the last frame of the episode where dones is set. None if the host knows
+    that no episode has ended. Training does not call it."""
 
 
 class Env(ABC):
@@ -38,26 +39,28 @@ class Env(ABC):
     side: int = SIDE
     """Height and width of the agent's frames."""
     on_host: bool = False
-    """Whether the host does the stepping, so that a GPU has nothing to do meanwhile."""
+    """Whether environments step on the host, while a GPU would be idle."""
     capturable: bool = False
     """Whether a CUDA graph may hold `step`: it waits for nothing on the host and keeps its state in
     tensors that stay in their place."""
+    must_continue: bool = False
+    """Whether a run cannot go on with new episodes, as counts of the run would be lost."""
     generators: Sequence[torch.Generator] = ()
-    """Randomness that steps draw from on the device."""
+    """Generators that steps draw from on the device."""
 
     @abstractmethod
     def reset(self) -> Tensor:
-        """Begin an episode everywhere; returns the frames, uint8 [N, H, W] or [N, H, W, 3]."""
+        """Begin an episode everywhere; return frames, uint8 [N, H, W] or [N, H, W, 3]."""
 
     @abstractmethod
     def step(self, actions: Tensor) -> Step:
-        """Act; actions are int64 [N]."""
+        """Execute actions int64 [N]."""
 
     def stagger(self) -> None:  # noqa: B027 (games end at different times by themselves)
         """Cut the first episodes after a reset short by group, where all would end at once."""
 
     def true_states(self) -> Tensor | None:
-        """The number of the true state each environment is in, int64 [N], where that is known."""
+        """Return the number of each environment's true state, int64 [N]; None if unknown."""
         return None
 
     def metrics(self) -> dict[str, float]:
@@ -65,31 +68,31 @@ class Env(ABC):
         return {}
 
     def merge(self, gather: Callable[[Tensor], Tensor]) -> None:  # noqa: B027 (few count)
-        """Learn what the environments of other processes have counted.
+        """Add the counts of other processes' environments.
 
         Args:
-            gather: stacks a tensor of each process, [processes, ...]; of one process alone, too.
+            gather: stacks a tensor of each process, [processes, ...].
         """
 
     @property
     def restorable(self) -> bool:
-        """Whether `state_dict` is enough to continue exactly; Atari's emulator cannot be read."""
+        """Whether `state_dict` is enough to continue exactly."""
         return False
 
     def state_dict(self) -> dict[str, Any]:
-        """What can be saved of the state."""
+        """Return the state that a checkpoint holds."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:  # noqa: B027
-        """Takes over what `state_dict` saved."""
+        """Load what `state_dict` returned."""
 
     def close(self) -> None:  # noqa: B027 (most environments hold nothing to close)
-        """Let go of emulators and windows."""
+        """Close emulators and windows."""
 
 
 @dataclass
 class HostStep:
-    """What N environments on the host answer to N actions, as arrays; see `Step`."""
+    """Answer of N environments on the host to N actions, as arrays; see `Step`."""
 
     frames: np.ndarray
     rewards: np.ndarray
@@ -104,14 +107,14 @@ class HostEnv(Env):
 
     @abstractmethod
     def send(self, actions: np.ndarray) -> None:
-        """Begin to act; actions are int64 [N]."""
+        """Begin to execute actions int64 [N]."""
 
     @abstractmethod
     def recv(self) -> HostStep:
-        """Wait for the answer to what was sent."""
+        """Wait for the answer to the actions that were sent."""
 
     def step(self, actions: Tensor) -> Step:
-        """Act and wait; raise TrainingError if the environments do not answer in time."""
+        """Execute actions int64 [N]; raise TrainingError if the answer does not come in time."""
         self.send(actions.cpu().numpy())
         answer = timeout.call(self.recv)
         final = answer.final_frames

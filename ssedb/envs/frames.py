@@ -1,4 +1,4 @@
-"""From a raw picture to what the agent sees: gray, 84x84, uint8."""
+"""Conversion of raw frames to the agent's: gray, 84x84, uint8."""
 
 from __future__ import annotations
 
@@ -20,9 +20,16 @@ def _luma(device: torch.device) -> Tensor:
 
 
 def to_agent_frames(frames: Tensor, side: int = SIDE) -> Tensor:
-    """uint8 [N, H, W] or [N, H, W, 3] to gray uint8 [N, side, side].
+    """Convert frames to gray and resize them.
 
-    Weighted gray, then a bilinear resize that averages over what it shrinks (as Pillow's does), then truncation.
+    Weighted gray, then a bilinear resize with antialiasing (as Pillow's), then truncation.
+
+    Args:
+        frames: uint8 [N, H, W] or [N, H, W, 3].
+        side: height and width of the result.
+
+    Returns:
+        Frames, uint8 [N, side, side].
     """
     return frames if frames.shape[1:] == (side, side) else _shrink(frames, side)
 

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import gymnasium
@@ -15,32 +16,29 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ssedb.envs import timeout
 from ssedb.envs.base import Env, Step
 from ssedb.envs.names import bare_id, gymnasium_id
-from ssedb.envs.workers import Copies, Workers
-from ssedb.errors import ConfigError, one_line
+from ssedb.envs.workers import NOT_MADE, CalledCopies, Workers
+from ssedb.errors import ConfigError, TrainingError, one_line
 
 TIMED_STEPS, TIMED_SECONDS = 20, 0.5
-"""Steps of one environment that are timed to decide on processes, and seconds after which the timing stops."""
+"""Steps that are timed to decide on worker processes, and seconds after which timing stops."""
 ROUND_TRIP = 5e-4
-"""Seconds of a step of all environments that processes must save, or they are not worth it."""
+"""Seconds that processes must save in a step of all environments to be worth it."""
 
 
 @dataclass(frozen=True)
 class Maker:
-    """Makes one environment, here or in another process."""
+    """Function that makes one environment, here or in another process."""
 
     env_id: str  # Id, or module:Id
     kwargs: Mapping[str, Any]
     max_steps: int | None
 
     def __call__(self) -> gymnasium.Env[Any, Any]:
-        gymnasium_id(
-            self.env_id
-        )  # imports the module, which a process that was not forked has not done yet
-        own = gymnasium.spec(
-            bare_id(self.env_id)
-        ).max_episode_steps  # a limit the environment comes with is not lengthened
+        gymnasium_id(self.env_id)  # imports the module, also in a process that was not forked
+        own = gymnasium.spec(bare_id(self.env_id)).max_episode_steps  # never lengthened
         limits = [steps for steps in (own, self.max_steps) if steps is not None]
         limit: dict[str, Any] = {"max_episode_steps": min(limits)} if limits else {}
         return gymnasium.make(self.env_id, **limit, **self.kwargs)
@@ -63,9 +61,12 @@ class GymnasiumEnv(Env):
         workers: int | Literal["auto"] = "auto",
     ) -> None:
         make = Maker(env_id, kwargs or {}, max_steps)
+        caller = timeout.Caller()
         try:
-            first = make()
-        except Exception as error:  # an environment may raise what it likes
+            first = caller.call(make, NOT_MADE.format(env_id), timeout.CONSTRUCTION_TIME_OUT)
+        except TrainingError:
+            raise
+        except (Exception, SystemExit) as error:  # an environment may raise what it likes
             remedy = (
                 "see --env-kwargs for what it is made with"
                 if kwargs
@@ -76,11 +77,15 @@ class GymnasiumEnv(Env):
             ) from None
         try:
             shape, actions = _check_spaces(env_id, first)
+            most = min(num_envs, torch.get_num_threads())  # another thread has a number of its own
             self.workers = (
-                workers_worth(first, num_envs) if workers == "auto" else min(workers, num_envs)
+                caller.call(partial(workers_worth, first, num_envs, most))
+                if workers == "auto"
+                else min(workers, num_envs)
             )
         finally:
-            first.close()
+            if not caller.stuck:
+                caller.call(first.close)
         self.num_envs = num_envs
         self.num_actions = int(actions.n)
         self.device = torch.device(device)
@@ -91,7 +96,7 @@ class GymnasiumEnv(Env):
         self._envs = (
             Workers(make, shape, self.workers)
             if self.workers
-            else Copies(make, np.zeros(shape, np.uint8))
+            else CalledCopies(make, np.zeros(shape, np.uint8), caller)
         )
 
     def reset(self) -> Tensor:
@@ -117,9 +122,8 @@ class GymnasiumEnv(Env):
     def _frames(self, frames: np.ndarray) -> Tensor:
         if frames.ndim == 4 and frames.shape[-1] == 1:
             frames = frames[..., 0]
-        return torch.tensor(
-            frames, device=self.device
-        )  # a copy: the next step writes to the same place
+        # A copy: the next step writes to the same memory.
+        return torch.tensor(frames, device=self.device)
 
     def close(self) -> None:
         self._envs.close()
@@ -128,13 +132,14 @@ class GymnasiumEnv(Env):
 def _check_spaces(
     env_id: str, env: gymnasium.Env[Any, Any]
 ) -> tuple[tuple[int, ...], gymnasium.spaces.Discrete]:
-    """Return the shape of an observation, and the actions; raise ConfigError for what the agent cannot see or do."""
+    """Return the observations' shape and the actions; raise ConfigError if they are unsuitable."""
     observations, actions = env.observation_space, env.action_space
     wanted = "ssedb needs uint8 images [H, W], [H, W, 1] or [H, W, 3]"
     if isinstance(observations, gymnasium.spaces.Dict):
         raise ConfigError(
-            f"{env_id!r} observes a Dict ({', '.join(observations)}) and {wanted}; register it behind a wrapper that "
-            "returns the picture (docs/environments.md shows how)"
+            f"{env_id!r} observes a Dict ({', '.join(observations)}) and {wanted}; "
+            "register it behind a wrapper that returns the picture "
+            "(docs/environments.md shows how)"
         )
     shape = observations.shape or ()
     image = len(shape) == 2 or (len(shape) == 3 and shape[-1] in (1, 3))
@@ -145,12 +150,11 @@ def _check_spaces(
     return shape, actions
 
 
-def workers_worth(env: gymnasium.Env[Any, Any], num_envs: int) -> int:
-    """Return how many processes would step so many copies of an environment faster than one; 0 if none would.
+def workers_worth(env: gymnasium.Env[Any, Any], num_envs: int, most: int) -> int:
+    """Time steps; return how many processes, `most` at most, step copies faster than one, or 0.
 
-    Times some steps. Only on Linux, where processes can be forked: elsewhere each would run the user's script again.
+    On Linux only, where processes can be forked: elsewhere each would run the user's script again.
     """
-    most = min(num_envs, torch.get_num_threads())
     if most < 2 or sys.platform != "linux":
         return 0
     saved = seconds_per_step(env) * (num_envs - math.ceil(num_envs / most))
@@ -158,7 +162,7 @@ def workers_worth(env: gymnasium.Env[Any, Any], num_envs: int) -> int:
 
 
 def seconds_per_step(env: gymnasium.Env[Any, Any]) -> float:
-    """Return the median time of a few steps."""
+    """Return the median time of a few random steps."""
     env.action_space.seed(0)
     env.reset(seed=0)
     began = time.perf_counter()

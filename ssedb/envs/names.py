@@ -1,4 +1,7 @@
-"""Names of environments: any common spelling of an Atari game, Rooms, or a Gymnasium id. Imports no torch."""
+"""Names of environments: Atari games in any common spelling, Rooms, Gymnasium ids.
+
+Imports no torch.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,25 @@ from ssedb.errors import ConfigError
 from ssedb.validate import import_outside
 
 GAMES = (
-    "alien", "asteroids", "bank_heist", "boxing", "breakout", "centipede", "crazy_climber", "gopher", "gravitar",
-    "kangaroo", "kung_fu_master", "ms_pacman", "seaquest", "solaris", "tennis", "time_pilot", "up_n_down", "wizard_of_wor",
-)  # fmt: skip
+    "alien",
+    "asteroids",
+    "bank_heist",
+    "boxing",
+    "breakout",
+    "centipede",
+    "crazy_climber",
+    "gopher",
+    "gravitar",
+    "kangaroo",
+    "kung_fu_master",
+    "ms_pacman",
+    "seaquest",
+    "solaris",
+    "tennis",
+    "time_pilot",
+    "up_n_down",
+    "wizard_of_wor",
+)
 """The 18 games of the suite."""
 
 POOLS = 4
@@ -23,14 +42,18 @@ POOLS = 4
 
 @cache
 def atari_games() -> tuple[str, ...]:
-    """Every ROM inside ale-py, by its snake_case name."""
+    """Return the snake_case names of all ROMs inside ale-py."""
     from ale_py import roms
 
     return tuple(sorted(roms.get_all_rom_ids()))
 
 
 def atari_game(name: str) -> str | None:
-    """The ROM that a spelling means (alien, MsPacman, ALE/MsPacman-v5, MsPacmanNoFrameskip-v4), or None."""
+    """Return the ROM of a name in any spelling, or None.
+
+    Args:
+        name: such as alien, MsPacman, ALE/MsPacman-v5 or MsPacmanNoFrameskip-v4.
+    """
     bare = re.sub(r"^ALE/", "", name)
     bare = re.sub(r"(NoFrameskip|Deterministic)?-v\d+$", "", bare)
     letters = _letters(bare)
@@ -43,10 +66,16 @@ def bare_id(name: str) -> str:
 
 
 def gymnasium_id(name: str) -> str | None:
-    """Return how any process can make the environment, `module:Id` or `Id`; None if Gymnasium does not know it.
+    """Return the id by which any process can make an environment; None if Gymnasium has none.
 
-    A module that is named is imported, which registers its environments. For a bare id that some module has registered here,
-    the module of its entry point is named, so that a process that has not imported that module can make it too.
+    A module in the name is imported, which registers its environments. A bare id gets the module of
+    its entry point, so that a process that has not imported that module can make it, too.
+
+    Args:
+        name: `Id` or `module:Id`.
+
+    Returns:
+        `Id` or `module:Id`.
     """
     import gymnasium
 
@@ -71,53 +100,55 @@ def gymnasium_id(name: str) -> str | None:
 
 
 def is_ale_id(name: str) -> bool:
-    """Tell whether Gymnasium knows the id as one of ale-py's own, which we step through its faster vector environment."""
+    """Tell whether an id is ale-py's own, for which its faster vector environment is used."""
     import gymnasium
 
     return "ale_py" in str(getattr(gymnasium.registry.get(bare_id(name)), "entry_point", ""))
 
 
 def dropped_sticky_actions(name: str, noise: str) -> str | None:
-    """Return a line for who names an Atari id that has sticky actions (v0, v5) and does not ask for them; else None."""
+    """Return a note if an Atari id implies sticky actions (v0, v5) and the noise is not sticky."""
     game = canonical_env(name)
     if game not in atari_games() or noise == "sticky" or not re.search(r"-v[05]$", name):
         return None
     return (
-        f"{name} has sticky actions of its own, and is played as the paper plays {game}, without them; "
-        "use --noise sticky for sticky actions"
+        f"{name} has sticky actions of its own, and is played as the paper plays {game}, "
+        "without them; use --noise sticky for sticky actions"
     )
 
 
 def check_env_kwargs(env: str, kwargs: Mapping[str, Any]) -> None:
-    """Raise ConfigError for arguments that gymnasium.make would not be given, or that have a setting of their own."""
+    """Raise ConfigError for arguments that do not go to gymnasium.make."""
     if not kwargs:
         return
     name, (key, value) = canonical_env(env), next(iter(kwargs.items()))
     if rooms_world(name) or name in atari_games():
         raise ConfigError(
-            f"env_kwargs: {key}={value!r} is for gymnasium.make, and {name} is not made by it; leave it out"
+            f"env_kwargs: {key}={value!r} is for gymnasium.make, and {name} is not made by it; "
+            "leave it out"
         )
     if "max_episode_steps" in kwargs:
         raise ConfigError(
-            f"env_kwargs: max_episode_steps={kwargs['max_episode_steps']!r} is a setting of its own; use that one"
+            f"env_kwargs: max_episode_steps={kwargs['max_episode_steps']!r} is a setting of its "
+            "own; use that one"
         )
 
 
 def env_label(env: str, kwargs: Mapping[str, Any]) -> str:
-    """Return an environment's name for tables and figures, with the arguments it is made with."""
+    """Return an environment's name for tables and figures, with its keyword arguments."""
     return env + (
         f" ({', '.join(f'{key}={value}' for key, value in kwargs.items())})" if kwargs else ""
     )
 
 
 def rooms_world(name: str) -> tuple[str, int] | None:
-    """Return (size, layout seed) of `rooms`, `rooms-small`, `rooms@3`, ..., or None for another name."""
+    """Return (size, layout seed) of `rooms`, `rooms-small`, `rooms@3`, ...; else None."""
     match = re.fullmatch(r"rooms(?:-(tiny|small|medium|large))?(?:@(\d+))?", name.lower())
     return (match[1] or "medium", int(match[2] or 0)) if match else None
 
 
 def canonical_env(name: str) -> str:
-    """The one name under which an environment is known here; an unknown one is an error with suggestions."""
+    """Return the one name of an environment; raise ConfigError with suggestions if unknown."""
     if world := rooms_world(name):
         size, seed = world
         return "rooms" + (f"-{size}" if size != "medium" else "") + (f"@{seed}" if seed else "")
@@ -145,9 +176,10 @@ def _letters(name: str) -> str:
 
 
 def pools_of(env: str, num_envs: int) -> int:
-    """How many pools so many environments of a run step in: while one waits for its actions, the others step.
+    """Return the number of pools that environments are split into.
 
-    An Atari game that begins anew holds up its pool for as long as ten steps take; the other pools go on.
+    While one pool waits for its actions, the others step. The reset of an Atari game delays its
+    pool by as long as ten steps take.
     """
     return (
         next(pools for pools in (POOLS, 2, 1) if num_envs % pools == 0)

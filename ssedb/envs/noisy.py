@@ -1,4 +1,4 @@
-"""An environment seen through noise."""
+"""Environments behind noise."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ssedb.noises.base import Memory, Noise
 
 
 class Observer:
-    """Owner of a noise's randomness and memory: turns source frames into those of the agent.
+    """Generator and memory of a noise, which disturbs actions and the frames of a source.
 
-    Two observers with other seeds make twins: the same true states under different noise.
+    Two observers with different seeds show the same true states under different noise.
 
     Attributes:
-        noise: what disturbs the agent.
-        memory: what the noise remembers; the tensors stay in their place.
-        generator: all that the noise draws comes from it.
+        noise: the noise.
+        memory: of the noise; the tensors stay in their place.
+        generator: the noise's only source of randomness.
     """
 
     def __init__(
@@ -44,22 +44,22 @@ class Observer:
         self.memory: Memory = {name: rows.clone() for name, rows in first.items()}
 
     def begin(self) -> None:
-        """Forget; episodes begin everywhere."""
+        """Reset the memory: episodes begin everywhere."""
         self._remember(self.noise.begin(self.num_envs, self.num_actions, self.generator))
 
     def disturb(self, actions: Tensor) -> Tensor:
-        """Return the actions that are executed when these are chosen, int64 [N]."""
+        """Return the actions to execute, int64 [N], for those that the policy has chosen."""
         if not self.noise.changes_actions():
             return actions
         return self.noise.disturb_actions(actions, self.memory, self.generator)[0]
 
     def advance(self, actions: Tensor, dones: Tensor) -> None:
-        """Move the memory on after a step with these executed actions [N] and ends [N]."""
+        """Advance the memory by a step with executed actions [N] and dones [N]."""
         if self.memory:
             self._remember(self.noise.advance(self.memory, actions, dones, self.generator))
 
     def observe(self, frames: Tensor) -> Tensor:
-        """Return source frames as the agent sees them, uint8 [N, side, side]."""
+        """Return the agent's frames, uint8 [N, side, side], for frames of the source."""
         if not self.noise.raw:
             frames = to_agent_frames(frames, self.side)
         if self.noise.changes_frames():
@@ -80,7 +80,7 @@ class Observer:
     def load_state_dict(self, state: dict[str, Any], episodes_go_on: bool = True) -> None:
         """Load the random state, and the memory if episodes go on.
 
-        Another kind of device draws other numbers, so there the randomness begins anew.
+        Another kind of device draws other numbers, so there the generator keeps its seed.
         """
         if state["device"] == self.device.type:
             self.generator.set_state(state["generator"].cpu())
@@ -90,13 +90,14 @@ class Observer:
 
 
 class NoisyEnv(Env):
-    """An environment behind an observer."""
+    """Environment whose frames and actions pass through an observer."""
 
     def __init__(self, env: Env, noise: Noise, *, seed: int = 0) -> None:
         self.env = env
         self.num_envs, self.num_actions, self.device = env.num_envs, env.num_actions, env.device
         self.on_host = env.on_host
         self.side = env.side
+        self.must_continue = env.must_continue
         self.observer = Observer(
             noise,
             env.num_envs,
@@ -105,7 +106,7 @@ class NoisyEnv(Env):
             device=env.device,
             side=env.side,
         )
-        self.capturable = env.capturable and noise.replayable
+        self.capturable = env.capturable and noise.capturable
         draws = noise.changes_frames() or noise.changes_actions()
         self.generators = [*env.generators, *([self.observer.generator] if draws else [])]
 

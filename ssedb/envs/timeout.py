@@ -1,13 +1,13 @@
-"""Waiting for environments that may never answer."""
+"""Time-outs for environments that may never answer."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import suppress
-from queue import Empty
-from typing import TypeVar
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
 
 from ssedb.errors import TrainingError
 
@@ -15,32 +15,76 @@ T = TypeVar("T")
 
 TIME_OUT = 50.0
 """Seconds after which an environment that has not answered is given up."""
+CONSTRUCTION_TIME_OUT = 300.0
+"""Seconds after which the making of environments is given up; some load for minutes."""
+SILENT = "the environments have not answered"
 
 
-def wait_for(get: Callable[[float], T]) -> T:
+def wait_for(get: Callable[[float], T], what: str = SILENT, seconds: float | None = None) -> T:
     """Wait for an answer; raise TrainingError after the time-out.
 
-    The wait is in ten pieces, as a machine that slept, or a process that was stopped, finds the
-    time over when it goes on.
+    The wait is in ten pieces: after a machine slept, or a process was stopped, only one is over.
 
     Args:
         get: takes seconds to wait, and raises TimeoutError or Empty after them.
+        what: begins the error's line.
+        seconds: the time-out; `TIME_OUT` unless given.
     """
+    limit = TIME_OUT if seconds is None else seconds
     for _ in range(10):
         with suppress(TimeoutError, Empty):
-            return get(TIME_OUT / 10)
-    raise TrainingError(f"the environments have not answered for {TIME_OUT:g} s")
+            return get(limit / 10)
+    raise TrainingError(f"{what} for {limit:g} s")
+
+
+def result_of(future: Future[T], what: str = SILENT, seconds: float | None = None) -> T:
+    """Wait for a future; raise what it raised, or TrainingError after the time-out."""
+
+    def done(seconds: float) -> None:
+        if not wait([future], seconds).done:
+            raise TimeoutError
+
+    wait_for(done, what, seconds)
+    return future.result()
 
 
 def call(function: Callable[[], T]) -> T:
     """Call a function that may never return; raise TrainingError after the time-out."""
-    future: Future[T] = Future()
+    return Caller().call(function)
 
-    def run() -> None:
+
+class Caller:
+    """Thread on which environments are called, all by the same; if it is stuck, others go on."""
+
+    def __init__(self) -> None:
+        self._jobs: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
+        threading.Thread(target=_serve, args=(self._jobs,), daemon=True).start()
+        self.stuck = False
+
+    def call(
+        self, function: Callable[[], T], what: str = SILENT, seconds: float | None = None
+    ) -> T:
+        """Call a function on the thread; raise TrainingError after the time-out."""
+        future: Future[T] = Future()
+        self._jobs.put((future, function))
+        try:
+            return result_of(future, what, seconds)
+        finally:
+            self.stuck = not future.done()
+
+    def close(self) -> None:
+        """End the thread; one that is stuck stays so."""
+        self._jobs.put(None)
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def _serve(jobs: SimpleQueue[Any]) -> None:
+    while (job := jobs.get()) is not None:
+        future, function = job
         try:
             future.set_result(function())
         except BaseException as error:
             future.set_exception(error)
-
-    threading.Thread(target=run, daemon=True).start()  # if it is stuck, the process can still end
-    return wait_for(future.result)
+        del job, future, function  # while the thread waits it keeps nothing alive

@@ -1,14 +1,16 @@
-"""Copies of a Gymnasium environment, stepped in this process or in others. The frames are the same either way."""
+"""Copies of a Gymnasium environment, stepped in this process or in others with the same frames."""
 
 from __future__ import annotations
 
 import gc
+import math
 import multiprocessing
 import os
 import signal
 import sys
 import threading
 import time
+import traceback
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -20,23 +22,29 @@ import gymnasium
 import numpy as np
 import torch
 
+from ssedb.envs import timeout
 from ssedb.envs.timeout import wait_for
 from ssedb.errors import Blamed, TrainingError, methods_of
 
+NOT_MADE = "the making of {} has not ended"
 Make = Callable[[], "gymnasium.Env[Any, Any]"]
 Answer = tuple[np.ndarray, np.ndarray, dict[int, np.ndarray]]
-"""Rewards float32 [N], dones bool [N], and the last frame of each environment whose episode has ended."""
+"""Rewards float32 [N], dones bool [N], and the last frames of ended episodes by environment."""
 
 
 class Copies:
-    """N environments stepped one after the other, SAME_STEP autoreset; their newest frames are in `frames` [N, ...]."""
+    """N environments stepped one after the other, with SAME_STEP autoreset.
+
+    Attributes:
+        frames: the newest frames, uint8 [N, ...].
+    """
 
     def __init__(self, make: Make, frames: np.ndarray) -> None:
         self.frames = frames
         self._envs = [make() for _ in frames]
 
     def reset(self, seeds: Sequence[int]) -> None:
-        """Begin an episode everywhere, with a seed for each."""
+        """Begin an episode everywhere, with a seed for each environment."""
         for i, (env, seed) in enumerate(zip(self._envs, seeds, strict=True)):
             self.frames[i] = env.reset(seed=seed)[0]
 
@@ -49,7 +57,8 @@ class Copies:
         rewards, dones = np.zeros(len(self._envs), np.float32), np.zeros(len(self._envs), bool)
         last: dict[int, np.ndarray] = {}
         for i, (env, action) in enumerate(zip(self._envs, self._actions, strict=True)):
-            frame, rewards[i], terminated, truncated, _ = env.step(action)
+            frame, reward, terminated, truncated, _ = env.step(action)
+            rewards[i] = checked_reward(env, reward)
             if terminated or truncated:
                 dones[i], last[i] = True, np.array(frame, np.uint8)
                 frame = env.reset()[0]
@@ -59,6 +68,45 @@ class Copies:
     def close(self) -> None:
         for env in self._envs:
             env.close()
+
+
+def checked_reward(env: gymnasium.Env[Any, Any], reward: Any) -> float:
+    """Return a reward; raise Blamed if it is no finite number."""
+    try:
+        number = float(reward)
+    except (TypeError, ValueError):
+        number = math.nan
+    if math.isfinite(number):
+        return number
+    message = f"{type(env.unwrapped).__name__}.step gave the reward {reward!r}, no finite number"
+    raise Blamed(message, "".join(traceback.format_stack()))
+
+
+class CalledCopies:
+    """Copies in this process, called on a thread of their own: whoever waits can give them up."""
+
+    def __init__(self, make: Make, frames: np.ndarray, caller: timeout.Caller) -> None:
+        self.frames = frames
+        self._caller = caller
+        what = NOT_MADE.format("the environments")
+        limit = timeout.CONSTRUCTION_TIME_OUT
+        self._copies = caller.call(lambda: Copies(make, frames), what, limit)
+
+    def reset(self, seeds: Sequence[int]) -> None:
+        self._caller.call(partial(self._copies.reset, seeds))
+
+    def send(self, actions: np.ndarray) -> None:
+        self._copies.send(actions)
+
+    def recv(self) -> Answer:
+        return self._caller.call(self._copies.recv)
+
+    def close(self) -> None:
+        """Close the environments; leave those that are stuck."""
+        if not self._caller.stuck:
+            with suppress(TrainingError):
+                self._caller.call(self._copies.close)
+        self._caller.close()
 
 
 def _answer(pipe: Connection, seconds: float) -> Any:
@@ -73,18 +121,23 @@ def _in_time(pipe: Connection, process: Any) -> Any:
 
 
 def _when_made(pipe: Connection, process: Any) -> Any:
-    """Wait until a process has made its environments, however long that takes; raise EOFError if the process has died."""
+    """Wait until a process has made its environments; raise EOFError if the process has died."""
+    limit = time.monotonic() + timeout.CONSTRUCTION_TIME_OUT
     while not pipe.poll(1):
         if not process.is_alive() and not pipe.poll():
             raise EOFError
+        if time.monotonic() > limit:
+            what = NOT_MADE.format("a process's environments")
+            raise TrainingError(f"{what} for {timeout.CONSTRUCTION_TIME_OUT:g} s")
     return pipe.recv()
 
 
 class Workers:
-    """N environments in several processes, which step their shares at the same time; see `Copies` for the methods."""
+    """N environments in several processes, which step their shares in parallel; see `Copies`."""
 
     def __init__(self, make: Make, shape: tuple[int, ...], workers: int) -> None:
-        # Forked processes know every environment that was registered here, and do not run the user's script again.
+        # Forked processes know every environment registered here, and do not run the user's script
+        # again.
         context: Any = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
         memory = context.RawArray("B", int(np.prod(shape)))
         self.frames = np.frombuffer(memory, np.uint8).reshape(shape)
@@ -100,7 +153,7 @@ class Workers:
             theirs.close()
             self._pipes.append(ours)
             self._processes.append(process)
-        # Also where nobody closes it, as when what was to be trained cannot be made after all.
+        # Ends the processes also if nobody calls close, as when making the trainer fails.
         self._end = weakref.finalize(self, _end_all, os.getpid(), self._pipes, self._processes)
         try:
             self._answers(_when_made)
@@ -118,7 +171,7 @@ class Workers:
             _tell(pipe, ("step", actions[share]))
 
     def recv(self) -> Answer:
-        """Wait for what was sent; raise TrainingError if a process does not answer in time, or has died."""
+        """Wait for the answers; raise TrainingError after the time-out or if a process has died."""
         rewards, dones = np.zeros(len(self.frames), np.float32), np.zeros(len(self.frames), bool)
         last: dict[int, np.ndarray] = {}
         for number, answer in enumerate(self._answers()):
@@ -151,12 +204,12 @@ class Workers:
 
 
 def _tell(pipe: Connection, order: Any) -> None:
-    with suppress(OSError):  # it has died: the answer says so
+    with suppress(OSError):  # a process that died is reported when its answer is read
         pipe.send(order)
 
 
 def _end_all(owner: int, pipes: list[Connection], processes: list[Any]) -> None:
-    if os.getpid() != owner:  # a forked copy is not whose they are
+    if os.getpid() != owner:  # a forked copy does not own the processes
         return
     for pipe in pipes:
         _tell(pipe, None)
@@ -171,20 +224,18 @@ def _end_all(owner: int, pipes: list[Connection], processes: list[Any]) -> None:
 
 
 def _serve(pipe: Connection, make: Make, memory: Any, shape: tuple[int, ...], share: slice) -> None:
-    """Step a share of the environments as the learner's process says, until it says None or is gone."""
-    torch.set_num_threads(
-        1
-    )  # a fork inherits OpenMP's pool without its threads, and would wait for them for ever
+    """Step a share of the environments, until the learner's process sends None or is gone."""
+    # A fork inherits OpenMP's pool without its threads, and would wait for them for ever.
+    torch.set_num_threads(1)
     gc.freeze()  # garbage of the learner is not freed here: CUDA objects cannot be, after a fork
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C is for the learner, which ends the rollout before it stops
+    # Ctrl-C is for the learner, which ends the rollout before it stops.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     envs = None
     try:
         envs = Copies(make, np.frombuffer(memory, np.uint8).reshape(shape)[share])
-        pipe.send(None)  # they are made
+        pipe.send(None)  # the environments are made
         while (order := pipe.recv()) is not None:
             if order[0] == "reset":
                 envs.reset(order[1])
@@ -194,7 +245,9 @@ def _serve(pipe: Connection, make: Make, memory: Any, shape: tuple[int, ...], sh
                 pipe.send(envs.recv())
     except (EOFError, BrokenPipeError):
         pass
-    except Exception as error:
+    except Blamed as error:
+        pipe.send(error)
+    except (Exception, SystemExit) as error:
         pipe.send(environment_blamed(error) or Blamed.of("an environment", error))
     finally:
         if envs is not None:
@@ -203,12 +256,11 @@ def _serve(pipe: Connection, make: Make, memory: Any, shape: tuple[int, ...], sh
 
 
 def environment_blamed(error: BaseException) -> Blamed | None:
-    """Find the environment whose code raised the error; None if it was no environment's."""
+    """Find the environment whose code raised an error; None if there is none."""
     owner = None
     for candidate, method in methods_of(error):
-        if isinstance(
-            candidate, gymnasium.Env
-        ):  # the innermost; what Gymnasium wraps around it is not at fault
+        # The innermost environment, not Gymnasium's wrappers around it.
+        if isinstance(candidate, gymnasium.Env):
             wrapped = type(candidate).__module__.startswith("gymnasium.")
             owner = f"{type(candidate.unwrapped if wrapped else candidate).__name__}.{method}"
     return None if owner is None else Blamed.of(owner, error)

@@ -1,4 +1,4 @@
-"""Noises that disturb an agent. Each is one file of this folder, found by its name.
+"""Noises that disturb an agent: each is one file of this folder, found by its name.
 
 This module imports no torch, so that settings can be checked at once.
 """
@@ -34,7 +34,7 @@ def check_noise(name: str, strength: float = 1.0) -> None:
 
 
 def about_noises() -> dict[str, str]:
-    """Return each noise by its name, with the first sentence about it."""
+    """Return the first line of each noise's docstring, by the noise's name."""
     documented = {name: noise_class(name).__doc__ or "" for name in list_noises()}
     return {name: doc.strip().splitlines()[0].removesuffix(".") for name, doc in documented.items()}
 

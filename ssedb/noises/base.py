@@ -12,18 +12,18 @@ from torch import Tensor
 from ssedb.errors import ConfigError
 
 Memory = dict[str, Tensor]
-"""What a noise remembers from step to step: tensors with a row for each environment."""
+"""State of a noise between steps: tensors with a row for each environment."""
 
 
 @dataclass(frozen=True)
 class Noise:
-    """A disturbance of frames, of actions, or of both. This one disturbs nothing.
+    """Disturbance of frames, of actions, or of both; this base class disturbs nothing.
 
-    A subclass lives in a file of its own in this folder, is named in that file's `NOISE`, and is
-    built as `cls(strength, variant)`. It overrides what it needs of `begin`, `disturb_actions`,
-    `advance` and `disturb_frames`. Those change none of their arguments, draw from the generator
-    they are given and from nothing else, and never mix rows: row i of a result depends on row i
-    of the arguments and on the draws. The device is that of the arguments and of the generator.
+    A subclass has a file of its own in this folder, which assigns it to `NOISE`. `make_noise` calls
+    `cls(strength, variant)`. A subclass overrides what it needs of `begin`, `disturb_actions`,
+    `advance` and `disturb_frames`. These methods change none of their arguments, draw only from the
+    generator argument, and never mix rows: row i of a result depends on row i of the arguments and
+    on the draws. The device is that of the arguments and of the generator.
 
     Attributes:
         strength: the dial. 0 changes nothing, 1 is the usual.
@@ -38,7 +38,7 @@ class Noise:
     setting: ClassVar[str] = ""
     """The setting of `TrainConfig` that names the variant, if one does."""
     max_strength: ClassVar[float] = math.inf
-    replayable: ClassVar[bool] = True
+    capturable: ClassVar[bool] = True
     """Whether a CUDA graph may hold the noise: no shapes that depend on data, no waiting for the
     device, no Python state that changes from call to call."""
 
@@ -78,13 +78,13 @@ class Noise:
         return None
 
     def begin(self, num_envs: int, num_actions: int, generator: torch.Generator) -> Memory:
-        """Return what is remembered when episodes begin everywhere."""
+        """Return the memory when episodes begin everywhere."""
         return {}
 
     def disturb_actions(
         self, actions: Tensor, memory: Memory, generator: torch.Generator
     ) -> tuple[Tensor, Tensor | None]:
-        """Return the actions to execute, and where they were replaced.
+        """Return the actions to execute, and a mask of replaced ones.
 
         Args:
             actions: int64 [N], those that the agent has chosen.
@@ -99,10 +99,10 @@ class Noise:
     def advance(
         self, memory: Memory, actions: Tensor, dones: Tensor, generator: torch.Generator
     ) -> Memory:
-        """Return what is remembered after a step.
+        """Return the memory after a step.
 
         Args:
-            memory: what was remembered before.
+            memory: the memory before.
             actions: int64 [N], those that were executed.
             dones: bool [N], where an episode has ended (and the next has begun).
             generator: the only source of randomness.
@@ -116,21 +116,21 @@ class Noise:
         generator: torch.Generator,
         want_mask: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """Return the noisy frames, and where they were touched.
+        """Return the noisy frames, and a mask of changed pixels.
 
         Args:
             frames: uint8 [N, H, W] or [N, H, W, 3].
             memory: what `begin` or `advance` has returned last.
             generator: the only source of randomness.
-            want_mask: whether the mask is wanted, which training never asks for.
+            want_mask: whether to return the mask; training does not.
 
         Returns:
-            The noisy frames, and where it is wanted a mask, bool: all outside of it is as it was.
-            Both are shaped like the frames.
+            The noisy frames, and a mask, bool, or None; both are shaped like the frames. Pixels
+            outside of the mask are unchanged.
         """
         return frames, torch.zeros_like(frames, dtype=torch.bool) if want_mask else None
 
 
 def with_channels(light: Tensor, frames: Tensor) -> Tensor:
-    """Return light [N, H, W] as it can be added to frames, gray or in colour."""
+    """Return light [N, H, W] in a shape that broadcasts to frames, gray or in colour."""
     return light if frames.ndim == 3 else light[..., None]

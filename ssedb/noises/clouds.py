@@ -1,4 +1,4 @@
-"""Clouds: noise that moves as slowly as what matters."""
+"""Clouds: noise that moves slowly."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ssedb.noises.base import Memory, Noise, with_channels
 
 
 class Clouds(Noise):
-    """Lets bright blobs drift over the picture in Brownian motion, round the edges."""
+    """Bright blobs that drift over the picture in Brownian motion, round the edges."""
 
     count: ClassVar[int] = 6
     step: ClassVar[float] = 0.03
-    """Standard deviation of a cloud's move, as a part of the height and of the width."""
+    """Standard deviation of a cloud's move, as a share of the height and of the width."""
     radius: ClassVar[float] = 0.08
     brightness: ClassVar[float] = 160.0
 

@@ -11,7 +11,7 @@ from ssedb.noises.base import Memory, Noise, with_channels
 
 
 class Flicker(Noise):
-    """Makes a backdrop of 4x4 large fields brighter or darker by N(0, 60) at every step."""
+    """Backdrop of 4x4 large fields, brighter or darker by N(0, 60) at every step."""
 
     grid: ClassVar[int] = 4
     std: ClassVar[float] = 60.0

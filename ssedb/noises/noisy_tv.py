@@ -1,4 +1,4 @@
-"""The noisy TV: noise that the agent itself can stir."""
+"""Noisy TV: noise that the agent's actions change."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ssedb.noises.base import Memory, Noise, with_channels
 
 
 class NoisyTV(Noise):
-    """Shows noise in a corner, which changes whenever the agent takes the last action.
+    """Noise in a corner, which changes whenever the agent takes the last action.
 
     The screen covers the lower right of the frame, from strength 1 on entirely.
     """

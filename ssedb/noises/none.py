@@ -6,7 +6,7 @@ from ssedb.noises.base import Noise
 
 
 class NoNoise(Noise):
-    """Leaves frames and actions as they are."""
+    """No change of frames or actions."""
 
 
 NOISE = NoNoise

@@ -11,7 +11,7 @@ from ssedb.noises.base import Memory, Noise
 
 
 class Pixel(Noise):
-    """Puts Gaussian noise on the pixels, drawn afresh every step.
+    """Gaussian noise on the pixels, drawn afresh every step.
 
     The variant `add` adds N(0, 80) to every pixel. `zeros` puts max(N(0, 80), 0) modulo 256 where
     the raw frame is exactly 0: the release casts to uint8, which wraps, so that 257 becomes 1.

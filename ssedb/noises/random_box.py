@@ -11,7 +11,7 @@ from ssedb.noises.base import Memory, Noise
 
 
 class RandomBox(Noise):
-    """Puts 3 to 12 boxes of Gaussian noise on an 8x10 grid, drawn afresh every step.
+    """3 to 12 boxes of Gaussian noise on an 8x10 grid, drawn afresh every step.
 
     A box is 20x20 pixels of a raw 210x160 frame, 8x10 of an 84x84 one. The variant `fill` blends
     N(127.5, 76.5) over it, from strength 1 on entirely; `wrap` adds N(0, 76.5) modulo 256 to the

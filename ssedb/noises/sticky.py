@@ -11,7 +11,7 @@ from ssedb.noises.base import Memory, Noise
 
 
 class Sticky(Noise):
-    """Repeats the previous action with probability 0.25.
+    """Repetition of the previous action with probability 0.25.
 
     The variant `step` decides at every step of the agent, and repeats the action executed before;
     the first action of an episode has none before it. `frame` leaves it to the Atari emulator,

@@ -1,4 +1,4 @@
-"""The state of a run's bottleneck: not opened yet, open, or shut, which rings the collapse alarm."""
+"""State of a run's bottleneck: not opened yet, open, or shut, which is the collapse alarm."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ NEAR = 0.1
 """Nats: so little information in z, and so little gain over blind guessing, count as none."""
 RULE = (
     "Medians over the last tenth of a run decide. "
-    f"Open: the contrast is at least {NEAR} nats better than blind guessing (I_nce against minus the log of the minibatch), "
-    "so z tells of the next state. "
-    f"Shut, and the alarm rings: it is not, and z holds less than {NEAR} nats (I_upper), or an earlier tenth was open; "
+    f"Open: the contrast is at least {NEAR} nats better than blind guessing "
+    "(I_nce against minus the log of the minibatch), so z tells of the next state. "
+    f"Shut, and the alarm rings: it is not, and z holds less than {NEAR} nats (I_upper), "
+    "or an earlier tenth was open; "
     "the bonus of an empty z is about constant. "
     "Not opened yet: z holds nats that have told nothing of the next state so far. "
     "Without the contrast (alpha3 = 0) I_upper alone decides."
@@ -25,7 +26,7 @@ RULE = (
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """How open a run's bottleneck was at its end."""
+    """State of a run's bottleneck at its end."""
 
     state: State
     i_upper: float
@@ -33,7 +34,7 @@ class Bottleneck:
 
 
 def bottleneck(metrics: Mapping[str, np.ndarray], contrast: bool = True) -> Bottleneck | None:
-    """Judge a run by its curves; return None if the bonus has no bottleneck, or nothing finite was logged.
+    """Judge a run by its curves; return None without a bottleneck or finite metrics.
 
     `contrast` says whether I_nce was trained.
     """

@@ -30,7 +30,7 @@ OWN_LABELS = {
     "states_seen": "states seen",
     "last_first_visit": "step of the last first visit",
     "score_rollout": "score, this rollout",
-    "bonus": "bonus, as paid (normalised)",
+    "bonus": "bonus, normalised",
     "bonus_raw_std": "spread of the bonus",
     "i_upper": "I_upper: nats in z",
     "i_pred": "I_pred: log-likelihood of the next state",

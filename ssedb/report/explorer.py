@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ssedb.analysis.episode import Episode, Reading, play_episode, read_episode
+from ssedb.analysis.episode import BonusTrace, Episode, record_episode, trace_bonus
 from ssedb.analysis.spikes import find_spikes, has_clean
-from ssedb.analysis.tsne import Map, maps_of
+from ssedb.analysis.tsne import Embedding, embeddings_of
 from ssedb.compare.results import Run, conditions
 from ssedb.envs.names import env_label
 from ssedb.errors import ConfigError
@@ -23,14 +23,14 @@ from ssedb.terminal import plural
 MOST_FRAMES = 1000
 COLUMNS = 25
 QUALITY = 70
-MOST_READINGS = 4
+MOST_TRACES = 4
 """Bonuses that look at one episode."""
 
 
 def add_episodes(
     page: Page, runs: Sequence[Run], most: int, device: str, progress: Progress
 ) -> list[str]:
-    """Play an episode with one agent of each condition; return what went wrong."""
+    """Run an episode with one agent of each condition; return what went wrong."""
     complaints: list[str] = []
     chosen: list[tuple[Run, list[Run]]] = []
     by_task: dict[tuple[str, str], list[Run]] = {}
@@ -42,7 +42,7 @@ def add_episodes(
         by_task.values(), key=lambda runs: runs[0].noise == "none"
     ):  # where there is noise to see first
         chosen += [
-            (run, [run, *(r for r in several if r is not run)][:MOST_READINGS]) for run in several
+            (run, [run, *(r for r in several if r is not run)][:MOST_TRACES]) for run in several
         ]
     for number, (run, readers) in enumerate(chosen[:most]):
         progress.note(
@@ -50,19 +50,19 @@ def add_episodes(
             f"{run.method} on {run.env}, noise {run.noise}"
         )
         try:
-            episode = play_episode(run.path, device=device)
+            episode = record_episode(run.path, device=device)
         except (ConfigError, RuntimeError, KeyError) as error:
             complaints.append(f"{run.path}: no episode, {error}")
             continue
-        readings, names = [], []
+        traces, names = [], []
         for reader in readers:
             try:
-                readings.append(read_episode(episode, reader.path, device))
+                traces.append(trace_bonus(episode, reader.path, device))
                 names.append(reader.method)
             except (ConfigError, RuntimeError, KeyError) as error:
                 complaints.append(f"{reader.path}: {error}")
-        if readings:
-            entry = describe(page, episode, readings, maps_of(episode, readings, names), names)
+        if traces:
+            entry = describe(page, episode, traces, embeddings_of(episode, traces, names), names)
             page.data["episodes"].append(
                 {**entry, "run": next(i for i, r in enumerate(runs) if r is run)}
             )
@@ -77,12 +77,12 @@ def add_episodes(
 def describe(
     page: Page,
     episode: Episode,
-    readings: Sequence[Reading],
-    maps: Sequence[Map],
+    traces: Sequence[BonusTrace],
+    maps: Sequence[Embedding],
     names: Sequence[str],
 ) -> dict[str, Any]:
     """Return an episode as the page wants it; add its frames to the page as picture sheets."""
-    spikes = [find_spikes(reading.bonus) for reading in readings]
+    spikes = [find_spikes(trace.bonus) for trace in traces]
     steps = kept_steps(len(episode), {spike.step for several in spikes for spike in several})
     number = len(page.data["episodes"])
     seen = page.add_picture(f"frames/{number}-seen.webp", sheet(episode.seen.numpy()[steps]))
@@ -107,23 +107,23 @@ def describe(
             "seen": seen,
             "clean": clean,
         },
-        "readings": [
+        "traces": [
             {
                 "name": name,
-                "bonus": compact(reading.bonus),
+                "bonus": compact(trace.bonus),
                 "spikes": [
                     {"step": s.step, "clear": s.clear, "height": round(s.height, 1)}
                     for s in several
                 ],
                 "map": where.get(name),
             }
-            for name, reading, several in zip(names, readings, spikes, strict=True)
+            for name, trace, several in zip(names, traces, spikes, strict=True)
         ],
         "maps": [_map(chart) for chart in maps],
     }
 
 
-def _map(chart: Map) -> dict[str, Any]:
+def _map(chart: Embedding) -> dict[str, Any]:
     """Return points as thousandths of the picture's side."""
     low, high = chart.points.min(0), chart.points.max(0)
     side = max(float((high - low).max()), 1e-9)
@@ -138,7 +138,7 @@ def _map(chart: Map) -> dict[str, Any]:
 
 
 def kept_steps(length: int, needed: set[int], most: int = MOST_FRAMES) -> list[int]:
-    """Which frames of an episode are kept: evenly many, and every one that is needed."""
+    """Choose the frames of an episode to keep: at even distances, and all that are needed."""
     even = np.unique(np.linspace(0, length - 1, min(length, most)).round().astype(int))
     return sorted({*even.tolist(), *needed})
 
@@ -167,12 +167,12 @@ def sheet(frames: np.ndarray) -> bytes:
 
 def write_episode_page(
     episode: Episode,
-    readings: Sequence[Reading],
-    maps: Sequence[Map],
+    traces: Sequence[BonusTrace],
+    maps: Sequence[Embedding],
     names: Sequence[str],
     path: Path,
 ) -> None:
-    """One episode to explore, as a page in one file."""
+    """Write one episode as a page in one file."""
     config = episode.config
     page = Page(
         {
@@ -181,5 +181,5 @@ def write_episode_page(
             "episodes": [],
         }
     )
-    page.data["episodes"].append(describe(page, episode, readings, maps, names))
+    page.data["episodes"].append(describe(page, episode, traces, maps, names))
     page.write_file(path)

@@ -9,6 +9,7 @@ from ssedb.compare.results import load_runs
 from ssedb.compare.tables import said_of_logs
 from ssedb.report.data import collect
 from ssedb.report.page import Page, refuse_to_overwrite
+from ssedb.runs.files import require_writable
 from ssedb.runs.progress import Progress, silent
 from ssedb.terminal import plural
 
@@ -36,6 +37,7 @@ def make_report(
     """
     target = out if single_file and out.suffix == ".html" else out / "index.html"
     refuse_to_overwrite(target)  # before the long work
+    require_writable(target)
     page = build_page(folders, episodes, title, device, progress)
     return page.write_file(target) if single_file else page.write_folder(out)
 

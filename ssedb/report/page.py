@@ -16,9 +16,18 @@ from ssedb.errors import ConfigError
 from ssedb.runs.files import cannot_write, write_whole
 
 SCRIPTS = (
-    "base.js", "lines.js", "shapes.js", "widgets.js", "overview.js", "curves.js", "explorer.js", "information.js",
-    "rooms.js", "runs.js", "report.js",
-)  # fmt: skip
+    "base.js",
+    "lines.js",
+    "shapes.js",
+    "widgets.js",
+    "overview.js",
+    "curves.js",
+    "explorer.js",
+    "information.js",
+    "rooms.js",
+    "runs.js",
+    "report.js",
+)
 STYLE = "report.css"
 MARK = '<meta name="generator" content="ssedb report">'
 

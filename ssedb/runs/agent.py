@@ -78,11 +78,11 @@ class Agent:
         """Return, for an error's line, which agent was at work."""
         return f"under the agent of step {self.steps:,}"
 
-    def make_env(self, num_envs: int = 1, *, seed: int = 1000, stream: int = 0) -> NoisyEnv:
-        """Make the run's environment, noise included; each seed and stream draws its own."""
+    def make_env(self, num_envs: int = 1, *, seed: int = 1000, seed_key: int = 0) -> NoisyEnv:
+        """Make the run's environment, noise included; each seed and key draws its own."""
         from ssedb.collect.environments import env_of
 
-        env = env_of(dataclasses.replace(self.config, seed=seed), num_envs, stream, self.device)
+        env = env_of(dataclasses.replace(self.config, seed=seed), num_envs, seed_key, self.device)
         if env.num_actions != self.num_actions:
             env.close()
             with checkpoint.must_fit(self.config.out):

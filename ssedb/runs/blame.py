@@ -35,8 +35,10 @@ def blaming(folder: Path, when: Callable[[], str]) -> Iterator[None]:
         yield
     except (ConfigError, TrainingError, torch.OutOfMemoryError):
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         found = error if isinstance(error, Blamed) else _blamed(error)
+        if found is None and isinstance(error, SystemExit):  # never the way to end a run
+            found = Blamed.of("code from outside", error)
         if found is None or not folder.is_dir():  # a process without a folder shows it all
             raise
         message = f"{found.message}, {when()}"

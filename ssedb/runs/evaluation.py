@@ -12,6 +12,7 @@ from ssedb.config import TrainConfig
 from ssedb.errors import ConfigError, require_installed
 from ssedb.runs.files import require_writable, write_json
 from ssedb.runs.folder import require_checkpoint, saved_config
+from ssedb.runs.lock import only_run_of_this_process
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,7 +36,7 @@ class Evaluation:
     video: Path | None
 
 
-def check(run: Path, episodes: int, video: bool, seed: int) -> TrainConfig:
+def check_evaluation(run: Path, episodes: int, video: bool, seed: int) -> TrainConfig:
     """Return a run's settings; raise ConfigError for a mistake, before torch is loaded."""
     config = dataclasses.replace(saved_config(run), seed=seed)
     if episodes < 1:
@@ -55,7 +56,7 @@ def evaluate(
     seed: int = 1000,
     device: str = "auto",
 ) -> Evaluation:
-    """Play whole episodes with a run's newest agent, and write their scores to `eval.json`.
+    """Run whole episodes of a run's newest agent, and write their scores to `eval.json`.
 
     Each has an environment of its own, so that short episodes are not favoured.
 
@@ -72,19 +73,20 @@ def evaluate(
     from ssedb.runs.blame import blaming
 
     run = Path(run)
-    config = check(run, episodes, video, seed)
+    config = check_evaluation(run, episodes, video, seed)
     agent = load(run, device)
     scores: list[float] = []
     lengths: list[int] = []
     frames: list[Tensor] = []
-    with blaming(run, agent.when), torch.random.fork_rng():
+    with only_run_of_this_process(), blaming(run, agent.when), torch.random.fork_rng():
         torch.manual_seed(seed)
         while len(scores) < episodes:
             env = agent.make_env(
-                min(MOST_ENVS, episodes - len(scores)), seed=seed, stream=len(scores)
+                min(MOST_ENVS, episodes - len(scores)), seed=seed, seed_key=len(scores)
             )
             try:
-                score, length = play(env, agent.policy, frames if video and not scores else None)
+                kept = frames if video and not scores else None
+                score, length = run_episodes(env, agent.policy, kept)
             finally:
                 env.close()
             scores += score
@@ -97,15 +99,15 @@ def evaluate(
     return result
 
 
-def play(
+def run_episodes(
     env: Any, policy: Any, record: list[Tensor] | None = None
 ) -> tuple[list[float], list[int]]:
-    """Play one episode in each environment.
+    """Run one episode in each environment.
 
     Args:
         env: environments.
         policy: chooses the actions.
-        record: takes the frames of the first environment.
+        record: list that the frames of the first environment are appended to.
 
     Returns:
         Scores and lengths of the episodes.
@@ -118,16 +120,16 @@ def play(
     rollout = Rollout(1, env.num_envs, tuple(frames.shape[1:]), env.device)
     rollout.begin(frames)
     scores, lengths = torch.zeros(env.num_envs), torch.zeros(env.num_envs, dtype=torch.int64)
-    playing = torch.ones(env.num_envs, dtype=torch.bool)
-    while playing.any():
-        if record is not None and playing[0]:
+    running = torch.ones(env.num_envs, dtype=torch.bool)
+    while running.any():
+        if record is not None and running[0]:
             record.append(rollout.obs(0)[0, -1].cpu())
         actions = policy.act(rollout.obs(0))[0]
         step = env.step(actions)
         rollout.take(step)
-        scores += step.rewards.cpu() * playing
-        lengths += playing
-        playing &= ~step.dones.cpu()
+        scores += step.rewards.cpu() * running
+        lengths += running
+        running &= ~step.dones.cpu()
     return scores.tolist(), lengths.tolist()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from ssedb.runs.metrics import MetricsLog, read_metrics, require_wandb
 from ssedb.runs.processes import check_processes
 from ssedb.validate import plain
 
-MAY_CHANGE = ("steps", "device", "engine", "env_workers", "checkpoint_minutes", "wandb")
+MAY_CHANGE = ("steps", "device", "engine", "env_workers", "threads", "checkpoint_minutes", "wandb")
 """Settings that a resumed run may change: those that make no other run of it."""
 NOT_OF_THE_RUN = ("out", *(name for name in MAY_CHANGE if name != "steps"))
 """Settings that change no result but for the last digits; all others make another run."""
@@ -112,18 +113,21 @@ class RunFolder:
         """Whether the run has begun."""
         return (self.path / "metrics.jsonl").exists()
 
-    def start_logging(self, resumed_at: dict[str, int] | None) -> None:
+    def start_logging(
+        self, resumed_at: dict[str, int] | None, tell: Callable[[str], None] = lambda text: None
+    ) -> None:
         """Write the settings and open the logs, once the run can really begin.
 
         Args:
             resumed_at: steps and updates of the checkpoint that the run goes on from, if any.
+            tell: takes a line if a log that the run can do without cannot be written.
         """
         self.remove_leftovers()
         with writing(self.path):
             write_whole(self.path / "config.toml", self.config.to_toml())
             sync_folder(self.path.absolute().parent)
             (self.path / ERROR_LOG).unlink(missing_ok=True)  # of an earlier try
-            self._metrics = MetricsLog(self.path, self.config, resumed_at)
+            self._metrics = MetricsLog(self.path, self.config, resumed_at, tell)
 
     def remove_leftovers(self) -> None:
         """Remove files that a killed process has begun to write."""
@@ -179,7 +183,9 @@ class OtherProcess(RunFolder):
     def __init__(self) -> None:
         self.path = Path(os.devnull)
 
-    def start_logging(self, resumed_at: dict[str, int] | None) -> None:
+    def start_logging(
+        self, resumed_at: dict[str, int] | None, tell: Callable[[str], None] = lambda text: None
+    ) -> None:
         """Write nothing."""
 
     def rows(self) -> list[dict[str, Any]]:

@@ -1,15 +1,16 @@
-"""The lock of a folder: one process writes to it at a time."""
+"""Locks: one process writes to a folder at a time, one thread of a process trains."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from ssedb.errors import FolderInUse
+from ssedb.errors import ConfigError, FolderInUse
 from ssedb.runs.files import cannot_write, make_folder
 
 
@@ -64,6 +65,27 @@ def lock_folder(path: Path, create: bool) -> FolderLock:
     file.write(str(os.getpid()))
     file.flush()
     return FolderLock(path, file, made)
+
+
+_training = threading.RLock()
+
+
+@contextmanager
+def only_run_of_this_process() -> Iterator[None]:
+    """Raise ConfigError if another thread of this process trains or evaluates.
+
+    All threads draw from torch's one generator, so the numbers of both would be wrong. One inside
+    the other on the same thread is fine: the inner one sets the generator back.
+    """
+    if not _training.acquire(blocking=False):
+        raise ConfigError(
+            "another thread of this process trains a run, and both would draw from torch's one "
+            "generator; train each run in a process of its own, as `ssedb sweep` does"
+        )
+    try:
+        yield
+    finally:
+        _training.release()
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -21,6 +22,7 @@ from ssedb.runs import checkpoint
 from ssedb.runs.alarms import Watch
 from ssedb.runs.blame import blaming
 from ssedb.runs.folder import OtherProcess, RunFolder, require_own
+from ssedb.runs.lock import only_run_of_this_process
 from ssedb.runs.progress import Progress, silent
 from ssedb.runs.signals import stop_requests
 from ssedb.trainer import Trainer
@@ -78,7 +80,10 @@ def train_in(run: RunFolder, progress: Progress = silent) -> TrainResult:
 
     try:
         with blaming(run.path, when), distributed.process_group() as group, ExitStack() as later:
-            config = run.config = group.from_first(lambda: run.config)
+            later.enter_context(only_run_of_this_process())
+            config = run.config = group.from_first(lambda: _with_threads(run.config))
+            later.callback(torch.set_num_threads, torch.get_num_threads())
+            torch.set_num_threads(int(config.threads))
             device = pick_device(config.device)
             if group.size > 1 and device.type == "cuda":
                 torch.cuda.set_device(device)
@@ -91,7 +96,7 @@ def train_in(run: RunFolder, progress: Progress = silent) -> TrainResult:
                     f"nothing left to do at step {trainer.steps:,}; --steps makes the run longer"
                 )
             progress.start(trainer.steps, config)
-            run.start_logging(resumed)
+            run.start_logging(resumed, progress.note)
             rows = run.rows()
             watch = Watch(rows)
             if trainer.updates == 0:  # whatever happens in the first update, the run can be resumed
@@ -144,6 +149,13 @@ def train_in(run: RunFolder, progress: Progress = silent) -> TrainResult:
         run.close()
 
 
+def _with_threads(config: TrainConfig) -> TrainConfig:
+    """Fix the number of threads: sums are split by it, so the last digits depend on it."""
+    if config.threads != "auto":
+        return config
+    return dataclasses.replace(config, threads=torch.get_num_threads())
+
+
 def _set_up(
     run: RunFolder, progress: Progress, group: Group
 ) -> tuple[Trainer, dict[str, int] | None]:
@@ -160,14 +172,14 @@ def _set_up(
         return trainer, {"steps": 0, "updates": 0}
     state, about = saved
     require_own(run.path, about, config)
-    # Emulators that cannot be restored start new episodes; another stream keeps them from
+    # Environments that cannot be restored start new episodes; another stream keeps them from
     # replaying the first ones.
-    trainer = Trainer(config, progress=progress, group=group, stream=2 + state["updates"])
+    trainer = Trainer(config, progress=progress, group=group, seed_key=2 + state["updates"])
     with checkpoint.must_fit(run.path):
         trainer.load_state_dict(state)
     progress.note(
         f"resumed at step {trainer.steps:,}"
-        + ("" if trainer.collector.restorable else "; episodes begin afresh")
+        + ("" if trainer.collector.continued else "; episodes begin afresh")
     )
     return trainer, {"steps": trainer.steps, "updates": trainer.updates}
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,7 @@ from typing import Any
 from ssedb.config import TrainConfig
 from ssedb.errors import require_installed
 from ssedb.reading import Damaged, read_own
+from ssedb.runs.files import writing
 
 MAPS = "maps.jsonl"
 """In the folder of a run on Rooms: what `ssedb.analysis.maps` logs."""
@@ -32,13 +36,16 @@ class MetricsLog:
         config: the run's settings.
         resumed_at: steps and updates of the checkpoint that the run goes on from. A line in the
             JSONL says so: lines after it replace those of later steps before it.
+        tell: takes a line if `tb/` cannot be written; the run goes on without it.
     """
 
     def __init__(
-        self, folder: Path, config: TrainConfig, resumed_at: dict[str, int] | None
+        self,
+        folder: Path,
+        config: TrainConfig,
+        resumed_at: dict[str, int] | None,
+        tell: Callable[[str], None] = lambda text: None,
     ) -> None:
-        from torch.utils.tensorboard.writer import SummaryWriter
-
         path = folder / "metrics.jsonl"
         torn = path.exists() and path.stat().st_size > 0 and not path.read_bytes().endswith(b"\n")
         self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 (closed by close)
@@ -47,28 +54,73 @@ class MetricsLog:
         if resumed_at is not None:
             self._line({"event": "resume", **resumed_at})
         purge = resumed_at["steps"] + 1 if resumed_at else None
-        self._writer: Any = SummaryWriter(str(folder / "tb"), purge_step=purge)
+        self._tensorboard = TensorBoard(folder / "tb", purge, tell)
         self._wandb = _start_wandb(folder, config) if config.wandb else None
 
     def write(self, row: dict[str, Any]) -> None:
         """Write one row; None stands for what has no value yet."""
         self._line(row)
         numbers = {k: v for k, v in row.items() if isinstance(v, (int, float)) and k != "steps"}
-        for name, value in numbers.items():
-            self._writer.add_scalar(name, value, row["steps"])
+        self._tensorboard.write(numbers, row["steps"])
         if self._wandb is not None:
             self._wandb.log(numbers, step=row["steps"])
 
     def close(self) -> None:
         """Flush and close everything."""
-        self._file.close()
-        self._writer.close()
+        with suppress(OSError):  # of a disk that was full: the run has ended with that error
+            self._file.close()
+        self._tensorboard.close()
         if self._wandb is not None:
             self._wandb.finish()
 
     def _line(self, row: dict[str, Any]) -> None:
-        self._file.write(json.dumps({"time": round(time.time(), 3), **row}) + "\n")
-        self._file.flush()
+        with writing(Path(self._file.name)):
+            self._file.write(json.dumps({"time": round(time.time(), 3), **row}) + "\n")
+            self._file.flush()
+
+
+class TensorBoard:
+    """Curves for TensorBoard, which a run can do without: `metrics.jsonl` holds the same."""
+
+    def __init__(self, folder: Path, purge: int | None, tell: Callable[[str], None]) -> None:
+        self._folder = folder
+        self._tell = tell
+        self._writer: Any = None
+        self._hook = threading.excepthook
+        threading.excepthook = self._without_traceback
+        with self._in_vain():
+            from torch.utils.tensorboard.writer import SummaryWriter
+
+            self._writer = SummaryWriter(str(folder), purge_step=purge)
+
+    def write(self, numbers: dict[str, Any], steps: int) -> None:
+        """Add a point to every curve."""
+        with self._in_vain():
+            for name, value in numbers.items():
+                if self._writer is not None:
+                    self._writer.add_scalar(name, value, steps)
+
+    def close(self) -> None:
+        """Flush and close."""
+        with self._in_vain():
+            if self._writer is not None:
+                self._writer.close()
+        threading.excepthook = self._hook
+
+    @contextmanager
+    def _in_vain(self) -> Iterator[None]:
+        """Give the curves up if they cannot be written."""
+        try:
+            yield
+        except OSError as error:
+            self._writer = None
+            why = error.strerror or error
+            self._tell(f"cannot write {self._folder}: {why}; the run goes on without its curves")
+
+    def _without_traceback(self, args: Any) -> None:
+        """Print the error of a thread, except those of TensorBoard's: the next call raises it."""
+        if not type(args.thread).__module__.startswith("tensorboard."):
+            self._hook(args)
 
 
 def _start_wandb(folder: Path, config: TrainConfig) -> Any:

@@ -76,7 +76,7 @@ def calibrate(config: TrainConfig) -> Cost:
     start = made + first + max(0.0, more) * (config.obs_norm_steps / SHORT_LOOK - 1)
     try:
         trainer.fit_observations(seen)
-        for _ in range(4 if trainer.engine.captures else 1):
+        for _ in range(4 if trainer.engine.uses_graphs else 1):
             trainer.iterate()
         began = time.perf_counter()
         row = trainer.iterate() or trainer.finish()

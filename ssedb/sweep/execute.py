@@ -82,8 +82,9 @@ def _open(run: Planned, device: str) -> RunFolder | None:
                 raise ConfigError(
                     f"{run.folder} holds a run of other settings, or a damaged one; move it away"
                 )
-            # The engine stays the one that the run began with, whatever the default is by now.
-            changes = {name: getattr(run.config, name) for name in MAY_CHANGE if name != "engine"}
+            # Engine and threads stay those that the run began with, whatever auto is by now.
+            kept = ("engine", "threads")
+            changes = {name: getattr(run.config, name) for name in MAY_CHANGE if name not in kept}
             changes["device"] = device
             folder = RunFolder.reopen(run.folder, **changes)
         except FolderInUse:

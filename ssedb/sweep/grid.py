@@ -160,13 +160,13 @@ class _File:
         return ConfigError(f"{self.where(key)}{key}: {said}")
 
     def where(self, key: str) -> str:
-        """That the complaint is about: the command line, or the file and its line."""
+        """Name the source of a setting: the command line, or the file and its line."""
         if key in self.overrides:
             return "" if key == "device" else "--set "
         return f"{self.path}, {_line_of(self.text, key)}"
 
     def check(self, settings: Any, axes: Any, options: Any, excludes: Any) -> dict[str, set[str]]:
-        """Every name must mean something; returns the options of each bonus of the grid."""
+        """Raise ConfigError for an unknown name; return the options of each bonus of the grid."""
         for key in settings:
             if key not in FIELDS:
                 raise self.wrong(
@@ -307,7 +307,7 @@ def _matches(value: Any, wanted: Any) -> bool:
 
 
 def _line_of(text: str, key: str) -> str:
-    """Where the key stands, as far as that can be told from the text."""
+    """Find the line of a key in the text, if possible."""
     for number, line in enumerate(text.splitlines(), 1):
         if re.match(rf"\s*(\[+[\w.]*)?{re.escape(key)}\s*[=\]]", line):
             return f"line {number}, "

@@ -1,1 +1,1 @@
-"""What holds a bonus of one's own to the contract."""
+"""Conformance checks for bonuses and noises of other packages."""

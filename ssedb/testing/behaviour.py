@@ -195,8 +195,8 @@ def bytes_and_floats_agree(subject: Subject) -> None:
 def bonus_reaches_the_policy(subject: Subject) -> None:
     """Check that two real updates of the policy differ with the bonus times 0 and times 1000."""
     bonus = subject.fresh()
-    if not bonus.pays:
-        raise Skip("it declares pays = False")
+    if not bonus.gives_reward:
+        raise Skip("it declares gives_reward = False")
     reward = bonus.reward(*subject.batch(bonus))
     if reward.dtype != torch.float32 or not reward.isfinite().all():
         raise Skip("the trainer takes finite float32 rewards only")

@@ -52,7 +52,7 @@ class NoiseSubject:
         frame[: len(frame) // 2, : frame.shape[1] // 2] = 0
         return frame.to(torch.uint8).to(self.device).expand(count, *frame.shape).clone()
 
-    def play(self, noise: Noise, kind: str, seed: int = 0, odd_row: bool = False) -> Trace:
+    def trace(self, noise: Noise, kind: str, seed: int = 0, odd_row: bool = False) -> Trace:
         """Return what a few steps give: actions, frames, masks and memory.
 
         With `odd_row`, the first environment sees and does something else than it otherwise would.
@@ -95,7 +95,7 @@ def frames_and_actions_keep_their_kind(subject: NoiseSubject) -> None:
     """Check that frames stay uint8 and actions int64, of the same shape and on the same device."""
     for noise in subject.variants():
         for kind in SHAPES:
-            trace = subject.play(noise, kind)
+            trace = subject.trace(noise, kind)
             for name in ("actions", "frames"):
                 for before, after in zip(trace[name][::2], trace[name][1::2], strict=True):
                     _require_kind(after, before.dtype, before, name)
@@ -131,7 +131,7 @@ def strength_0_is_none(subject: NoiseSubject) -> None:
     """Check that at strength 0 frames and actions are as they were."""
     for noise in subject.variants(0.0):
         for kind in SHAPES:
-            trace = subject.play(noise, kind)
+            trace = subject.trace(noise, kind)
             for name in ("actions", "frames"):
                 for before, after in zip(trace[name][::2], trace[name][1::2], strict=True):
                     if not torch.equal(before, after):
@@ -143,7 +143,7 @@ def _share(before: Tensor, after: Tensor) -> str:
 
 
 def the_same_seed_gives_the_same_noise(subject: NoiseSubject) -> None:
-    """Check that only the generator decides what is drawn; global states neither matter nor move."""
+    """Check that only the generator decides what is drawn; global states do not matter or move."""
     for noise in subject.variants():
         traces = []
         for seed in (0, 1):
@@ -151,7 +151,7 @@ def the_same_seed_gives_the_same_noise(subject: NoiseSubject) -> None:
             np.random.seed(seed)
             random.seed(seed)
             before = _global_randomness()
-            traces.append(subject.play(noise, "gray"))
+            traces.append(subject.trace(noise, "gray"))
             if _global_randomness() != before:
                 raise Failure("it draws from a global random state; use the generator alone")
         if not _same(*traces):
@@ -187,7 +187,7 @@ def mask_holds_all_that_changed(subject: NoiseSubject) -> None:
     """Check that outside of the mask nothing changes, and asking for the mask changes no frame."""
     for noise in subject.variants():
         for kind in SHAPES:
-            trace = subject.play(noise, kind)
+            trace = subject.trace(noise, kind)
             masks = {"frames": trace["mask"], "actions": trace["replaced"]}
             for name, found in masks.items():
                 pairs = list(zip(trace[name][::2], trace[name][1::2], strict=True))
@@ -208,7 +208,7 @@ def mask_holds_all_that_changed(subject: NoiseSubject) -> None:
 def rows_do_not_mix(subject: NoiseSubject) -> None:
     """Check that what one environment sees and does changes nothing for the others."""
     for noise in subject.variants():
-        usual, odd = (subject.play(noise, "gray", odd_row=odd) for odd in (False, True))
+        usual, odd = (subject.trace(noise, "gray", odd_row=odd) for odd in (False, True))
         for name, rows in usual.items():
             if any(not torch.equal(a[1:], b[1:]) for a, b in zip(rows, odd[name], strict=True)):
                 raise Failure(f"another first row changes {name} of the other rows")

@@ -1,4 +1,4 @@
-"""What the conformance checks work with: a bonus, real transitions, a few rounds of training."""
+"""Subject of the conformance checks: a bonus, real transitions, a few rounds of training."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The paper's theory, in numbers: `ssedb theory` measures every claim, docs/theory.md walks through them."""
+"""The paper's theory in numbers: `ssedb theory` measures every claim of docs/theory.md."""

@@ -1,6 +1,6 @@
-"""Every claim of the paper's theory as a function: what was measured, and whether the claim holds.
+"""Claims of Theorems 1 and 2 and of Appendix A: measurements and verdicts.
 
-A part returns its claims and the data of its figure, all of it plain numbers that JSON can hold.
+A section returns its claims and the data of its figure, in types that JSON can hold.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from ssedb.theory import contrast, gain
 
 Verdict = Literal["holds", "fails", "unclear"]
 Tell = Callable[[float], None]
-"""Told how much of a part is done, from 0 to 1."""
+"""Callback with the share of a section that is done, from 0 to 1."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One line of the table."""
+    """Row of the table: a claim, its setting, the measurement and the verdict."""
 
     claim: str
     setting: str
@@ -31,15 +31,17 @@ class Claim:
     values: dict[str, Any] = field(default_factory=dict)
 
 
-Part = tuple[list[Claim], dict[str, Any]]
+Section = tuple[list[Claim], dict[str, Any]]
+"""Claims, and the data of their figure."""
 
 
 def verdict(holds: bool | np.bool_) -> Verdict:
+    """Name the verdict of a claim that either holds or fails."""
     return "holds" if holds else "fails"
 
 
-def theorem1(quick: bool, seed: int, tell: Tell) -> Part:
-    """The DB-bonus lies between two UCB bonuses: inside the assumptions, and outside of them."""
+def theorem1(quick: bool, seed: int, tell: Tell) -> Section:
+    """Measure Theorem 1, sqrt(c/4) u <= sqrt(I) <= sqrt(c/2) u, in and beyond its assumptions."""
     claims: list[Claim] = []
     data: dict[str, Any] = {}
     for done, (norm, lam) in enumerate(((1.0, 1.0), (3.0, 1.0), (1.0, 0.1))):
@@ -58,6 +60,7 @@ def theorem1(quick: bool, seed: int, tell: Tell) -> Part:
 
 
 def closed_form(draws: gain.Draws, setting: str) -> Claim:
+    """Compare I = c/2 log(1 + u^2) with log-determinants."""
     error = float(np.abs(draws.gains - draws.by_determinants).max())
     return Claim(
         "I = c/2 log(1 + u^2)",
@@ -69,11 +72,13 @@ def closed_form(draws: gain.Draws, setting: str) -> Claim:
 
 
 def sandwich(draws: gain.Draws, setting: str) -> Claim:
+    """Count the draws that lie outside of Theorem 1's bounds."""
     under, over, ratio = against_bounds(draws)
     return Claim(
         "sqrt(c/4) u <= sqrt(I) <= sqrt(c/2) u",
         setting,
-        f"{under.sum()} below, {over.sum()} above; sqrt(I) / (sqrt(c/2) u) from {ratio.min():.4f} to {ratio.max():.4f}",
+        f"{under.sum()} below, {over.sum()} above; "
+        f"sqrt(I) / (sqrt(c/2) u) from {ratio.min():.4f} to {ratio.max():.4f}",
         verdict(not under.any() and not over.any()),
         {
             "below": int(under.sum()),
@@ -84,13 +89,15 @@ def sandwich(draws: gain.Draws, setting: str) -> Claim:
 
 
 def broken(draws: gain.Draws, setting: str) -> Claim:
+    """Find where the lower bound fails once an assumption is broken."""
     under, over, _ = against_bounds(draws)
     first = float(draws.squared_widths[under].min(initial=math.inf))
     last = float(draws.squared_widths[~under].max(initial=0))
     return Claim(
         f"assumption broken: the lower bound fails where u^2 > {gain.WIDEST:.3f}, the upper never",
         setting,
-        f"lower fails in {under.mean():.1%}, from u^2 = {first:.3f} on, holds up to {last:.3f}; upper fails in {over.sum()}",
+        f"lower fails in {under.mean():.1%}, from u^2 = {first:.3f} on, holds up to {last:.3f}; "
+        f"upper fails in {over.sum()}",
         verdict(last <= gain.WIDEST <= first < math.inf and not over.any()),
         {
             "below": int(under.sum()),
@@ -102,14 +109,18 @@ def broken(draws: gain.Draws, setting: str) -> Claim:
 
 
 def against_bounds(draws: gain.Draws) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Which roots of the gain lie below and above Theorem 1's bounds, and their ratio to the upper one."""
+    """Compare sqrt(I) with Theorem 1's bounds.
+
+    Returns:
+        Masks of draws below and above, bool [n], and sqrt(I) over the upper bound, [n].
+    """
     root, (low, high) = np.sqrt(draws.gains), gain.ucb_bounds(draws.squared_widths, draws.outputs)
     slack = 1e-12 * high  # rounding
     return root < low - slack, root > high + slack, root / high
 
 
-def theorem2(quick: bool, seed: int, tell: Tell) -> Part:
-    """In a tabular MDP the DB-bonus becomes a count bonus."""
+def theorem2(quick: bool, seed: int, tell: Tell) -> Section:
+    """Measure Theorem 2: in a tabular MDP, sqrt(I) -> sqrt(|S|/2) / sqrt(N + lambda)."""
     counts, states = [0, 1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000], 6
     claims: list[Claim] = []
     data: dict[str, Any] = {"counts": counts}
@@ -122,11 +133,11 @@ def theorem2(quick: bool, seed: int, tell: Tell) -> Part:
         }
         x = 1 / (visits.counts + lam)
         exact = np.sqrt(np.log1p(x) / x)
-        trend = float(
-            (1 - ratio[-1]) * 4 / x[-1]
-        )  # the shortfall is 1 / (4 (N + lambda)) once N is large
+        # For large N the shortfall is 1 / (4 (N + lambda)).
+        trend = float((1 - ratio[-1]) * 4 / x[-1])
         setting = f"|S| = {states}, lambda = {lam:g}, N from 0 to {counts[-1]:,}"
-        measured = f"ratio {ratio[0]:.4f} at N = 0, {ratio[5]:.4f} at 10, {ratio[-1]:.6f} at {counts[-1]:,}"
+        measured = f"ratio {ratio[0]:.4f} at N = 0, {ratio[5]:.4f} at 10, "
+        measured += f"{ratio[-1]:.6f} at {counts[-1]:,}"
         grows = bool((np.diff(ratio) > 0).all() and (1 - 1e-4 < ratio[-1] < 1))
         claims.append(
             Claim(
@@ -145,8 +156,8 @@ FULL: dict[str, Any] = dict(sizes=(8, 64, 256), samples=40_000, steps=400)
 QUICK: dict[str, Any] = dict(sizes=(8, 64), samples=10_000, steps=150)
 
 
-def infonce(quick: bool, seed: int, tell: Tell) -> Part:
-    """Appendix A: what the contrast finds is never more than there is."""
+def infonce(quick: bool, seed: int, tell: Tell) -> Section:
+    """Measure Appendix A: I_nce + log N never exceeds the mutual information."""
     dims, correlations, scale = 4, (0.3, 0.6, 0.9, 0.97, 0.99), QUICK if quick else FULL
     sizes, samples, steps = scale["sizes"], scale["samples"], scale["steps"]
     rows = []
@@ -163,17 +174,18 @@ def infonce(quick: bool, seed: int, tell: Tell) -> Part:
             tell(len(rows) / 2 / len(sizes) / len(correlations))
     claims = []
     for name in ("best", "trained"):
-        mine = [row for row in rows if row["critic"] == name]
-        over = [row for row in mine if row["value"] - 3 * row["error"] > row["truth"]]
-        least = min(mine, key=lambda row: row["truth"] - row["value"])
+        own = [row for row in rows if row["critic"] == name]
+        over = [row for row in own if row["value"] - 3 * row["error"] > row["truth"]]
+        least = min(own, key=lambda row: row["truth"] - row["value"])
         nearest = f"{least['value']:.4f} +- {least['error']:.4f} for I = {least['truth']:.4f}"
         claims.append(
             Claim(
                 "I_nce + log N <= I",
-                f"{name} critic, Gaussians of {dims} dims, rho 0.3 to 0.99, N {min(sizes)} to {max(sizes)}",
-                f"{len(over)} of {len(mine)} above; nearest {nearest}",
+                f"{name} critic, Gaussians of {dims} dims, rho 0.3 to 0.99, "
+                f"N {min(sizes)} to {max(sizes)}",
+                f"{len(over)} of {len(own)} above; nearest {nearest}",
                 verdict(not over),
-                {"above": len(over), "of": len(mine)},
+                {"above": len(over), "of": len(own)},
             )
         )
     return claims, {"rows": rows}

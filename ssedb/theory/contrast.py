@@ -15,23 +15,29 @@ from torch import Tensor
 from ssedb.objectives import bilinear_scores, contrastive_lower_bound
 
 Critic = Callable[[Tensor, Tensor], Tensor]
-"""Scores of every x with every y: [B, D], [B, D] to [B, B]."""
+"""Function of x [B, D] and y [B, D] that scores every x with every y, [B, B]."""
 
 
 def mutual_information(rho: float, dims: int) -> float:
-    """I(X; Y) in nats."""
+    """Return I(X; Y) = -D/2 log(1 - rho^2), in nats.
+
+    Args:
+        rho: correlation of each pair of dimensions.
+        dims: D.
+    """
     return -dims / 2 * math.log(1 - rho**2)
 
 
 def draw_pairs(
     rho: float, dims: int, batch: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
+    """Draw x and y, each [batch, dims], with correlation rho."""
     x, noise = torch.randn(2, batch, dims, dtype=torch.float64, generator=generator)
     return x, rho * x + math.sqrt(1 - rho**2) * noise
 
 
 def best_critic(rho: float) -> Critic:
-    """log p(y | x) / p(y), the optimum that Appendix A names."""
+    """Return the optimal critic of Appendix A, h(x, y) = log p(y | x) / p(y)."""
 
     def scores(x: Tensor, y: Tensor) -> Tensor:
         cross = rho * x @ y.T - rho**2 / 2 * (x.square().sum(-1)[:, None] + y.square().sum(-1))
@@ -43,7 +49,15 @@ def best_critic(rho: float) -> Critic:
 def trained_critic(
     rho: float, dims: int, batch: int, steps: int, generator: torch.Generator
 ) -> Critic:
-    """DB's own score, a bilinear form, over x, x^2 and 1: rich enough for the optimum, trained on fresh batches."""
+    """Train DB's bilinear score over the features (x, x^2, 1), which contain the optimum.
+
+    Args:
+        rho: correlation of the pairs.
+        dims: D.
+        batch: pairs of each step, drawn afresh.
+        steps: of Adam.
+        generator: draws the pairs.
+    """
 
     def features(x: Tensor) -> Tensor:
         return torch.cat([x, x.square(), torch.ones_like(x[:, :1])], -1)
@@ -61,21 +75,29 @@ def trained_critic(
 
 
 class Estimate(NamedTuple):
-    """I_nce + log N, averaged over batches."""
+    """I_nce + log N, averaged over batches, beside the mutual information."""
 
     value: float
     error: float  # standard error
-    truth: float
+    truth: float  # the mutual information
 
 
 def nce_estimate(
     critic: Critic, rho: float, dims: int, batch: int, batches: int, generator: torch.Generator
 ) -> Estimate:
-    """I_nce + log(batch) of a critic.
+    """Estimate I_nce + log N of a critic, with N = batch.
 
-    N counts the positive too, which is the larger reading: the paper's N, the negatives alone, gives a lower number. The
-    mean of the best critic over the same pairs has the truth as its expectation; taking its error off leaves the
-    expectation as it is and most of the chance out.
+    N counts the positive, too. The paper's N, the negatives alone, gives a lower value. The best
+    critic's mean over the same pairs has the mutual information as its expectation, so it is a
+    control variate: subtracting its error lowers the variance alone.
+
+    Args:
+        critic: scores pairs.
+        rho: correlation of the pairs.
+        dims: D.
+        batch: N.
+        batches: how many to average over.
+        generator: draws the pairs.
     """
     truth, best = mutual_information(rho, dims), best_critic(rho)
     values = torch.empty(batches, dtype=torch.float64)

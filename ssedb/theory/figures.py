@@ -1,4 +1,4 @@
-"""The figures of `ssedb theory`, one function for each part, drawn from the data in theory.json."""
+"""Figures of `ssedb theory`, a function for each section, from the data in theory.json."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _save(figure: Any, path: Path) -> None:
 
 
 def plot_theorem1(data: dict[str, Any], path: Path) -> None:
-    """Where the root of the information gain lies between the two UCB bonuses."""
+    """Plot sqrt(I) between the two UCB bonuses of Theorem 1."""
     figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
     axes.axhspan(np.sqrt(0.5), 1, color=GRAY, alpha=0.15, linewidth=0)
     axes.axhline(1, color="black", linewidth=1)
@@ -32,12 +32,12 @@ def plot_theorem1(data: dict[str, Any], path: Path) -> None:
     axes.annotate(
         r"lower bound, $\sqrt{c/4}\,u$", (0.02, np.sqrt(0.5)), (0, 4), textcoords="offset points"
     )
-    for (name, part), colour, mark in zip(
+    for (name, drawn), colour, mark in zip(
         reversed(data.items()), (ORANGE, GREEN, BLUE), MARKS, strict=False
     ):
         axes.scatter(
-            part["squared_width"],
-            part["ratio"],
+            drawn["squared_width"],
+            drawn["ratio"],
             s=9,
             color=colour,
             marker=mark,
@@ -66,7 +66,7 @@ def plot_theorem1(data: dict[str, Any], path: Path) -> None:
 
 
 def plot_theorem2(data: dict[str, Any], path: Path) -> None:
-    """The DB-bonus over the count bonus, and what is missing to 1."""
+    """Plot the DB-bonus beside the count bonus of Theorem 2, and its shortfall."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained")
     counts = np.array(data["counts"])
     series = [name for name in data if name != "counts"]
@@ -102,7 +102,7 @@ def plot_theorem2(data: dict[str, Any], path: Path) -> None:
 
 
 def plot_infonce(data: dict[str, Any], path: Path) -> None:
-    """What the contrast finds against what there is."""
+    """Plot I_nce + log N against the mutual information."""
     figure, axes = plt.subplots(figsize=(6.5, 4.5), layout="constrained")
     rows = data["rows"]
     top = max(row["truth"] for row in rows) * 1.05
@@ -114,12 +114,11 @@ def plot_infonce(data: dict[str, Any], path: Path) -> None:
         sorted({row["batch"] for row in rows}), (BLUE, ORANGE, GREEN), MARKS, strict=False
     ):
         for critic, style in (("best", "-"), ("trained", "--")):
-            mine = [row for row in rows if row["batch"] == size and row["critic"] == critic]
-            values = [[row[key] for row in mine] for key in ("truth", "value", "error")]
-            axes.errorbar(
-                values[0], values[1], 3 * np.array(values[2]), color=colour, marker=mark, linestyle=style, markersize=4,
-                label=f"N = {size}, {critic} critic",
-            )  # fmt: skip
+            own = [row for row in rows if row["batch"] == size and row["critic"] == critic]
+            truth, value, error = ([row[key] for row in own] for key in ("truth", "value", "error"))
+            looks: dict[str, Any] = dict(color=colour, marker=mark, linestyle=style, markersize=4)
+            label = f"N = {size}, {critic} critic"
+            axes.errorbar(truth, value, 3 * np.array(error), label=label, **looks)
         axes.axhline(np.log(size), color=colour, linewidth=0.8, linestyle=":")
         axes.annotate(
             f"log {size}",
@@ -148,7 +147,7 @@ BONUSES = {
 
 
 def plot_regret(data: dict[str, Any], path: Path) -> None:
-    """Summed regret of each bonus at its best beta, with 95% intervals, and the search for that beta."""
+    """Plot the summed regret of each bonus at its best beta, and the search for that beta."""
     worlds = data["worlds"]
     figure, (top, bottom) = plt.subplots(
         2, len(worlds), figsize=(4 * len(worlds), 7), layout="constrained", squeeze=False
@@ -160,9 +159,8 @@ def plot_regret(data: dict[str, Any], path: Path) -> None:
             axes.fill_between(
                 lines["episodes"], line["low"], line["high"], color=colour, alpha=0.2, linewidth=0
             )
-            width = (
-                3.5 if kind == "ucb" else 1.5
-            )  # in a tabular world the count bonus lies right on it
+            # In a tabular MDP the count bonus lies on the UCB bonus.
+            width = 3.5 if kind == "ucb" else 1.5
             axes.plot(
                 lines["episodes"],
                 line["mean"],
@@ -208,22 +206,22 @@ STYLES = ("-", "--", ":")
 
 
 def plot_network(data: dict[str, Any], path: Path) -> None:
-    """Each world: rank correlation along training, calibration at the end, and what the KL consists of."""
+    """Plot rank correlation along training, calibration at the end, and the terms of the KL."""
     titles = {"river": "tabular river", "rooms": "rooms-small"}
     figure, grid = plt.subplots(2, 3, figsize=(13, 8), layout="constrained")
-    for (ranks, calibration, nats), (world, readings) in zip(
+    for (ranks, calibration, nats), (world, variants) in zip(
         grid, data["runs"].items(), strict=True
     ):
-        for (reading, runs), style in zip(readings.items(), STYLES, strict=False):
+        for (variant, runs), style in zip(variants.items(), STYLES, strict=False):
             steps = [row["steps"] for row in runs[0]["rows"]]
             for kind, (_, colour, _) in KINDS.items():
                 mean = np.mean([[row[kind] for row in run["rows"]] for run in runs], 0)
                 ranks.plot(steps, mean, color=colour, linestyle=style)
-            for part, colour in (("upper", BLUE), ("inside", ORANGE)):
-                mean = np.mean([[row[part] for row in run["rows"]] for run in runs], 0)
+            for term, colour in (("upper", BLUE), ("inside", ORANGE)):
+                mean = np.mean([[row[term] for row in run["rows"]] for run in runs], 0)
                 nats.plot(steps, mean, color=colour, linestyle=style)
-            ranks.plot([], [], color="black", linestyle=style, label=reading)
-        bins = next(iter(readings.values()))[0]["calibration"]
+            ranks.plot([], [], color="black", linestyle=style, label=variant)
+        bins = next(iter(variants.values()))[0]["calibration"]
         exact = [row["exact"] for row in bins]
         for kind, (label, colour, mark) in KINDS.items():
             means, spreads = np.transpose([row[kind] for row in bins])

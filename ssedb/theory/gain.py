@@ -1,6 +1,7 @@
-"""Theorems 1 and 2: information gain in Bayesian linear regression, the UCB bonus and the count bonus.
+"""Theorems 1 and 2: information gain of Bayesian linear regression, UCB bonus, count bonus.
 
-s' = W eta + noise, W [c, d] with prior N(0, I / lam), noise N(0, I). Leading dimensions are a batch of problems.
+s' = W eta + noise, W [c, d] with prior N(0, I / lam), noise N(0, I). Leading dimensions are a batch
+of problems.
 """
 
 from __future__ import annotations
@@ -12,32 +13,67 @@ import numpy as np
 Array = np.ndarray
 
 WIDEST = 2.512862417252339
-"""Where log(1 + x) = x / 2: the lower bound of Theorem 1 holds up to this squared width, not just up to 1."""
+"""Root of log(1 + x) = x / 2: the lower bound of Theorem 1 holds up to this squared width."""
 
 
 def gram(data: Array, lam: float = 1.0) -> Array:
-    """Lambda: features seen [..., m, d] to [..., d, d]."""
+    """Return Lambda = sum of eta eta' + lam I, [..., d, d], of features [..., m, d]."""
     return data.swapaxes(-1, -2) @ data + lam * np.eye(data.shape[-1])
 
 
 def posterior(data: Array, targets: Array, lam: float = 1.0) -> tuple[Array, Array]:
-    """W given the data: its mean [..., c, d], and the precision [..., d, d] that every row of W has."""
+    """Return the posterior of W: its mean, transposed Lambda^-1 data^T targets, and Lambda.
+
+    Args:
+        data: eta, [..., m, d].
+        targets: s', [..., m, c].
+        lam: precision of the prior.
+
+    Returns:
+        The mean [..., c, d] and the precision [..., d, d].
+    """
     precision = gram(data, lam)
     return np.linalg.solve(precision, data.swapaxes(-1, -2) @ targets).swapaxes(-1, -2), precision
 
 
 def squared_width(precision: Array, eta: Array) -> Array:
-    """eta' Lambda^-1 eta, the square of the UCB bonus with beta = 1: [...]."""
+    """Return u^2 = eta' Lambda^-1 eta, the square of the UCB bonus with beta = 1.
+
+    Args:
+        precision: Lambda, [..., d, d].
+        eta: features, [..., d].
+
+    Returns:
+        Squared widths, [...].
+    """
     return (eta * np.linalg.solve(precision, eta[..., None])[..., 0]).sum(-1)
 
 
 def information_gain(squared_width: Array, c: Array | float) -> Array:
-    """I(W; [s, a, S'] | D) in closed form, from eta' Lambda^-1 eta; its root is the DB-bonus."""
+    """Return I(W; [s, a, S'] | D) = c/2 log(1 + u^2), whose root is the DB-bonus.
+
+    Args:
+        squared_width: u^2, [...].
+        c: dimensions of s'.
+
+    Returns:
+        Nats, [...].
+    """
     return c / 2 * np.log1p(squared_width)
 
 
 def gain_by_determinants(data: Array, eta: Array, c: int, lam: float = 1.0) -> Array:
-    """The same with no short cut: half the growth of the log-determinant of the precision of vec(W), [cd, cd]."""
+    """Return I = (log det after - log det before) / 2, of the precision [cd, cd] of vec(W).
+
+    Args:
+        data: features seen, [..., m, d].
+        eta: features of the new sample, [..., d].
+        c: dimensions of s'.
+        lam: precision of the prior.
+
+    Returns:
+        Nats, [...].
+    """
     d = data.shape[-1]
     blocks = np.zeros((*data.shape[:-1], c, c, d))  # one copy of eta for each row of W
     blocks[..., range(c), range(c), :] = data[..., None, :]
@@ -51,18 +87,29 @@ def gain_by_determinants(data: Array, eta: Array, c: int, lam: float = 1.0) -> A
 
 
 def ucb_bounds(squared_width: Array, c: Array | float) -> tuple[Array, Array]:
-    """What Theorem 1 puts under and over the root of the information gain: sqrt(c/4) u and sqrt(c/2) u."""
+    """Return Theorem 1's bounds on sqrt(I): sqrt(c/4) u and sqrt(c/2) u.
+
+    Args:
+        squared_width: u^2, [...].
+        c: dimensions of s'.
+    """
     width = np.sqrt(squared_width)
     return np.sqrt(c / 4) * width, np.sqrt(c / 2) * width
 
 
 def count_bonus(counts: Array, states: int, lam: float = 1.0) -> Array:
-    """What Theorem 2 says the DB-bonus becomes in a tabular MDP: sqrt(|S|/2) / sqrt(N + lam)."""
+    """Return Theorem 2's limit of the DB-bonus in a tabular MDP, sqrt(|S|/2) / sqrt(N + lam).
+
+    Args:
+        counts: N, [...].
+        states: |S|.
+        lam: precision of the prior.
+    """
     return np.sqrt(states / 2) / np.sqrt(counts + lam)
 
 
 class Draws(NamedTuple):
-    """What random problems gave."""
+    """Information gains of n random problems, each [n]."""
 
     squared_widths: Array  # eta' Lambda^-1 eta
     outputs: Array  # c
@@ -73,10 +120,17 @@ class Draws(NamedTuple):
 def random_problems(
     rng: np.random.Generator, count: int, norm: float = 1.0, lam: float = 1.0
 ) -> Draws:
-    """Draws at least `count` problems of many sizes, feature norms even between 0 and `norm`, a tenth right at it."""
+    """Draw problems of many sizes, and compute their information gains.
+
+    Args:
+        rng: draws the features.
+        count: fewest problems.
+        norm: feature norms are uniform between 0 and this; a tenth are exactly this.
+        lam: precision of the prior.
+    """
     sizes = [(d, m, c) for d in (1, 2, 4, 8) for m in (0, 1, 4, 16, 64) for c in (1, 3)]
     each = -(-count // len(sizes))
-    parts = []
+    found = []
     for d, m, c in sizes:
         features = rng.normal(size=(each, m + 1, d))
         lengths = np.where(
@@ -86,8 +140,8 @@ def random_problems(
         data, eta = features[:, :-1], features[:, -1]
         squared = squared_width(gram(data, lam), eta)
         slow = gain_by_determinants(data, eta, c, lam)
-        parts.append((squared, np.full(each, c), information_gain(squared, c), slow))
-    return Draws(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+        found.append((squared, np.full(each, c), information_gain(squared, c), slow))
+    return Draws(*(np.concatenate(column) for column in zip(*found, strict=True)))
 
 
 class Visits(NamedTuple):
@@ -101,7 +155,15 @@ class Visits(NamedTuple):
 def tabular_visits(
     counts: list[int], states: int = 6, actions: int = 2, lam: float = 1.0, seed: int = 0
 ) -> Visits:
-    """The DB-bonus of the first pair of a tabular MDP, visited `counts` times among random visits to the others."""
+    """Compute the DB-bonus of one state-action pair of a tabular MDP after some visits.
+
+    Args:
+        counts: visits of the pair; the other pairs have random visits.
+        states: |S|.
+        actions: actions of the MDP.
+        lam: precision of the prior.
+        seed: of the other visits.
+    """
     rng, pairs = np.random.default_rng(seed), states * actions
     onehot = np.eye(pairs)
     bonus = []

@@ -1,7 +1,8 @@
-"""LSVI-UCB (the paper's Algorithm 2) with the UCB, the DB or the count bonus, for many seeds and settings at once.
+"""LSVI-UCB (the paper's Algorithm 2) with the UCB, the DB or the count bonus.
 
-Arrays are [step, setting, seed, ...]. Values at the next state enter the regression linearly, so it is kept as two recursive
-least-squares fits, of the reward and of the one-hot next state; Sherman-Morrison updates them after each episode.
+Many seeds and settings run at once; arrays are [step, setting, seed, ...]. Values at the next state
+enter the regression linearly, so two recursive least-squares fits suffice: of the reward and of the
+one-hot next state. Sherman-Morrison updates them after each episode.
 """
 
 from __future__ import annotations
@@ -17,14 +18,26 @@ Kind = Literal["ucb", "db", "count", "none"]
 
 
 class Setting(NamedTuple):
-    """A bonus and its coefficient beta. DB's is relative to sqrt(c/2), so that one beta means one scale for all."""
+    """Bonus and its coefficient beta; DB's is relative to sqrt(c/2), so that scales agree."""
 
     kind: Kind
     beta: float
 
 
 def bonus_of(kind: Kind, squared_widths: Array, counts: Array, lam: float) -> Array:
-    """The bonus with beta = 1: u, sqrt(I) / sqrt(c/2) = sqrt(log(1 + u^2)), or 1 / sqrt(N + lambda)."""
+    """Return the bonus with beta = 1.
+
+    UCB: u. DB: sqrt(I) / sqrt(c/2) = sqrt(log(1 + u^2)). Count: 1 / sqrt(N + lambda). None: 0.
+
+    Args:
+        kind: which bonus.
+        squared_widths: u^2, [...].
+        counts: N, [...].
+        lam: lambda.
+
+    Returns:
+        Bonuses, [...].
+    """
     if kind == "ucb":
         return np.sqrt(squared_widths)
     if kind == "db":
@@ -33,7 +46,7 @@ def bonus_of(kind: Kind, squared_widths: Array, counts: Array, lam: float) -> Ar
 
 
 class Regression:
-    """Ridge regression of rewards and next states on the features, for every step of the episode, setting and seed."""
+    """Ridge regression of rewards and next states on features, for every step, setting and seed."""
 
     def __init__(self, mdp: MDP, settings: int, lam: float = 1.0) -> None:
         batch, d = (mdp.horizon, settings, mdp.copies), mdp.features.shape[-1]
@@ -42,14 +55,13 @@ class Regression:
         self.reward = np.zeros((*batch, d))
         self.next_state = np.zeros((*batch, d, mdp.states))
         norms = np.square(mdp.features).sum(-1) / lam
-        self.squared_widths = np.broadcast_to(
-            norms, (*batch, norms.shape[-1])
-        ).copy()  # eta' Lambda^-1 eta of each pair
+        # eta' Lambda^-1 eta of each state-action pair.
+        self.squared_widths = np.broadcast_to(norms, (*batch, norms.shape[-1])).copy()
         self.counts = np.zeros_like(self.squared_widths)
         self._index = np.ogrid[tuple(slice(size) for size in batch)]
 
     def add(self, pairs: Array, rewards: Array, next_states: Array) -> None:
-        """One transition of every step, setting and seed, each [H, K, n]."""
+        """Add a transition of every step, setting and seed, each array [H, K, n]."""
         features, where = self.mdp.features, tuple(self._index)
         eta = features[where[-1], pairs]
         u = (self.inverse @ eta[..., None])[..., 0]
@@ -66,10 +78,19 @@ class Regression:
 
 
 def plan(model: Regression, bonuses: Array, ties: Array) -> tuple[Array, Array]:
-    """The optimistic Q (line 10) backwards: the greedy policy [H, K, n, states], and what it truly earns [K, n]."""
+    """Compute the optimistic Q of line 10 backwards in time, and its greedy policy.
+
+    Args:
+        model: the regression.
+        bonuses: [H, K, n, pairs].
+        ties: small numbers that break ties, [H, n, states, actions].
+
+    Returns:
+        The policy [H, K, n, states], and its expected return [K, n] in the MDP itself.
+    """
     mdp = model.mdp
     horizon, k, n, _ = bonuses.shape
-    values, truth = np.zeros((2, k, n, mdp.states))
+    values, returns = np.zeros((2, k, n, mdp.states))
     policy = np.empty((horizon, k, n, mdp.states), np.int64)
     first = np.arange(mdp.states) * mdp.actions
     for t in reversed(range(horizon)):
@@ -78,9 +99,9 @@ def plan(model: Regression, bonuses: Array, ties: Array) -> tuple[Array, Array]:
         q = q.reshape(k, n, mdp.states, mdp.actions)
         values = q.max(-1)
         policy[t] = (q + ties[t]).argmax(-1)
-        true_q = mdp.rewards + (mdp.kernel @ truth[..., None])[..., 0]
-        truth = np.take_along_axis(true_q, first + policy[t], -1)
-    return policy, truth[..., 0]
+        true_q = mdp.rewards + (mdp.kernel @ returns[..., None])[..., 0]
+        returns = np.take_along_axis(true_q, first + policy[t], -1)
+    return policy, returns[..., 0]
 
 
 def run_lsvi(
@@ -91,9 +112,20 @@ def run_lsvi(
     lam: float = 1.0,
     tell: Callable[[float], None] = lambda share: None,
 ) -> Array:
-    """The regret of each episode, [K, n, episodes]: what the best policy earns less what this one earns, in expectation.
+    """Run LSVI-UCB, and return the expected regret of each episode.
 
-    All settings meet the same chance: episode by episode, the same draws decide where the same moves lead.
+    All settings share their random draws: in one episode the same actions lead to the same states.
+
+    Args:
+        mdp: n MDPs.
+        settings: K bonuses with their betas.
+        episodes: how many.
+        rng: draws transitions and breaks ties.
+        lam: lambda.
+        tell: called with the share that is done.
+
+    Returns:
+        Return of the best policy minus that of this one, [K, n, episodes].
     """
     model = Regression(mdp, len(settings), lam)
     best, regret = mdp.best_values(), np.empty((len(settings), mdp.copies, episodes))
@@ -101,11 +133,8 @@ def run_lsvi(
     below = mdp.kernel.cumsum(-1)[..., :-1]
     row, copy = np.arange(len(settings))[:, None], np.arange(mdp.copies)
     shape = (mdp.horizon, len(settings), mdp.copies)
-    pairs, next_states, rewards = (
-        np.empty(shape, np.int64),
-        np.empty(shape, np.int64),
-        np.empty(shape),
-    )
+    pairs, next_states = np.empty((2, *shape), np.int64)
+    rewards = np.empty(shape)
     for episode in range(episodes):
         bonuses = np.empty_like(model.squared_widths)
         for i, (kind, beta) in enumerate(settings):

@@ -1,4 +1,4 @@
-"""Finite-horizon MDPs that are linear in known features, n of them side by side (one for each seed)."""
+"""Finite-horizon MDPs that are linear in known features, n of them at once: one for each seed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Array = np.ndarray
 
 @dataclass(frozen=True)
 class MDP:
-    """n MDPs of one size. A pair is state * actions + action; every episode begins in state 0."""
+    """Batch of n MDPs; a pair is state * actions + action, and episodes begin in state 0."""
 
     name: str
     states: int
@@ -23,16 +23,18 @@ class MDP:
 
     @property
     def copies(self) -> int:
+        """How many MDPs there are, n."""
         return len(self.kernel)
 
     @property
     def is_tabular(self) -> bool:
+        """Whether the features are one-hot."""
         return self.features.shape[-1] == self.features.shape[-2] and bool(
             (self.features == np.eye(self.features.shape[-1])).all()
         )
 
     def best_values(self) -> Array:
-        """What the best policy earns in an episode, [n], by dynamic programming."""
+        """Return the expected return of the best policy, [n], by dynamic programming."""
         values = np.zeros((self.copies, self.states))
         for _ in range(self.horizon):
             q = self.rewards + (self.kernel @ values[..., None])[..., 0]
@@ -41,7 +43,14 @@ class MDP:
 
 
 def tabular(name: str, horizon: int, kernel: Array, rewards: Array) -> MDP:
-    """One-hot features: kernel [n, states, actions, states], rewards [n, states, actions]."""
+    """Make an MDP with one-hot features.
+
+    Args:
+        name: of the MDP.
+        horizon: steps of an episode.
+        kernel: P(s' | s, a), [n, states, actions, states].
+        rewards: [n, states, actions].
+    """
     n, states, actions = rewards.shape
     pairs = states * actions
     features = np.broadcast_to(np.eye(pairs), (n, pairs, pairs))
@@ -57,7 +66,10 @@ def tabular(name: str, horizon: int, kernel: Array, rewards: Array) -> MDP:
 
 
 def river_swim(copies: int, states: int = 6, horizon: int = 12) -> MDP:
-    """A swim against the stream: left is sure and pays 0.005 at the source, right is hard and pays 1 at the far end."""
+    """Make RiverSwim: left succeeds always, right against the current.
+
+    The reward is 0.005 for left in the first state, and 1 for right in the last.
+    """
     kernel, rewards = np.zeros((states, 2, states)), np.zeros((states, 2))
     last = states - 1
     for s in range(states):
@@ -75,15 +87,14 @@ def river_swim(copies: int, states: int = 6, horizon: int = 12) -> MDP:
 def combination_lock(
     rng: np.random.Generator, copies: int, length: int = 6, actions: int = 3, slip: float = 0.1
 ) -> MDP:
-    """At each place one action, drawn for each copy, leads on; the rest pay 0.1 at once and then nothing ever again.
+    """Make combination locks: in each state one action, drawn for each copy, leads on.
 
-    The right action too fails with probability `slip`. Only the right action at the last place pays 1.
+    The other actions give a reward of 0.1 and end in a state without reward. The right action ends
+    there, too, with probability `slip`. In the last state the right action has reward 1.
     """
     states, out = length + 1, length  # the last state is where a mistake leads
-    kernel, rewards = (
-        np.zeros((copies, states, actions, states)),
-        np.zeros((copies, states, actions)),
-    )
+    kernel = np.zeros((copies, states, actions, states))
+    rewards = np.zeros((copies, states, actions))
     code = rng.integers(actions, size=(copies, length))
     kernel[..., out] = 1
     rewards[:, :length] = 0.1
@@ -105,9 +116,10 @@ def random_linear(
     actions: int = 3,
     horizon: int = 8,
 ) -> MDP:
-    """P(s' | s, a) = eta(s, a)' mu(s'): features on the simplex mix d distributions, so the kernel is a true kernel.
+    """Make linear MDPs: P(s' | s, a) = eta(s, a)' mu(s'), eta on the simplex, mu d distributions.
 
-    The last factor alone pays. Small concentrations make most pairs nearly one factor, and factors lead to few states.
+    The reward is the last feature. Small concentrations give most pairs nearly one feature, and
+    each distribution few states.
     """
     features = rng.dirichlet(np.full(d, 0.05), (copies, states * actions))
     mixed = rng.dirichlet(np.full(states, 0.05), (copies, d))

@@ -1,7 +1,7 @@
-"""From theory to network: the real DB model's bonus against the exact information gain and the visit counts.
+"""The DB model's bonus against the exact information gain and the visit counts.
 
-Two worlds where both are known: a tabular one whose one-hot state is drawn as a picture, visited by a fixed policy, and
-Rooms, where the agent is paid by the bonus itself.
+Both are known in two environments: a tabular one, whose one-hot state is drawn as a picture and
+which a fixed policy visits, and Rooms, where the agent's reward is the bonus.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from ssedb.trainer import Trainer
 
 LAM = 1.0
 SAMPLES = 8
-"""Draws of z for each posterior, where a divergence from a mixture is estimated."""
+"""Draws of z for each posterior, to estimate its divergence from a mixture."""
 
 
 class Posteriors(NamedTuple):
-    """g^Z of some transitions: mean and std [B, Z], and how often each was seen [B]."""
+    """Posteriors g^Z of some transitions: mean and std [B, Z], and visits [B]."""
 
     mean: Tensor
     std: Tensor
@@ -41,20 +41,29 @@ class Posteriors(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """A model at one moment, looked at on M probe transitions."""
+    """Bonuses of a model on M probe transitions at one moment of training."""
 
     steps: int
     counts: Tensor  # N(s, a) [M]
-    exact: Tensor  # the root of the information gain of Theorem 2 [M]
-    practical: Tensor  # the bonus, root of KL[g^Z || N(0, I)] [M]
-    marginal: Tensor  # the same with the marginal of what was seen in place of N(0, I) [M]
-    linear: Tensor  # the root of the information gain of Theorem 1 with eta = E z [M]
-    upper: float  # mean KL to N(0, I) over what was seen, I_upper
-    inside: float  # the part of it that is I([S, A]; Z); the rest is the marginal's distance from N(0, I)
+    exact: Tensor  # sqrt(I) of Theorem 2 [M]
+    practical: Tensor  # the DB-bonus, sqrt(KL[g^Z || N(0, I)]) [M]
+    marginal: Tensor  # sqrt(KL[g^Z || marginal of the visited pairs]) [M]
+    linear: Tensor  # sqrt(I) of Theorem 1 with eta = E z [M]
+    upper: float  # I_upper, mean KL to N(0, I) over the visited pairs
+    inside: float  # I([S, A]; Z); the rest of I_upper is KL[marginal || N(0, I)]
 
 
 def log_densities(z: Tensor, mean: Tensor, std: Tensor) -> Tensor:
-    """log N(z; mean, std) of every z [B, D] under every Gaussian [C, D]: [B, C]."""
+    """Return log N(z; mean, std^2) of every z under every Gaussian.
+
+    Args:
+        z: [B, D].
+        mean: [C, D].
+        std: [C, D].
+
+    Returns:
+        Log-densities, [B, C].
+    """
     weight = std.square().reciprocal()
     squares = z.square() @ weight.T - 2 * z @ (mean * weight).T + (mean.square() * weight).sum(-1)
     return -0.5 * squares - std.log().sum(-1) - z.shape[-1] / 2 * math.log(2 * math.pi)
@@ -63,7 +72,17 @@ def log_densities(z: Tensor, mean: Tensor, std: Tensor) -> Tensor:
 def divergence_from_mixture(
     mean: Tensor, std: Tensor, seen: Posteriors, generator: torch.Generator
 ) -> Tensor:
-    """KL of each Gaussian [B, D] from the mixture of those seen, estimated with SAMPLES draws each: [B]."""
+    """Estimate KL[N(mean, std^2) || mixture of the seen posteriors] with SAMPLES draws each.
+
+    Args:
+        mean: [B, D].
+        std: [B, D].
+        seen: components of the mixture, weighted by their visits.
+        generator: draws the samples.
+
+    Returns:
+        Nats, [B].
+    """
     mean, std, centre = mean.double(), std.double(), seen.mean.double()
     shares = (seen.weight.double() / seen.weight.sum()).log()
     total = torch.zeros(len(mean), dtype=torch.float64)
@@ -79,11 +98,28 @@ def divergence_from_mixture(
 
 
 @torch.no_grad()
-def look(
-    bonus: DynamicBottleneck, obs: Tensor, actions: Tensor, counts: Tensor, states: int, steps: int,
-    seen: Posteriors, precision: Tensor,
-) -> Snapshot:  # fmt: skip
-    """All of a model's bonuses on the probes; `precision` is Lambda of the means of z that were seen, without lambda I."""
+def take_snapshot(
+    bonus: DynamicBottleneck,
+    obs: Tensor,
+    actions: Tensor,
+    counts: Tensor,
+    states: int,
+    steps: int,
+    seen: Posteriors,
+    precision: Tensor,
+) -> Snapshot:
+    """Compute all bonuses of a model on M probe transitions.
+
+    Args:
+        bonus: the model.
+        obs: uint8 [M, C, H, W].
+        actions: int64 [M].
+        counts: N(s, a), [M].
+        states: |S|.
+        steps: steps of training so far.
+        seen: posteriors of visited pairs.
+        precision: sum of eta eta' over all visits, eta = E z, [Z, Z].
+    """
     generator = torch.Generator().manual_seed(0)
     mean, std = bonus.represent(obs, actions)
     ridge = precision + LAM * torch.eye(len(precision), dtype=torch.float64)
@@ -107,7 +143,7 @@ def look(
 
 
 class OneHotRiver:
-    """RiverSwim, its state a bright square in a picture large enough for the encoder; walkers go right 65 times in 100."""
+    """RiverSwim with its state as a bright square in a picture; walkers go right at 65%."""
 
     side, actions = 4, 2
     states = side * side
@@ -118,29 +154,33 @@ class OneHotRiver:
         self.state = np.zeros(walkers, np.int64)
 
     def pictures(self, states: Tensor) -> Tensor:
-        """uint8 [B, 1, 36, 36]."""
+        """Draw states int64 [B], uint8 [B, 1, 36, 36]: large enough for the encoder."""
         onehot = torch.nn.functional.one_hot(states, self.states).view(-1, 1, self.side, self.side)
         return (255 * onehot).to(torch.uint8).repeat_interleave(9, 2).repeat_interleave(9, 3)
 
-    def play(self, steps: int) -> tuple[Tensor, Tensor, Tensor]:
-        """(states, actions, next states) of every walker, int64 [steps * walkers] each."""
-        played = []
+    def walk(self, steps: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Return (states, actions, next states) of every walker, int64 [steps * walkers] each."""
+        walked = []
         for _ in range(steps):
             actions = (self.rng.random(len(self.state)) < 0.65).astype(np.int64)
             chance = self.rng.random((len(self.state), 1))
             after = (chance > self.kernel[self.state * self.actions + actions]).sum(-1)
-            played.append((self.state, actions, after))
+            walked.append((self.state, actions, after))
             self.state = after
-        columns = [torch.from_numpy(np.concatenate(column)) for column in zip(*played, strict=True)]
+        columns = [torch.from_numpy(np.concatenate(column)) for column in zip(*walked, strict=True)]
         return columns[0], columns[1], columns[2]
 
 
 def train_on_river(
     updates: int, init: int, seed: int, options: dict[str, Any]
 ) -> Iterator[Snapshot]:
-    """A DB model trained as in Algorithm 1, on each rollout in turn, and looked at on every state and action.
+    """Train a DB model on one rollout of RiverSwim after the other; yield a snapshot of each.
 
-    `init` is the seed of the network, `seed` that of the data.
+    Args:
+        updates: how many rollouts.
+        init: seed of the network.
+        seed: of the data.
+        options: settings of DB.
     """
     torch.manual_seed(init)
     world = OneHotRiver(16, seed)
@@ -153,10 +193,10 @@ def train_on_river(
     adam = torch.optim.Adam([p for p in bonus.parameters() if p.requires_grad], lr=1e-3, fused=True)
     counts = torch.zeros(len(states), dtype=torch.int64)
     for _ in range(updates):
-        s, a, after = world.play(128)
+        s, a, after = world.walk(128)
         for _ in range(4):
-            for part in torch.randperm(len(s)).split(256):
-                loss, _ = bonus.loss(world.pictures(s[part]), a[part], world.pictures(after[part]))
+            for i in torch.randperm(len(s)).split(256):
+                loss, _ = bonus.loss(world.pictures(s[i]), a[i], world.pictures(after[i]))
                 adam.zero_grad()
                 loss.backward()
                 adam.step()
@@ -167,25 +207,32 @@ def train_on_river(
             mean, std = bonus.represent(obs, actions)
         rows, was = mean.double() * counts.sqrt()[:, None], counts > 0
         seen = Posteriors(mean[was], std[was], counts[was])
-        yield look(
+        yield take_snapshot(
             bonus, obs, actions, counts, world.states, int(counts.sum()), seen, rows.T @ rows
         )
 
 
 def train_on_rooms(updates: int, seed: int, options: dict[str, Any]) -> Iterator[Snapshot]:
-    """The whole system on the small Rooms world without noise, paid by its own bonus, looked at on random transitions."""
+    """Train DB's agent on Rooms without noise; yield a snapshot of each iteration.
+
+    Args:
+        updates: iterations of Algorithm 1.
+        seed: of the run.
+        options: settings of the run.
+    """
     torch.manual_seed(seed)
     config = TrainConfig(env="rooms-small", preset="rooms", seed=seed, device="cpu", **options)
     trainer = Trainer(config)
     trainer.fit_observations(look_around(config))
-    bonus, rollout, counts = trainer.bonus, trainer.rollout, trainer.env.env.visit_counts  # type: ignore[attr-defined]
+    bonus, rollout = trainer.bonus, trainer.rollout
+    counts = trainer.env.env.visit_counts  # type: ignore[attr-defined]
     assert isinstance(bonus, DynamicBottleneck)
     data = draw_transitions(World("small"), None, 512, 1, make_noise("none"), seed=1)
     obs, actions, _ = data.pair(None)
     states, latent = int(counts.reachable.sum()), bonus.options.latent_dim
     precision = torch.zeros(latent, latent, dtype=torch.float64)
     t, n = rollout.indices(torch.arange(rollout.num_envs))
-    t, n = t[t >= STACK], n[t >= STACK]  # the first stacks make way for the next rollout
+    t, n = t[t >= STACK], n[t >= STACK]  # the next rollout overwrites the first stacks
     for _ in range(updates):
         trainer.iterate()
         with torch.no_grad():
@@ -193,7 +240,7 @@ def train_on_rooms(updates: int, seed: int, options: dict[str, Any]) -> Iterator
         precision += mean.double().T @ mean.double()
         some = torch.randperm(len(t))[:512]
         seen = Posteriors(mean[some], std[some], torch.ones(len(some)))
-        yield look(
+        yield take_snapshot(
             bonus,
             obs,
             actions,

@@ -1,20 +1,21 @@
-"""The paper's "same regret as LSVI-UCB", measured: regret curves, their growth, and the bonuses against each other."""
+"""Regret of LSVI with the UCB, the DB and the count bonus: curves, growth and comparison."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ssedb.theory.claims import Claim, Part, Tell, Verdict, verdict
+from ssedb.theory.claims import Claim, Section, Tell, Verdict, verdict
 from ssedb.theory.lsvi import Kind, Setting, run_lsvi
 from ssedb.theory.mdps import MDP, Array, combination_lock, random_linear, river_swim
 
 KINDS: tuple[Kind, ...] = ("ucb", "db", "count")
 BETAS = tuple(2.0 ** (k / 2) for k in range(-2, 7))
-"""The search's grid: 0.5 to 8 in steps of sqrt(2), the width of Theorem 1."""
+"""Betas of the search: 0.5 to 8 in steps of sqrt(2), the ratio of Theorem 1's bounds."""
 WORLDS: tuple[Callable[[np.random.Generator, int], MDP], ...] = (
     lambda rng, copies: river_swim(copies),
     combination_lock,
@@ -25,7 +26,10 @@ WORLDS: tuple[Callable[[np.random.Generator, int], MDP], ...] = (
 def search(
     mdp: MDP, episodes: int, rng: np.random.Generator, tell: Tell
 ) -> dict[Kind, list[float]]:
-    """Mean regret of each bonus for each of BETAS. With one-hot features the count bonus is the UCB bonus."""
+    """Return the mean regret of each bonus for each of BETAS.
+
+    With one-hot features the count bonus is the UCB bonus.
+    """
     kinds = KINDS[:2] if mdp.is_tabular else KINDS
     total = run_lsvi(
         mdp, [Setting(kind, beta) for kind in kinds for beta in BETAS], episodes, rng, tell=tell
@@ -35,7 +39,15 @@ def search(
 
 
 def growth(regret: Array, points: Array) -> Array:
-    """The exponent of K in the summed regret [..., n, episodes], by least squares over log-spaced K: [..., n]."""
+    """Fit the exponent of K in the summed regret by least squares.
+
+    Args:
+        regret: of each episode, [..., n, episodes].
+        points: K, log-spaced.
+
+    Returns:
+        Exponents, [..., n].
+    """
     log_k = np.log(points)
     log_regret = np.log(np.maximum(regret.cumsum(-1)[..., points - 1], 1e-12))
     centred = log_k - log_k.mean()
@@ -45,28 +57,37 @@ def growth(regret: Array, points: Array) -> Array:
 def interval(
     statistic: Callable[[Array], Array], seeds: int, draws: int = 2000
 ) -> tuple[Array, Array]:
-    """95% bootstrap interval of a statistic of the chosen seeds, a function of indices [..., seeds] that averages them."""
+    """Return the 95% bootstrap interval of a statistic over seeds.
+
+    Args:
+        statistic: function of drawn seeds, int [draws, seeds], to values [draws, ...].
+        seeds: how many there are.
+        draws: how often to draw.
+
+    Returns:
+        Lower and upper end, [...].
+    """
     chosen = np.random.default_rng(0).integers(seeds, size=(draws, seeds))
     low, high = np.quantile(statistic(chosen), (0.025, 0.975), axis=0)
     return low, high
 
 
-def regret(quick: bool, seed: int, tell: Tell) -> Part:
-    """All worlds: the search for beta on seeds of its own, then the runs."""
+def regret(quick: bool, seed: int, tell: Tell) -> Section:
+    """Measure the regret in all MDPs, with betas searched on other seeds."""
     seeds, tuning, episodes = (8, 3, 600) if quick else (20, 4, 5000)
     claims: list[Claim] = []
     data: dict[str, Any] = {"betas": BETAS, "seeds": seeds, "episodes": episodes, "worlds": {}}
     for i, make in enumerate(WORLDS):
 
-        def part(share: float, first: float, i: int = i) -> None:
-            tell((i + (first + share) / 2) / len(WORLDS))
+        def tell_half(share: float, half: int, i: int = i) -> None:
+            tell((i + (half + share) / 2) / len(WORLDS))
 
         rng = np.random.default_rng((seed, i))
-        searched = search(make(rng, tuning), episodes, rng, lambda share: part(share, 0))
+        searched = search(make(rng, tuning), episodes, rng, lambda share: tell_half(share, 0))
         best = [Setting(kind, BETAS[int(np.argmin(searched[kind]))]) for kind in KINDS]
         mdp = make(rng, seeds)
         found = run_lsvi(
-            mdp, [*best, Setting("none", 0)], episodes, rng, tell=lambda share: part(share, 1)
+            mdp, [*best, Setting("none", 0)], episodes, rng, tell=lambda share: tell_half(share, 1)
         )
         claims += compare(mdp, best, found)
         data["worlds"][mdp.name] = {
@@ -78,17 +99,21 @@ def regret(quick: bool, seed: int, tell: Tell) -> Part:
 
 
 def curves(found: Array) -> dict[str, Any]:
-    """Summed regret over the episodes, mean and interval over the seeds."""
+    """Return the summed regret along the episodes, its mean and interval over seeds."""
     points = np.unique(np.geomspace(1, found.shape[-1], 60).astype(int))
     lines: dict[str, Any] = {"episodes": points.tolist()}
     for kind, total in zip((*KINDS, "none"), found.cumsum(-1)[..., points - 1], strict=True):
-        low, high = interval(lambda chosen, total=total: total[chosen].mean(1), len(total))  # type: ignore[misc]
+        low, high = interval(partial(_mean_of_chosen, total), len(total))
         lines[kind] = {"mean": total.mean(0).tolist(), "low": low.tolist(), "high": high.tolist()}
     return lines
 
 
+def _mean_of_chosen(total: Array, chosen: Array) -> Array:
+    return total[chosen].mean(1)
+
+
 def within(low: float, high: float, least: float, most: float) -> Verdict:
-    """Whether an interval lies within limits; unclear if it reaches over one."""
+    """Judge whether an interval lies within limits; unclear if it reaches over one."""
     return (
         "holds"
         if least <= low and high <= most
@@ -99,12 +124,19 @@ def within(low: float, high: float, least: float, most: float) -> Verdict:
 
 
 def compare(mdp: MDP, best: list[Setting], found: Array) -> list[Claim]:
-    """What the runs [ucb, db, count, none] of one world say."""
+    """Judge the claims of one MDP.
+
+    Args:
+        mdp: the MDP.
+        best: the settings of ucb, db and count.
+        found: regret of each episode, [ucb / db / count / none, n, episodes].
+    """
     seeds, episodes = found.shape[1:]
     points = np.unique(np.geomspace(episodes / 2, episodes, 30).astype(int))
     slopes = growth(found, points)
     ucb, db, count, none = found.sum(-1)
-    size = f"{mdp.states} states, {mdp.actions} actions, horizon {mdp.horizon}, d = {mdp.features.shape[-1]}"
+    size = f"{mdp.states} states, {mdp.actions} actions, horizon {mdp.horizon}, "
+    size += f"d = {mdp.features.shape[-1]}"
     setting = f"{mdp.name} ({size}), {seeds} seeds, {episodes:,} episodes"
     betas = ", ".join(f"{kind} {beta:.3g}" for kind, beta in best)
 
@@ -114,7 +146,8 @@ def compare(mdp: MDP, best: list[Setting], found: Array) -> list[Claim]:
     low, high = interval(lambda chosen: (slopes[1] - slopes[0])[chosen].mean(-1), seeds)
     ratio = db.mean() / ucb.mean()
     least, most = interval(lambda chosen: db[chosen].mean(-1) / ucb[chosen].mean(-1), seeds)
-    others = f"count / UCB {count.mean() / ucb.mean():.3f}, no bonus / UCB {none.mean() / ucb.mean():.2f}"
+    others = f"count / UCB {count.mean() / ucb.mean():.3f}, "
+    others += f"no bonus / UCB {none.mean() / ucb.mean():.2f}"
     return [
         Claim(
             "regret of UCB and DB grows slower than the episodes",

@@ -1,4 +1,4 @@
-"""`ssedb theory`: measures the claims, prints the table, writes the figures and the numbers."""
+"""Output of `ssedb theory`: a table of the claims, figures, and theory.json."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from rich.text import Text
 from ssedb import terminal
 from ssedb.runs.files import make_folder, write_json
 from ssedb.terminal.bar import Bar
-from ssedb.theory.claims import Claim, Part, Tell, infonce, theorem1, theorem2
+from ssedb.theory.claims import Claim, Section, Tell, infonce, theorem1, theorem2
 from ssedb.theory.figures import FIGURES
 from ssedb.theory.regret import regret
 from ssedb.theory.trust import network
 
-PARTS: dict[str, Callable[[bool, int, Tell], Part]] = {
+PARTS: dict[str, Callable[[bool, int, Tell], Section]] = {
     "theorem1": theorem1,
     "theorem2": theorem2,
     "infonce": infonce,
@@ -32,7 +32,17 @@ PARTS: dict[str, Callable[[bool, int, Tell], Part]] = {
 def run_theory(
     parts: Sequence[str], out: Path, *, quick: bool = False, seed: int = 0
 ) -> dict[str, list[Claim]]:
-    """Measures these parts, shows them, and writes `theory.json` and a figure of each part into `out`."""
+    """Measure the claims, print them, and write `theory.json` and figures.
+
+    Args:
+        parts: names of sections, of PARTS.
+        out: folder for the files.
+        quick: whether to measure less.
+        seed: of all that is drawn.
+
+    Returns:
+        The claims of each section.
+    """
     make_folder(out)
     began, claims, record = time.monotonic(), {}, {}
     for name, (found, data, seconds) in _measure(parts, quick, seed).items():
@@ -73,9 +83,10 @@ def _measure(
 
 
 def print_claims(console: Console, claims: dict[str, list[Claim]]) -> None:
+    """Print a table of the claims of all sections."""
     table = Table("claim", "setting", "measured", "verdict", show_lines=True)
-    for part in claims.values():
-        for claim in part:
+    for section in claims.values():
+        for claim in section:
             colour = {"holds": "green", "fails": "red", "unclear": "yellow"}[claim.verdict]
             table.add_row(claim.claim, claim.setting, claim.measured, Text(claim.verdict, colour))
     terminal.print_table(console, table)

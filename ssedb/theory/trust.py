@@ -1,4 +1,4 @@
-"""When to trust the bonus: what the networks' snapshots say about the paper's approximations."""
+"""Claims about the paper's approximations, judged by snapshots of trained DB models."""
 
 from __future__ import annotations
 
@@ -11,28 +11,33 @@ import torch
 from torch import Tensor
 
 from ssedb.analysis.measures import rank_correlation
-from ssedb.theory.claims import Claim, Part, Tell, verdict
+from ssedb.theory.claims import Claim, Section, Tell, verdict
 from ssedb.theory.networks import Snapshot, train_on_river, train_on_rooms
 
 BONUSES = ("practical", "marginal", "linear")
-READINGS: dict[str, dict[str, Any]] = {
+VARIANTS: dict[str, dict[str, Any]] = {
     "ours": dict(fidelity="ours"),
     "paper": dict(fidelity="paper"),
     "paper, alpha1 0.1": dict(fidelity="paper", alpha1=0.1, alpha3=0.01),
 }
-"""Of the DB model; the first two with the weights of the preset for Rooms, alpha1 0.001 and alpha3 0.1."""
+"""Variants of the DB model; the first two with the Rooms preset's alpha1 0.001 and alpha3 0.1."""
 GOOD = 0.5
-"""A rank correlation, or a share, from which on a claim counts as holding."""
+"""Threshold of rank correlations and shares above which a claim holds."""
 
 
 def count_exponent(values: Tensor, counts: Tensor) -> float:
-    """The slope of log(bonus) over log(N + 1): -1/2 for a count bonus, 0 for one that does not see visits."""
+    """Return the slope of log(bonus) over log(N + 1): -1/2 for a count bonus.
+
+    Args:
+        values: the bonus, [M].
+        counts: N, [M].
+    """
     x, y = (counts + 1.0).double().log(), values.double().clamp_min(1e-12).log()
     return float(((x - x.mean()) * (y - y.mean())).sum() / (x - x.mean()).square().sum())
 
 
 def summary(shot: Snapshot) -> dict[str, Any]:
-    """A snapshot's numbers: rank correlations with the exact gain over all probes and over those visited."""
+    """Summarise a snapshot: rank correlations with the exact gain, over all and visited probes."""
     visited = shot.counts > 0
     found: dict[str, Any] = {"steps": shot.steps, "visited": float(visited.double().mean())}
     found |= {"upper": shot.upper, "inside": shot.inside}
@@ -45,7 +50,7 @@ def summary(shot: Snapshot) -> dict[str, Any]:
 
 
 def calibration(shot: Snapshot) -> list[dict[str, Any]]:
-    """Probes with like counts together: the exact gain and each bonus, over the bonus's mean, with its spread."""
+    """Bin probes by their counts; return the exact gain and each bonus, relative to its mean."""
     rows = []
     bins = (shot.counts + 1.0).log2().ceil()  # N = 0, 1, 2 to 3, 4 to 7, ...
     for index in bins.unique():
@@ -68,7 +73,7 @@ def calibration(shot: Snapshot) -> list[dict[str, Any]]:
 
 
 def follow(shots: Iterable[Snapshot], tell: Tell, total: int) -> dict[str, Any]:
-    """One run: a row per snapshot, the calibration of the last, and its bonus."""
+    """Collect a run's snapshots: a row each, and calibration and bonus of the last."""
     rows = []
     for i, shot in enumerate(shots):
         rows.append(summary(shot))
@@ -76,26 +81,26 @@ def follow(shots: Iterable[Snapshot], tell: Tell, total: int) -> dict[str, Any]:
     return {"rows": rows, "calibration": calibration(shot), "practical": shot.practical.tolist()}
 
 
-def network(quick: bool, seed: int, tell: Tell) -> Part:
-    """The real DB model in two worlds whose truth is known."""
+def network(quick: bool, seed: int, tell: Tell) -> Section:
+    """Train the DB model in two environments with known visit counts, and judge the claims."""
     river_updates, rooms_updates, seeds = (3, 2, 1) if quick else (10, 8, 2)
-    river_readings = ["ours"] if quick else list(READINGS)
-    rooms_readings = ["ours"] if quick else ["ours", "paper"]
-    plan = [("river", r, i) for r in river_readings for i in range(max(2, seeds))]
-    plan += [("rooms", r, i) for r in rooms_readings for i in range(seeds)]
+    river_variants = ["ours"] if quick else list(VARIANTS)
+    rooms_variants = ["ours"] if quick else ["ours", "paper"]
+    plan = [("river", r, i) for r in river_variants for i in range(max(2, seeds))]
+    plan += [("rooms", r, i) for r in rooms_variants for i in range(seeds)]
     runs: dict[str, dict[str, list[Any]]] = {"river": {}, "rooms": {}}
     with torch.random.fork_rng(devices=[]):
-        for done, (world, reading, i) in enumerate(plan):
-            options = READINGS[reading]
+        for done, (world, variant, i) in enumerate(plan):
+            options = VARIANTS[variant]
             if world == "river":
                 total, shots = river_updates, train_on_river(river_updates, seed + i, seed, options)
             else:
                 total, shots = rooms_updates, train_on_rooms(rooms_updates, seed + i, options)
 
-            def part(share: float, done: int = done) -> None:
+            def tell_run(share: float, done: int = done) -> None:
                 tell((done + share) / len(plan))
 
-            runs[world].setdefault(reading, []).append(follow(shots, part, total))
+            runs[world].setdefault(variant, []).append(follow(shots, tell_run, total))
     claims = judge("tabular river with one-hot pictures", runs["river"]) + judge(
         "rooms-small", runs["rooms"]
     )
@@ -103,23 +108,24 @@ def network(quick: bool, seed: int, tell: Tell) -> Part:
 
 
 def last_half(runs: list[Any], name: str) -> float:
-    """Mean over the second half of training and over the runs."""
+    """Return the mean of a number over the second half of training and over runs."""
     return float(
         np.mean([row[name] for run in runs for row in run["rows"][len(run["rows"]) // 2 :]])
     )
 
 
-def judge(world: str, readings: dict[str, list[Any]]) -> list[Claim]:
-    """What one world says: the bonus as it is, then with each approximation taken back."""
-    first = next(iter(readings.values()))
-    setting = f"{world}, {len(first)} runs of {first[0]['rows'][-1]['steps']:,} steps each, second half of training"
+def judge(world: str, variants: dict[str, list[Any]]) -> list[Claim]:
+    """Judge the claims in one environment: the bonus, then without each approximation."""
+    first = next(iter(variants.values()))
+    steps = first[0]["rows"][-1]["steps"]
+    setting = f"{world}, {len(first)} runs of {steps:,} steps each, second half of training"
 
     def ranks(name: str) -> tuple[str, dict[str, dict[str, float]]]:
-        values = {reading: last_half(runs, name) for reading, runs in readings.items()}
+        values = {variant: last_half(runs, name) for variant, runs in variants.items()}
         visited = {
-            reading: last_half(runs, f"{name}_visited") for reading, runs in readings.items()
+            variant: last_half(runs, f"{name}_visited") for variant, runs in variants.items()
         }
-        text = "; ".join(f"{r}: {values[r]:+.2f}, visited only {visited[r]:+.2f}" for r in readings)
+        text = "; ".join(f"{r}: {values[r]:+.2f}, visited only {visited[r]:+.2f}" for r in variants)
         return f"rank correlation {text}", {"all": values, "visited": visited}
 
     stories = {
@@ -130,10 +136,10 @@ def judge(world: str, readings: dict[str, list[Any]]) -> list[Claim]:
     claims = []
     for name, story in stories.items():
         text, values = ranks(name)
-        good = all(value > GOOD for part in values.values() for value in part.values())
+        good = all(value > GOOD for group in values.values() for value in group.values())
         claims.append(Claim(story, setting, text, verdict(good), values))
-    slopes = {reading: last_half(runs, "practical_exponent") for reading, runs in readings.items()}
-    text = "; ".join(f"{reading}: N^{slope:+.2f}" for reading, slope in slopes.items())
+    slopes = {variant: last_half(runs, "practical_exponent") for variant, runs in variants.items()}
+    text = "; ".join(f"{variant}: N^{slope:+.2f}" for variant, slope in slopes.items())
     claims.append(
         Claim(
             "the practical bonus falls like N^-0.5",
@@ -143,33 +149,33 @@ def judge(world: str, readings: dict[str, list[Any]]) -> list[Claim]:
             slopes,
         )
     )
-    parts = {
-        reading: [last_half(runs, name) for name in ("inside", "upper")]
-        for reading, runs in readings.items()
+    nats = {
+        variant: [last_half(runs, name) for name in ("inside", "upper")]
+        for variant, runs in variants.items()
     }
     text = "; ".join(
-        f"{reading}: {inside:.1f} of {upper:.1f} nats" for reading, (inside, upper) in parts.items()
+        f"{variant}: {inside:.1f} of {upper:.1f} nats" for variant, (inside, upper) in nats.items()
     )
-    enough = all(inside > GOOD * upper for inside, upper in parts.values())
+    enough = all(inside > GOOD * upper for inside, upper in nats.values())
     claims.append(
         Claim(
             "the marginal is near N(0, I): I([S, A]; Z) makes up most of the KL",
             setting,
             text,
             verdict(enough),
-            parts,
+            nats,
         )
     )
     return claims
 
 
-def agreement(readings: dict[str, list[Any]]) -> Claim:
-    """Two point estimates from the same data."""
+def agreement(variants: dict[str, list[Any]]) -> Claim:
+    """Compare the bonuses of two initialisations after the same data."""
     found = {}
-    for reading, runs in readings.items():
+    for variant, runs in variants.items():
         pairs = combinations([torch.tensor(run["practical"]) for run in runs], 2)
-        found[reading] = float(np.mean([rank_correlation(a, b) for a, b in pairs]))
-    text = "; ".join(f"{reading}: {value:+.2f}" for reading, value in found.items())
+        found[variant] = float(np.mean([rank_correlation(a, b) for a, b in pairs]))
+    text = "; ".join(f"{variant}: {value:+.2f}" for variant, value in found.items())
     return Claim(
         "a point estimate will do: two initialisations rank alike after the same data",
         "tabular river with one-hot pictures, at the end",

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import ssedb
-from ssedb.analysis.probe import draw_transitions, play_transitions, probe_bonus, probe_run
+from ssedb.analysis.probe import collect_transitions, draw_transitions, probe_bonus, probe_run
 from ssedb.bonuses.base import Bonus
 from ssedb.collect.environments import env_of
 from ssedb.envs.frames import to_agent_frames
@@ -128,7 +128,7 @@ def test_a_game_is_probed_for_noise_alone(tmp_path, monkeypatch, fidelity):
 
 def test_played_transitions_are_one_game_under_several_draws(tmp_path):
     config = tiny_config(tmp_path, noise="random-box", max_episode_steps=40)
-    data = play_transitions(config, 200, 3, 0, torch.device("cpu"))
+    data = collect_transitions(config, 200, 3, 0, torch.device("cpu"))
     assert data.clean.shape == (5, 200, 84, 84)
     assert data.noisy.shape == (5, 3, 200, 84, 84)
     touched = (
@@ -164,8 +164,8 @@ def test_both_halves_of_the_walks_come_from_the_same_states(small):
 
 def test_a_game_that_ends_at_once_cannot_be_probed(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "ssedb.analysis.probe.PLAYED_APART", 1
+        "ssedb.analysis.probe.COLLECT_APART", 1
     )  # or thousands of episodes would begin
     config = tiny_config(tmp_path, noise="random-box", max_episode_steps=3)
     with pytest.raises(ssedb.ConfigError, match="breakout: episodes end too soon to be probed"):
-        play_transitions(config, 10, 2, 0, torch.device("cpu"))
+        collect_transitions(config, 10, 2, 0, torch.device("cpu"))

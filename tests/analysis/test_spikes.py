@@ -8,7 +8,7 @@ import torch
 
 import ssedb
 from ssedb import cli
-from ssedb.analysis.episode import play_episode, read_episode
+from ssedb.analysis.episode import record_episode, trace_bonus
 from ssedb.analysis.spikes import GAP, find_spikes, spike_heights
 from tests.toy import tiny_config
 
@@ -126,10 +126,10 @@ def test_a_real_run(run, capsys):
 
 
 def test_the_episode_is_whole_and_its_pictures_fit(run):
-    from ssedb.analysis.episode import play_episode, read_episode
+    from ssedb.analysis.episode import record_episode, trace_bonus
     from ssedb.envs.rooms.world import World
 
-    episode = play_episode(run, seed=5)
+    episode = record_episode(run, seed=5)
     world = World("small")
     state = world.start(1)
     for t, action in enumerate(episode.actions):
@@ -145,26 +145,26 @@ def test_the_episode_is_whole_and_its_pictures_fit(run):
     assert torch.equal(stacks[0], episode.seen[0].expand(4, -1, -1))
     assert torch.equal(stacks[1], episode.seen[[0, 0, 0, 1]])
     assert torch.equal(stacks[2], episode.seen[47:51])
-    again = play_episode(run, seed=5)
+    again = record_episode(run, seed=5)
     assert torch.equal(again.seen, episode.seen)
-    reading = read_episode(episode, run, "cpu")
-    assert reading.bonus.shape == (100,)
-    assert reading.features.shape[0] == 100
+    trace = trace_bonus(episode, run, "cpu")
+    assert trace.bonus.shape == (100,)
+    assert trace.features.shape[0] == 100
 
 
 def test_the_bonus_is_the_one_that_the_checkpoint_pays(run):
-    from ssedb.analysis.episode import play_episode, read_episode
+    from ssedb.analysis.episode import record_episode, trace_bonus
     from ssedb.runs import checkpoint
     from ssedb.runs.folder import saved_config
 
-    episode = play_episode(run, seed=6, max_steps=20)
+    episode = record_episode(run, seed=6, max_steps=20)
     assert len(episode) == 20
     config = saved_config(run)
     bonus = ssedb.make_bonus(config.bonus, (4, 84, 84), 5, **config.bonus_options)
     bonus.load_state_dict(checkpoint.load_latest(run / "checkpoints")[0]["bonus"])
     t = torch.arange(20)
     expected = bonus.reward(episode.stacks(t), episode.actions, episode.stacks(t + 1))
-    np.testing.assert_allclose(read_episode(episode, run, "cpu").bonus, expected.numpy(), rtol=1e-5)
+    np.testing.assert_allclose(trace_bonus(episode, run, "cpu").bonus, expected.numpy(), rtol=1e-5)
 
 
 def test_a_bonus_that_counts_true_states_gets_them(tmp_path):
@@ -174,7 +174,7 @@ def test_a_bonus_that_counts_true_states_gets_them(tmp_path):
             run, env="rooms-small", bonus="count", bonus_options={}, steps=256, obs_norm_steps=64
         )
     )
-    episode = play_episode(run, seed=0, max_steps=30)
-    reading = read_episode(episode, run)
-    assert len(episode.states) == len(episode) == len(reading.bonus) == 30
-    assert 0 < reading.bonus.min() <= reading.bonus.max() <= 1
+    episode = record_episode(run, seed=0, max_steps=30)
+    trace = trace_bonus(episode, run)
+    assert len(episode.states) == len(episode) == len(trace.bonus) == 30
+    assert 0 < trace.bonus.min() <= trace.bonus.max() <= 1

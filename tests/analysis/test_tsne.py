@@ -81,17 +81,17 @@ def runs(tmp_path_factory):
 
 
 def test_a_real_run_beside_another(runs, capsys):
-    from ssedb.analysis.episode import play_episode, read_episode
+    from ssedb.analysis.episode import record_episode, trace_bonus
 
     args = ["analyze", "tsne", str(runs / "db"), "--compare", str(runs / "rnd"), "--device", "cpu"]
     assert cli.main(args) == 0
     out = capsys.readouterr().out
     found = json.loads((runs / "db" / "tsne" / "tsne.json").read_text())
     assert [m["title"] for m in found["maps"]] == ["db", "rnd", "raw pixels"]
-    episode = play_episode(runs / "db", device="cpu")
+    episode = record_episode(runs / "db", device="cpu")
     for chart, run in zip(found["maps"], ("db", "rnd"), strict=False):
         assert chart["step_ratio"] == pytest.approx(
-            step_ratio(read_episode(episode, runs / run, "cpu").features), rel=1e-6
+            step_ratio(trace_bonus(episode, runs / run, "cpu").features), rel=1e-6
         )
         assert len(chart["points"]) == len(chart["steps"]) == found["length"] == 100
         assert f"{chart['step_ratio']:.3f}" in out

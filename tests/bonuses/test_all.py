@@ -117,6 +117,7 @@ def test_after_a_resume_that_begins_episodes_afresh_their_numbers_are_new(tmp_pa
 def test_atari_episodes_go_on_with_new_numbers_after_a_resume(tmp_path):
     options = {"channels": (4, 4, 4), "state_dim": 16, "hidden_dim": 16, "latent_dim": 8}
     sizes = dict(num_envs=2, minibatch_envs=2, steps=64, obs_norm_steps=20)
+    sizes |= dict(noise="sticky", sticky="frame")  # the emulator's own cannot be restored
     train(tiny_config(tmp_path / "run", bonus="db-ngu", bonus_options=options, **sizes))
     resume(tmp_path / "run", steps=128)
     state, _ = checkpoint.load_latest(tmp_path / "run" / "checkpoints")

@@ -19,7 +19,7 @@ MODELS = 3
 def bonus():
     torch.manual_seed(0)
     made = ssedb.make_bonus(
-        "db-ensemble", (4, SIDE, SIDE), 4, models=MODELS, model_dim=16, **TINY_OPTIONS
+        "db-ensemble", (4, SIDE, SIDE), 4, models=MODELS, model_dim=16, memory=64, **TINY_OPTIONS
     )
     with torch.no_grad():  # or nothing would tell the momentum copies from the online weights
         for parameter in made.momentum_projection.parameters():
@@ -46,6 +46,13 @@ def plain_predictions(bonus, z):
             x = x @ weight[k].detach().double().numpy() + bias[k].detach().double().numpy()
         found.append(x)
     return np.stack(found)
+
+
+def plain_errors(bonus, batch):
+    """Every model's squared error in float64, a mean over dimensions: [K, B]."""
+    target = bonus.momentum_projection(bonus.target(batch[2])).detach().double().numpy()
+    z = bonus.features(*batch[:2]).double().numpy()
+    return ((plain_predictions(bonus, z) - target) ** 2).mean(-1)
 
 
 def test_reward_is_the_spread_of_the_models(bonus, batch):
@@ -94,23 +101,65 @@ def test_loss_adds_every_models_squared_error(bonus, batch, masked):
         {
             k: v
             for k, v in bonus.state_dict().items()
-            if k.split(".")[0] not in ("scale", "ensemble")
+            if k.split(".")[0] not in ("scale", "ensemble", "memory")
         }
     )
     torch.manual_seed(1)
     base, _ = without.loss(*batch, mask)
-    target = bonus.momentum_projection(bonus.target(batch[2])).detach().double().numpy()
-    errors = (
-        (plain_predictions(bonus, bonus.features(*batch[:2]).double().numpy()) - target) ** 2
-    ).mean(-1)  # [K, B]
+    errors = plain_errors(bonus, batch)
     kept = errors if mask is None else errors[:, mask.numpy()]
     assert (loss - base).item() == pytest.approx(kept.mean(1).sum(), rel=1e-3)
     assert float(metrics["ensemble_error"]) == pytest.approx(kept.mean(), rel=1e-4)
 
 
+def test_loss_with_a_memory_adds_the_errors_on_stored_transitions(bonus, batch, monkeypatch):
+    stored = tuple(x[32:48] for x in batch)
+    monkeypatch.setattr(bonus.memory, "sample", lambda count: stored)
+    losses = []
+    for seen in (0, 16):  # nothing to recall yet, and something
+        bonus.memory.seen.fill_(seen)
+        torch.manual_seed(1)
+        loss, metrics = bonus.loss(*(x[:32] for x in batch))
+        losses.append(loss.item())
+    errors = plain_errors(bonus, stored)
+    assert losses[1] - losses[0] == pytest.approx(errors.mean(1).sum(), rel=1e-3)
+    assert float(metrics["memory_error"]) == pytest.approx(errors.mean(), rel=1e-4)
+
+
+def test_observe_fills_the_memory_unless_it_has_no_places(bonus, batch):
+    bonus.observe(*batch)
+    whole = (batch[0][:, 1:] == batch[2][:, :-1]).flatten(1).all(1)
+    assert int(bonus.memory.seen) == whole.sum() > 0
+    without = ssedb.make_bonus("db-ensemble", (4, SIDE, SIDE), 4, memory=0, **TINY_OPTIONS)
+    without.observe(*batch)
+    assert "memory_error" not in without.loss(*batch)[1]
+
+
+def test_models_with_a_memory_do_not_forget_what_rollouts_no_longer_show(batch):
+    """Trained on one half of the transitions after another, the models still agree on the first."""
+    first, second = (tuple(x[half] for x in batch) for half in (slice(24), slice(24, 48)))
+    spread = {}
+    for memory in (0, 64):
+        torch.manual_seed(0)
+        options = dict(TINY_OPTIONS, memory=memory, model_dim=32, channels=(4, 4, 4))
+        bonus = ssedb.make_bonus("db-ensemble", (4, SIDE, SIDE), 4, **options)
+        adam = torch.optim.Adam(bonus.ensemble.parameters(), lr=3e-3)
+        for shown in (first, second):
+            for _ in range(20):
+                bonus.scale.observe(bonus.represent(*batch[:2])[0])
+            bonus.observe(*shown)
+            for _ in range(60):
+                adam.zero_grad()
+                bonus.loss(*shown)[0].backward()
+                adam.step()
+        spread[memory] = float(bonus.reward(*first).mean())
+    assert spread[64] < 0.8 * spread[0]
+
+
 def test_ensemble_gives_the_representation_no_gradient(batch):
-    options = {**TINY_OPTIONS, "alpha1": 0.0, "alpha2": 0.0, "alpha3": 0.0}
+    options = {**TINY_OPTIONS, "alpha1": 0.0, "alpha2": 0.0, "alpha3": 0.0, "memory": 64}
     alone = ssedb.make_bonus("db-ensemble", (4, SIDE, SIDE), 4, **options)
+    alone.observe(*batch)
     loss, _ = alone.loss(*batch)
     loss.backward()
     moved = {
@@ -144,7 +193,7 @@ def test_reward_fades_where_data_settle_the_dynamics_and_noise_does_not_keep_it_
 ):
     """Over a fixed z: one cloud is trained on under noise that nobody can predict, the other is never seen."""
     torch.manual_seed(seed)
-    bonus = ssedb.make_bonus("db-ensemble", (4, SIDE, SIDE), 4, **TINY_OPTIONS)
+    bonus = ssedb.make_bonus("db-ensemble", (4, SIDE, SIDE), 4, memory=0, **TINY_OPTIONS)
     monkeypatch.setattr(bonus, "represent", lambda z, actions: (z, None))
     seen, unseen = (torch.randn(256, 32) + side * torch.ones(32) for side in (-1, 1))
     states = seen @ torch.randn(32, 64)

@@ -105,8 +105,12 @@ def test_a_rollout_that_is_still_used_is_not_written_over():
     assert collector.collect(still) is first
 
 
-def test_a_checkpoint_of_two_processes_is_refused_by_one():
+def test_a_checkpoint_of_two_processes_is_refused_by_one_if_counts_would_be_lost():
     collector = Collector(Grid(num_envs=3), 5)
     state = collector.state_dict()
+    state["env_ranks"] = [state["env"]] * 2
+    collector.load_state_dict(state)
+    assert not collector.continued
+    collector.env.must_continue = True
     with pytest.raises(ssedb.ConfigError, match="is of 2 processes, and here are 1; start as many"):
-        collector.load_state_dict({**state, "env_ranks": [state["env"]] * 2})
+        collector.load_state_dict(state)

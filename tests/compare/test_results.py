@@ -211,6 +211,7 @@ def test_a_duplicate_differs_in_nothing_that_changes_a_result(tmp_path, name):
         "device",
         "engine",
         "env_workers",
+        "threads",
         "checkpoint_minutes",
         "wandb",
     )

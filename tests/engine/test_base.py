@@ -19,12 +19,12 @@ def test_a_cpu_computes_in_float32_without_capture():
     assert policy.trunk.compute_dtype is policy.normalize.compute_dtype is torch.float32
     assert not policy.trunk.fuse
     assert not engine.overlaps
-    assert not engine.captures
+    assert not engine.uses_graphs
 
     def step(x):
         return 2 * x
 
-    assert engine.capture(step) is step
+    assert engine.wrap(step) is step
     assert engine.compile(step) is step
     assert engine.state_dict() == {}
     engine.load_state_dict({"cuda": torch.zeros(1), "background": torch.zeros(1)})  # from a GPU

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import ssedb
-from ssedb.envs import timeout
+from ssedb.envs import atari, timeout
 from ssedb.envs.atari import AtariEnv
 from ssedb.envs.frames import to_agent_frames
 from ssedb.envs.noisy import NoisyEnv
@@ -37,7 +37,7 @@ def test_frames_are_single_gray_and_84(tmp_path):
     frames = env.reset()
     assert (frames.shape, frames.dtype) == ((3, 84, 84), torch.uint8)
     assert env.num_actions == 18
-    assert not env.restorable
+    assert env.restorable
     step = env.step(torch.zeros(3, dtype=torch.int64))
     assert (step.frames.shape, step.rewards.dtype, step.dones.dtype) == (
         (3, 84, 84),
@@ -256,3 +256,17 @@ def test_a_run_with_stuck_emulators_ends_and_can_be_resumed(tmp_path):
     assert "Traceback" not in run.stderr
     result = resume(tmp_path / "run", steps=160)
     assert result.finished
+
+
+def test_an_emulator_gets_a_new_seed_after_many_episodes(monkeypatch):
+    monkeypatch.setattr(atari, "EPISODES_PER_SEED", 5)
+    env = AtariEnv("alien", 2, seed=3, max_steps=1)
+    first = [env.reset()] + [env.step(torch.zeros(2, dtype=torch.int64)).frames for _ in range(14)]
+    assert env.state_dict()["seedings"].tolist() == [2, 2]
+    assert env.state_dict()["episodes"].tolist() == [5, 5]
+    seeded = [torch.stack(first[i : i + 5]) for i in (0, 5, 10)]  # frames tell the no-ops
+    assert not torch.equal(seeded[0], seeded[1])
+    assert not torch.equal(seeded[1], seeded[2])
+    repeated = [env.reset()]
+    repeated += [env.step(torch.zeros(2, dtype=torch.int64)).frames for _ in range(14)]
+    assert torch.equal(torch.stack(first), torch.stack(repeated))

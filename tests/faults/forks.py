@@ -12,6 +12,7 @@ import torch
 from ssedb.runs import checkpoint
 from ssedb.runs.loop import resume, train
 from ssedb.runs.metrics import read_metrics
+from ssedb.runs.progress import silent
 from tests.toy import tiny_config
 
 SMALL = dict(
@@ -50,9 +51,9 @@ def ended(pid: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def small_run(out, **changes):
+def small_run(out, progress=silent, **changes):
     """Train the small run in a folder."""
-    return train(tiny_config(out, **{**SMALL, **changes}))
+    return train(tiny_config(out, **{**SMALL, **changes}), progress)
 
 
 def gone_on(out):

@@ -183,7 +183,7 @@ def test_curves_are_read_zoomed_and_hidden(report, open_page):
     page = open_page(report / "one.html", "curves")
     data = data_of(page)
     assert page.locator("#view-curves section").count() == 2
-    assert "Without values of this figure: ?, ?" in page.inner_text(
+    assert "Without values of this metric: ?, ?" in page.inner_text(
         "#view-curves"
     )  # the damaged run's unknown task
     boxes = "#view-curves section:has(h3:text('rooms-small, random-box')) canvas"
@@ -265,7 +265,7 @@ def test_the_explorer_links_frame_curve_spikes_and_maps(report, open_page):
         assert page.input_value(".player input[type=range]") == str(step)
         assert page.get_attribute(point, "data-step") == str(step)
         assert f"at step {step}" in page.get_attribute(stage, "aria-label")
-        assert f"{episode['readings'][0]['bonus'][step]:.4g}" in page.inner_text(".readout")
+        assert f"{episode['traces'][0]['bonus'][step]:.4g}" in page.inner_text(".readout")
         shown = pixels(page, stage)
         assert np.abs(shown - frame_of(data, pictures, 0, kind, step)).mean() < 4
         other = frame_of(data, pictures, 0, kind, (step + 50) % 100)
@@ -290,7 +290,7 @@ def test_the_explorer_links_frame_curve_spikes_and_maps(report, open_page):
     assert count_colour(page, curve, "#d55e00") > 40  # the cursor is drawn
 
     page.click(".spikes button >> nth=0")
-    spike = episode["readings"][0]["spikes"][0]["step"]
+    spike = episode["traces"][0]["spikes"][0]["step"]
     check(spike)
     assert page.get_attribute(".spikes button >> nth=0", "aria-current") == "true"
     page.fill(".player input[type=range]", "80")
@@ -310,9 +310,9 @@ def test_the_explorer_links_frame_curve_spikes_and_maps(report, open_page):
     assert page.get_attribute("button.choice", "aria-pressed") == "true"
     page.click("text=Without noise")
 
-    pick(page, "compared with", episode["readings"][1]["name"])
+    pick(page, "compared with", episode["traces"][1]["name"])
     assert page.locator(".maps .panel").count() == 3
-    names = [r["name"] for r in episode["readings"]]
+    names = [r["name"] for r in episode["traces"]]
     assert all(name in page.inner_text(".readout") for name in names[:2])
     assert count_colour(page, curve, "#0072b2") > 100
     pick(page, "Bonus", names[1])
@@ -324,7 +324,7 @@ def test_the_explorer_links_frame_curve_spikes_and_maps(report, open_page):
 
 def test_the_explorer_plays_and_takes_keys(report, open_page):
     page = open_page(report / "one.html", "episodes")
-    spikes = [s["step"] for s in data_of(page)["episodes"][0]["readings"][0]["spikes"]]
+    spikes = [s["step"] for s in data_of(page)["episodes"][0]["traces"][0]["spikes"]]
 
     def step():
         return int(re.match(r"Step (\d+)", page.inner_text(".readout"))[1])

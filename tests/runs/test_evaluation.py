@@ -14,7 +14,7 @@ import ssedb
 from ssedb.collect import environments
 from ssedb.networks import ActorCritic
 from ssedb.runs import checkpoint, evaluation
-from ssedb.runs.evaluation import evaluate, play, write_video
+from ssedb.runs.evaluation import evaluate, run_episodes, write_video
 from tests.toy import SIDE, Sides, tiny_config
 
 
@@ -59,7 +59,7 @@ def test_each_environment_plays_one_episode_and_no_more():
 
     torch.manual_seed(0)
     policy = ActorCritic((4, SIDE, SIDE), 2, (4, 4, 4), 8, ("relu",))
-    scores, lengths = play(Uneven(4, episode=10**6), policy)
+    scores, lengths = run_episodes(Uneven(4, episode=10**6), policy)
     assert lengths == [3, 4, 5, 6]
     assert scores == [3.0, 4.0, 5.0, 6.0]
 
@@ -79,7 +79,7 @@ def test_evaluation_draws_actions_from_the_policy(seed):
     with torch.no_grad():
         policy.policy.weight.zero_()
         policy.policy.bias.copy_(torch.tensor([0.7, 0.3]).log())
-    play(Noting(16, episode=200), policy)
+    run_episodes(Noting(16, episode=200), policy)
     actions = torch.cat(taken).double()
     assert len(actions) == 3200
     assert abs(actions.mean() - 0.3) < 5 * (0.3 * 0.7 / 3200) ** 0.5

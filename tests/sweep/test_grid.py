@@ -45,7 +45,8 @@ def test_ids_depend_on_what_is_computed_and_on_nothing_else(tmp_path):
     assert not {run.id for run in here.runs} & {run.id for run in longer.runs}
 
 
-CHANGES_NO_RESULT = {"out", "device", "engine", "env_workers", "checkpoint_minutes", "wandb"}
+CHANGES_NO_RESULT = {"out", "device", "engine", "env_workers", "threads"}
+CHANGES_NO_RESULT |= {"checkpoint_minutes", "wandb"}
 
 
 def with_other(config, name):

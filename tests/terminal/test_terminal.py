@@ -130,7 +130,7 @@ def test_a_pipe_gets_a_line_for_a_line():
     lines = ssedb("list", "noises").stdout.splitlines()
     assert len(lines) == 7
     assert lines[1] == (
-        "clouds      Lets bright blobs drift over the picture in Brownian motion, round the edges"
+        "clouds      Bright blobs that drift over the picture in Brownian motion, round the edges"
     )
 
 

@@ -56,7 +56,7 @@ def test_what_there_is_nothing_to_check_of_is_skipped_with_the_reason():
         "features_are_rows": "it has no features",
         "loss_decreases": "it has no trained parameters",
         "fixed_parts_stay": "it names no fixed submodule",
-        "bonus_reaches_the_policy": "it declares pays = False",
+        "bonus_reaches_the_policy": "it declares gives_reward = False",
     }
 
 

@@ -58,7 +58,7 @@ def test_two_information_gains_agree():
 
 def test_river_shows_its_state_and_follows_its_kernel():
     river = OneHotRiver(64, seed=0)
-    states, actions, after = river.play(300)
+    states, actions, after = river.walk(300)
     pictures = river.pictures(torch.arange(16))
     assert pictures.shape == (16, 1, 36, 36)
     assert (pictures.flatten(1).sum(1, dtype=torch.int64) == 81 * 255).all()
@@ -124,7 +124,8 @@ def test_gain_over_the_representation_counts_every_visit_once():
     counts = torch.tensor([0, 4, 40])
     seen = Posteriors(torch.eye(3)[1:], torch.ones(2, 3), counts[1:])
     empty = torch.zeros(3, dtype=torch.int64)
-    shot = networks.look(Fake(), empty, empty, counts, 5, 44, seen, torch.diag(counts.double()))
+    precision = torch.diag(counts.double())
+    shot = networks.take_snapshot(Fake(), empty, empty, counts, 5, 44, seen, precision)
     assert torch.allclose(shot.linear, shot.exact)
     assert shot.exact.tolist() == pytest.approx(
         [math.sqrt(2.5 * math.log(1 + 1 / (n + 1))) for n in (0, 4, 40)]

@@ -1,4 +1,4 @@
-"""Rooms as an environment: N worlds of one layout, and their exact visit counts."""
+"""Rooms as an environment: N worlds of one layout with exact visit counts."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ class RoomsEnv(Env):
     """
 
     capturable = True
+    must_continue = True
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-/* What every part of the page uses: elements, numbers, colours, a canvas. Text from the data is only ever set as text. */
+/* Elements, numbers, colours and canvases for all views. Text from the data is only ever set as text. */
 "use strict";
 
 const charts = new Set();
@@ -65,7 +65,7 @@ function redrawAll() {
   for (const chart of charts) chart.canvas.isConnected ? chart.draw() : charts.delete(chart);
 }
 
-/* A canvas that fills its place at the screen's resolution and redraws when its size or the theme changes. */
+/* Canvas at the screen's resolution that redraws when its size or the theme changes. */
 class Canvas {
   constructor(height, label) {
     this.height = height;

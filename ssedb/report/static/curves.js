@@ -1,4 +1,4 @@
-/* Learning curves, every env and noise, every figure. */
+/* Learning curves of every env, noise and metric. */
 "use strict";
 
 function curves(root) {
@@ -50,7 +50,7 @@ function curves(root) {
     note.textContent = !chosen.length
       ? "Every noise is switched off."
       : silent.length
-        ? `Without values of this figure: ${silent.join("; ")}.`
+        ? `Without values of this metric: ${silent.join("; ")}.`
         : "";
   };
   const measures = selectOf(

@@ -127,7 +127,7 @@ class Explorer {
     this.episodeSelect.value = index;
     this.first = 0;
     this.second = -1;
-    const options = episode.readings.map((r, i) => el("option", { value: i, textContent: r.name }));
+    const options = episode.traces.map((r, i) => el("option", { value: i, textContent: r.name }));
     this.firstSelect.replaceChildren(...options);
     this.secondSelect.replaceChildren(
       el("option", { value: -1, textContent: "nothing" }),
@@ -155,14 +155,14 @@ class Explorer {
     this.redraw();
   }
 
-  readings() {
+  traces() {
     return [this.first, this.second]
       .filter((i, k) => i >= 0 && (k === 0 || i !== this.first))
-      .map((i) => this.episode.readings[i]);
+      .map((i) => this.episode.traces[i]);
   }
 
   redraw() {
-    const chosen = this.readings(),
+    const chosen = this.traces(),
       scaled = chosen.length > 1,
       length = this.episode.length;
     const steps = Array.from({ length }, (_, i) => i);
@@ -193,13 +193,13 @@ class Explorer {
     this.go(this.step);
   }
 
-  drawSpikes(reading) {
-    const clear = reading.spikes.filter((s) => s.clear).length;
-    this.spikeNote.textContent = reading.spikes.length
-      ? `${reading.spikes.length} of ${reading.name}, ${clear} clear; a hollow mark or dashed frame may be noise.`
+  drawSpikes(trace) {
+    const clear = trace.spikes.filter((s) => s.clear).length;
+    this.spikeNote.textContent = trace.spikes.length
+      ? `${trace.spikes.length} of ${trace.name}, ${clear} clear; a hollow mark or dashed frame may be noise.`
       : "Nothing stands out from this curve.";
     this.spikes.replaceChildren(
-      ...reading.spikes.map((s, i) => {
+      ...trace.spikes.map((s, i) => {
         const thumb = el("canvas", { width: 84, height: 84, role: "img", "aria-label": `Frame at spike ${i + 1}` });
         const b = el(
           "button",
@@ -255,16 +255,16 @@ class Explorer {
   go(step) {
     this.step = Math.max(0, Math.min(this.episode.length - 1, step));
     this.slider.value = this.step;
-    const paid = this.readings()
+    const bonus = this.traces()
       .map((r) => `${r.name} ${number(r.bonus[this.step])}`)
       .join(", ");
     const reward = this.episode.rewards.find(([t]) => t === this.step);
-    this.slider.setAttribute("aria-valuetext", `step ${this.step}, bonus ${paid}`);
+    this.slider.setAttribute("aria-valuetext", `step ${this.step}, bonus ${bonus}`);
     this.readout.replaceChildren(
       el("b", { textContent: `Step ${this.step}` }),
       ` of ${this.episode.length - 1}`,
       el("br"),
-      `bonus: ${paid}`,
+      `bonus: ${bonus}`,
       reward ? `, reward ${number(reward[1])}` : "",
     );
     this.curve.cursor = this.step;
@@ -297,7 +297,7 @@ class Explorer {
     for (const b of this.spikes.children) this.paint(b.firstChild, Number(b.dataset.step));
   }
 
-  /* The stored frame nearest to a step, onto a canvas; returns its step. */
+  /* Draw the stored frame nearest to a step; return its step. */
   paint(canvas, step, clean = false) {
     const { steps, columns, size } = this.episode.frames,
       sheet = this.sheets[clean ? "clean" : "seen"];
@@ -353,7 +353,7 @@ class Explorer {
     if (this.root.hidden || event.ctrlKey || event.altKey || event.metaKey) return;
     if (inside instanceof HTMLSelectElement || inside === this.slider) return;
     if (inside instanceof HTMLButtonElement && (event.key === " " || event.key === "Enter")) return;
-    const spikes = this.readings()[0].spikes.map((s) => s.step),
+    const spikes = this.traces()[0].spikes.map((s) => s.step),
       far = event.shiftKey ? 10 : 1;
     const actions = {
       " ": () => this.toggle(),

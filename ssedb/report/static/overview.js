@@ -1,4 +1,4 @@
-/* The overview: what was run, what went wrong, who is best and how sure that is. */
+/* Overview: runs, failures, and the methods' scores with intervals. */
 "use strict";
 
 function overview(root) {

@@ -1,4 +1,4 @@
-/* Reads the data, offers the views that it has something for, and switches between them. */
+/* Read the data, offer the views that have data, and switch between them. */
 "use strict";
 
 const data = { runs: [], rooms: [], measures: [], episodes: [], ...JSON.parse(document.getElementById("data").textContent) };
@@ -54,7 +54,7 @@ function setTheme(name) {
   repaint();
 }
 
-/* Colours are looked up when charts are built, so a new theme builds the views anew, except the explorer, which redraws itself. */
+/* Charts look up colours when they are built, so a new theme rebuilds all views but the explorer, which redraws itself. */
 function repaint() {
   for (const section of main.querySelectorAll(":scope > section")) if (section.id !== "view-episodes") section.remove();
   show();
@@ -66,7 +66,7 @@ const main = document.getElementById("main"),
 nav.append(...VIEWS.map(([id, text]) => el("a", { href: "#" + id, textContent: text })));
 nav.hidden = VIEWS.length < 2;
 document.getElementById("footer").textContent =
-  `Made by ssedb ${data.version}${data.made ? " on " + data.made : ""}. Curves are thinned out; the least and the most of every stretch are kept.`;
+  `Made by ssedb ${data.version}${data.made ? " on " + data.made : ""}. Curves are thinned out; the least and the most of every interval are kept.`;
 themeButton.addEventListener("click", () =>
   setTheme(THEMES[(THEMES.indexOf(themeButton.dataset.name) + 1) % THEMES.length]),
 );

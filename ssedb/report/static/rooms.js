@@ -1,4 +1,4 @@
-/* Maps of visits and bonus along training. */
+/* Visits and bonus of each cell of Rooms, along training. */
 "use strict";
 
 function rooms(root) {
@@ -103,7 +103,7 @@ function rooms(root) {
               el("span", { textContent: what === "visits" ? "visits (log scale, the same for all)" : "bonus (own scale)" }),
               el("span", { textContent: number(high, 3) }),
             ]
-          : [el("span", { textContent: "this method pays no bonus" })]),
+          : [el("span", { textContent: "this method has no bonus" })]),
       );
     });
     said.textContent = `after ${number(steps)} steps`;
@@ -150,7 +150,7 @@ function rooms(root) {
     el("p", {
       class: "soft",
       textContent:
-        "Where each agent has been since the beginning, and what its bonus pays in each cell (mean over fixed transitions, under the run's noise). Blank cells were never visited. S start, K key, L lock, T treasure.",
+        "Visits of each cell since the beginning, and the mean bonus in each cell (over fixed transitions, under the run's noise). Blank cells were never visited. S start, K key, L lock, T treasure.",
     }),
     el(
       "div",

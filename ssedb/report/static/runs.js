@@ -1,4 +1,4 @@
-/* How each run was made, and how to make it again. */
+/* Provenance of each run, and the command that repeats it. */
 "use strict";
 
 function runsView(root) {

@@ -56,7 +56,7 @@ function taskName(env, noise) {
   return `${env}, ${noise === "none" ? "no noise" : noise}`;
 }
 
-/** Which task a view shows: a choice, or its name where there is only one. */
+/** Menu of the tasks of a view, or the name of the only one. */
 function taskChoice(tasks, listener) {
   if (tasks.length === 1) return el("b", { textContent: taskName(...tasks[0]) });
   const options = tasks.map((t, i) => [i, taskName(...t)]);

@@ -1,0 +1,91 @@
+"""A memory of transitions, for models that would forget what the newest rollout does not show."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class Memory(nn.Module):
+    """A uniform sample of all transitions of a run, by reservoir sampling (Vitter's algorithm R).
+
+    A transition is stored as its stack and the newest frame of the next one. Pairs across an
+    episode's end, whose stacks do not share frames, are left out.
+    """
+
+    frames: Tensor  # uint8 [capacity + 1, C + 1, H, W]; the last row takes what is not kept
+    actions: Tensor  # int64 [capacity + 1]
+    seen: Tensor  # int64 scalar, transitions so far
+
+    def __init__(self, capacity: int, obs_shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.capacity = capacity
+        stack, *size = obs_shape
+        frames = torch.zeros(capacity + 1, stack + 1, *size, dtype=torch.uint8)
+        self.register_buffer("frames", frames, persistent=False)
+        actions = torch.zeros(capacity + 1, dtype=torch.int64)
+        self.register_buffer("actions", actions, persistent=False)
+        self.register_buffer("seen", torch.zeros((), dtype=torch.int64), persistent=False)
+
+    @torch.no_grad()
+    def observe(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> None:
+        """Store transitions; the n-th of the run takes a place with probability capacity / n.
+
+        Args:
+            obs: stacks, uint8 [B, C, H, W].
+            actions: int64 [B].
+            next_obs: the next stacks, uint8 [B, C, H, W].
+        """
+        whole = (obs[:, 1:] == next_obs[:, :-1]).flatten(1).all(1)
+        number = self.seen + whole.cumsum(0)  # of each transition in the run, from 1
+        drawn = (torch.rand_like(number, dtype=torch.float64) * number).long()
+        place = torch.where(number > self.capacity, drawn, number - 1)
+        place = torch.where(whole, place.clamp_max(self.capacity), self.capacity)
+        # Of several transitions for one place the last stays; the device would pick any.
+        order = torch.arange(len(place), device=place.device)
+        last = torch.zeros_like(self.actions).scatter_reduce(0, place, order, "amax")
+        place = torch.where(last[place] == order, place, self.capacity)
+        self.frames[place] = torch.cat([obs, next_obs[:, -1:]], dim=1)
+        self.actions[place] = actions
+        self.seen += whole.sum()
+
+    def sample(self, count: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Draw stored transitions, with replacement; zeros while nothing is stored.
+
+        Returns:
+            Stacks [count, C, H, W], actions [count] and next stacks [count, C, H, W].
+        """
+        stored = self.seen.clamp_max(self.capacity)
+        place = (torch.rand(count, device=self.seen.device) * stored).long()
+        frames = self.frames[place]
+        return frames[:, :-1], self.actions[place], frames[:, 1:]
+
+    def _save_to_state_dict(
+        self, destination: dict[str, Any], prefix: str, keep_vars: bool
+    ) -> None:
+        """Save what is stored: a checkpoint is no larger than that."""
+        stored = min(int(self.seen), self.capacity)
+        destination[prefix + "frames"] = self.frames[:stored]
+        destination[prefix + "actions"] = self.actions[:stored]
+        destination[prefix + "seen"] = self.seen
+
+    def _load_from_state_dict(
+        self,
+        state_dict: dict[str, Tensor],
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        *others: Any,
+    ) -> None:
+        """Load what was stored."""
+        for name, buffer in self.named_buffers():
+            saved = state_dict.get(prefix + name)
+            if saved is None:
+                missing_keys.append(prefix + name)
+            elif saved.ndim:
+                buffer[: len(saved)] = saved
+            else:
+                buffer.copy_(saved)

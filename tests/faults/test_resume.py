@@ -1,0 +1,91 @@
+"""A stop at any update and a resume: bit for bit the run that never stopped."""
+
+import numpy as np
+import pytest
+import torch
+
+from ssedb.envs import atari
+from ssedb.envs.atari import AtariEnv
+from ssedb.runs.loop import resume, train
+from ssedb.runs.progress import Progress
+from tests.faults.forks import SMALL, last_state, numbers, same
+from tests.toy import tiny_config
+
+UPDATES = 3
+SIZE = SMALL["num_envs"] * SMALL["rollout_steps"]
+ATARI = dict(env="breakout", num_envs=2, minibatch_envs=1, rollout_steps=16)
+
+
+class Notes(Progress):
+    def __init__(self):
+        self.notes = []
+
+    def note(self, text):
+        self.notes.append(text)
+
+
+def settings(**changes):
+    return {**SMALL, "checkpoint_minutes": 5.0, "max_episode_steps": 5, **changes}
+
+
+BOXES = {**ATARI, "noise": "random-box", "fidelity": "released"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "updates"),
+    [
+        pytest.param({"noise": "sticky", "bonus": "db-ngu"}, [1, 2], id="rooms-memory"),
+        pytest.param({"noise": "clouds", "reward_scale": "recent"}, [1, 2], id="rooms-clouds"),
+        pytest.param({**ATARI, "noise": "sticky"}, [2], id="atari-sticky"),
+        pytest.param(BOXES, [1, 2], id="atari-raw-boxes", marks=pytest.mark.slow),
+    ],
+)
+def test_resume_at_any_update_is_bit_identical(tmp_path, monkeypatch, changes, updates):
+    monkeypatch.setattr(atari, "EPISODES_PER_SEED", 6)
+    train(tiny_config(tmp_path / "whole", **settings(**changes, steps=UPDATES * SIZE)))
+    expected = last_state(tmp_path / "whole")
+    for update in updates:
+        out = tmp_path / f"stopped-{update}"
+        train(tiny_config(out, **settings(**changes, steps=update * SIZE)))
+        resume(out, notes := Notes(), steps=UPDATES * SIZE)
+        assert notes.notes == [f"resumed at step {update * SIZE}"]
+        assert numbers(out) == numbers(tmp_path / "whole")
+        assert same(last_state(out), expected)
+    assert numbers(tmp_path / "whole")[-1]["episodes"] > 0
+
+
+@pytest.mark.parametrize("game", ["alien", pytest.param("breakout", marks=pytest.mark.slow)])
+def test_atari_state_restores_episodes_of_different_ages(monkeypatch, game):
+    monkeypatch.setattr(atari, "EPISODES_PER_SEED", 2)
+    draws = np.random.default_rng(0)
+    env = AtariEnv(game, 3, seed=1, max_steps=40, raw=game == "alien")
+    env.reset()
+    for _ in range(3):  # so that the three are not at the same age
+        env._begin(np.array([True, False, False]))
+        env._ages[0] = 0
+        for _ in range(35):
+            env.step(torch.from_numpy(draws.integers(0, env.num_actions, 3)))
+    state = env.state_dict()
+    assert len(set(state["ages"].tolist())) > 1
+    assert state["seedings"].max() > 0
+    again = AtariEnv(game, 3, seed=99, max_steps=40, raw=game == "alien")
+    again.reset()
+    again.step(torch.zeros(3, dtype=torch.int64))
+    again.load_state_dict(state)
+    ends = 0
+    for _ in range(90):
+        actions = torch.from_numpy(draws.integers(0, env.num_actions, 3))
+        one, other = env.step(actions), again.step(actions)
+        assert torch.equal(one.frames, other.frames)
+        assert torch.equal(one.rewards, other.rewards)
+        assert torch.equal(one.dones, other.dones)
+        ends += int(one.dones.sum())
+    assert ends > 3
+    assert same(env.state_dict(), again.state_dict())
+
+
+def test_atari_sticky_in_the_emulator_begins_episodes_afresh_and_says_so(tmp_path):
+    sticky = settings(**ATARI, noise="sticky", sticky="frame", steps=SIZE)
+    train(tiny_config(tmp_path / "run", **sticky))
+    resume(tmp_path / "run", notes := Notes(), steps=2 * SIZE)
+    assert notes.notes == [f"resumed at step {SIZE}; episodes begin afresh"]

@@ -1,0 +1,89 @@
+"""The memory of transitions: which it keeps, that they stay whole, and its state."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from ssedb.memory import Memory
+
+SIDE = 2
+
+
+def numbered(first: int, count: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return transitions whose frames and actions tell their number."""
+    frames = torch.arange(first, first + count + 4).to(torch.uint8)
+    stacks = frames.unfold(0, 4, 1)[:, :, None, None].expand(-1, -1, SIDE, SIDE)
+    return stacks[:count], torch.arange(first, first + count), stacks[1 : count + 1]
+
+
+def filled(capacity: int, count: int, batch: int = 32) -> Memory:
+    memory = Memory(capacity, (4, SIDE, SIDE))
+    for first in range(0, count, batch):
+        memory.observe(*numbered(first, min(batch, count - first)))
+    return memory
+
+
+def test_memory_with_room_keeps_every_transition_in_order():
+    memory = filled(capacity=50, count=40)
+    assert int(memory.seen) == 40
+    assert memory.actions[:40].tolist() == list(range(40))
+
+
+def test_memory_without_room_keeps_early_and_late_transitions_alike():
+    torch.manual_seed(0)
+    count, capacity, trials = 400, 40, 200
+    kept = torch.zeros(count)
+    for _ in range(trials):
+        kept += torch.bincount(filled(capacity, count).actions[:capacity], minlength=count)
+    assert kept.sum() == capacity * trials  # nothing twice, no place empty
+    quarters = kept.view(4, -1).sum(1) / (capacity * trials)
+    assert ((quarters - 0.25).abs() < 0.02).all(), quarters  # five standard deviations
+    assert kept.max() < 45  # of 20 expected
+
+
+def test_memory_transitions_for_one_place_leave_the_last(monkeypatch):
+    memory = Memory(1, (4, SIDE, SIDE))
+    zeros = lambda like, dtype: torch.zeros_like(like, dtype=dtype)  # noqa: E731
+    monkeypatch.setattr(torch, "rand_like", zeros)  # every transition takes place 0
+    memory.observe(*numbered(0, 30))
+    assert memory.actions[0] == 29
+
+
+def test_memory_pair_across_an_episode_end_is_left_out():
+    obs, actions, next_obs = numbered(0, 6)
+    next_obs = next_obs.clone()
+    next_obs[2] = 77  # the first stack of another episode
+    memory = Memory(10, (4, SIDE, SIDE))
+    memory.observe(obs, actions, next_obs)
+    assert int(memory.seen) == 5
+    assert memory.actions[:5].tolist() == [0, 1, 3, 4, 5]
+
+
+def test_memory_sample_returns_whole_transitions_of_all_that_is_stored():
+    torch.manual_seed(0)
+    obs, actions, next_obs = filled(capacity=20, count=200).sample(400)
+    assert len(actions.unique()) == 20
+    expected = (actions[:, None] + torch.arange(5)).to(torch.uint8)  # numbers of its frames
+    assert torch.equal(obs[:, :, 0, 0], expected[:, :-1])
+    assert torch.equal(next_obs[:, :, 1, 1], expected[:, 1:])
+
+
+def test_memory_sample_before_it_is_full_draws_only_what_is_stored():
+    torch.manual_seed(0)
+    _, actions, _ = filled(capacity=1000, count=10).sample(200)
+    assert set(actions.tolist()) == set(range(10))
+
+
+@pytest.mark.parametrize("count", [10, 200])
+def test_memory_state_restored_goes_on_as_the_first(count):
+    first, second = filled(20, count), Memory(20, (4, SIDE, SIDE))
+    state = first.state_dict()
+    assert len(state["frames"]) == min(count, 20)  # no larger than what it holds
+    second.load_state_dict(state)
+    for memory in (first, second):
+        torch.manual_seed(3)
+        memory.observe(*numbered(300, 32))
+    assert torch.equal(first.frames[:20], second.frames[:20])
+    assert torch.equal(first.actions[:20], second.actions[:20])
+    assert int(first.seen) == int(second.seen) == count + 32
