@@ -88,16 +88,18 @@ def make_folder(path: Path) -> None:
 def cannot_write(path: Path, error: OSError) -> ConfigError:
     """Return the error that says why a path cannot be written to."""
     return ConfigError(
-        f"cannot write to {path}: {error.strerror}; choose a folder you may write to"
+        f"cannot write to {path}: {error.strerror or error}; choose a folder you may write to"
     )
 
 
 def require_writable(path: Path) -> None:
     """Raise ConfigError unless a file can be written to `path`, perhaps in a folder made for it."""
     there = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+    if there == path and path.is_file():
+        there = path.parent
     try:
         with tempfile.TemporaryFile(dir=there) as file:
-            file.write(bytes(4096))
+            file.write(bytes(4096))  # a disk may be full
     except OSError as error:
         raise cannot_write(path, error) from None
 

@@ -85,12 +85,12 @@ def connected(address: str, **local: Any) -> Iterator[Any]:
                 logging_level=logging.ERROR,
                 **local,
             )
-        except (ConnectionError, RuntimeError, ValueError) as error:
+        except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
             said = " ".join(str(error).split()).rstrip(".")
-            raise ConfigError(
-                f"no Ray at {address!r}: {said}; start one with `ray start --head`, "
-                "or use --ray local"
-            ) from None
+            remedy = "start one with `ray start --head`, or use --ray local"
+            if "uthenti" in said:
+                remedy = "every machine needs the cluster's token: docs/sweeps.md says how"
+            raise ConfigError(f"no Ray at {address!r}: {said}; {remedy}") from None
         try:
             yield ray
         finally:
