@@ -223,7 +223,7 @@ def _planned(folder: Path) -> list[Run]:
             check_types(PLAN, config, SETTINGS)
             runs.append(Run(path, migrated(config), "missing", "planned, not begun"))
         return runs
-    except (Damaged, KeyError, TypeError, ValueError) as error:
+    except (KeyError, OSError, TypeError, ValueError) as error:
         said = error if isinstance(error, Damaged) else f"{PLAN} is not as a sweep writes it"
         return [Run(folder / PLAN, {}, "damaged", str(said))]
 
