@@ -1,5 +1,6 @@
 """The data behind the page, the page as files, and the command that makes it."""
 
+import dataclasses
 import json
 import math
 import re
@@ -358,3 +359,21 @@ def test_a_folder_without_runs_is_refused(tmp_path, capsys):
     assert cli.main(["report", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]) == 2
     assert "holds no run" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_add_episodes_leaves_out_a_bonus_that_is_not_finite(runs, monkeypatch):
+    from ssedb.report import explorer
+    from ssedb.runs.progress import silent
+
+    trace = explorer.trace_bonus
+
+    def diverged(episode, run, device):
+        found = trace(episode, run, device)
+        return dataclasses.replace(found, bonus=np.full_like(found.bonus, np.nan))
+
+    monkeypatch.setattr(explorer, "trace_bonus", diverged)
+    page = Page({"title": "t", "episodes": []})
+    run = runs / "random-box-db-0"
+    complaints = explorer.add_episodes(page, load_runs(run), 1, "cpu", silent)
+    assert complaints == [f"{run}: the bonus of db is not finite"]
+    assert page.data["episodes"] == []
