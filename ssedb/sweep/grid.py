@@ -139,7 +139,7 @@ class _File:
             raise ConfigError(
                 f"cannot read {path}: {error.strerror}; name a grid file (experiments/*.toml)"
             ) from None
-        except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        except (ValueError, RecursionError) as error:
             raise ConfigError(f"{path} is not TOML: {error}") from None
         for key, value in self.values.items():
             if key not in SHAPES:

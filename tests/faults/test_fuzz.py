@@ -62,7 +62,7 @@ tomls = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("ab", max_size=2), inner),
     max_leaves=4,
 )
-EXAMPLES = [30, pytest.param(1500, marks=pytest.mark.slow)]
+EXAMPLES = [20, pytest.param(1500, marks=pytest.mark.slow)]
 
 
 def fuzz(examples, **strategies):

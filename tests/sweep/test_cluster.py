@@ -118,7 +118,7 @@ def test_ray_finishes_every_run_once_when_a_node_dies(tmp_path):
         timeout=600,
         check=False,
     )
-    assert done.stdout.splitlines() == ["killed", "4 {}"], done.stderr
+    assert {"killed", "4 {}"} <= set(done.stdout.splitlines()), done.stderr  # Ray prints, too
     numbers = all_numbers(out)
     assert len(numbers) == 4
     for run in read_grid(grid, tmp_path / "alone", {"device": "cpu"}).runs:

@@ -16,8 +16,9 @@ from ssedb.sweep import plan
 from ssedb.sweep.execute import execute
 from ssedb.sweep.grid import read_grid
 from ssedb.sweep.plan import is_finished, unplanned_runs
+from ssedb.sweep.pool import Pool, Worker
 from tests.outside import forget_package, write_package
-from tests.sweep.grids import numbers, write_grid
+from tests.sweep.grids import Silent, numbers, write_grid
 from tests.toy import tiny_config
 
 
@@ -189,7 +190,7 @@ def test_execute_of_a_run_with_a_damaged_summary_writes_it_again(run):
 def test_read_grid_and_execute_import_nothing_that_only_a_run_folder_names(
     tmp_path, run, monkeypatch
 ):
-    (tmp_path / "evilmod.py").write_text("raise SystemExit('imported')")
+    (tmp_path / "evilmod.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
     monkeypatch.syspath_prepend(tmp_path)
     for folder in (run.folder, run.folder.parent / "other"):
         folder.mkdir(parents=True)
@@ -200,6 +201,7 @@ def test_read_grid_and_execute_import_nothing_that_only_a_run_folder_names(
     assert not is_finished(again, probe=False)
     with pytest.raises(ConfigError, match="holds a run of other settings"):
         execute(again, False, "cpu", silent)
+    assert not (tmp_path / "ran").exists()
 
 
 def test_threads_are_those_of_the_plan_however_many_runs_are_missing(tmp_path, monkeypatch):
@@ -217,3 +219,24 @@ def test_threads_are_those_of_the_plan_however_many_runs_are_missing(tmp_path, m
     monkeypatch.delenv("OMP_NUM_THREADS")
     (root / "plan.json").write_text('{"threads": "many"}')
     assert plan.threads_of(grid, root, usual) == 2
+
+
+def test_steps_tell_of_alarms_and_of_no_other_note():
+    told = []
+    steps = module.Steps(lambda *message: told.append(message))
+    steps.start(32, None)
+    steps.note("resumed at step 32")
+    steps.note("ALARM at step 64: entropy of the policy 0.01")
+    steps.log({"steps": 64})
+    assert told == [
+        ("steps", 32),
+        ("alarm", "ALARM at step 64: entropy of the policy 0.01"),
+        ("steps", 64),
+    ]
+
+
+def test_the_pool_prints_the_alarm_of_a_run(run):
+    display = Silent([run])
+    made = Pool([run], False, display, "cpu", 1, 0)
+    made._receive(Worker(None, None, run), ("alarm", "ALARM at step 64: entropy"))
+    assert display.notes == [f"{run.name}: ALARM at step 64: entropy"]
