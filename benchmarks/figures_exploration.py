@@ -39,7 +39,7 @@ def with_settings(bonus: str, **settings: Any) -> Callable[[Run], bool]:
 
 
 def ensemble(run: Run) -> bool:
-    """Tell whether a run has `db-ensemble` as it was kept: whitened, rate 1e-3."""
+    """Tell whether a run has `db-ensemble` as it was before its memory: whitened, rate 1e-3."""
     kept = {"tau": 0.99, "whiten": True}
     fast = run["settings"].get("bonus_learning_rate") == 1e-3
     return fast and run["settings"].get("bonus_options") == kept
@@ -47,7 +47,8 @@ def ensemble(run: Run) -> bool:
 
 METHODS: dict[str, tuple[Callable[[Run], bool], str]] = {
     "counts of true states": (with_settings("count", reward_scale=None), COLOURS[2]),
-    "db-ensemble": (ensemble, COLOURS[0]),
+    "db-ensemble": (with_settings("db-ensemble", memory=20_000), COLOURS[0]),
+    "the same without memory": (ensemble, COLOURS[4]),
     "ICM, rate 1e-3": (with_settings("icm", bonus_learning_rate=1e-3), COLOURS[5]),
     "RND": (with_settings("rnd", reward_scale=None), COLOURS[1]),
     "DB's KL": (with_settings("db"), COLOURS[3]),
@@ -114,11 +115,12 @@ def followed(runs: list[Run]) -> Any:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    log = ROOT / "benchmarks" / "log" / "2026-11-16-exploration.jsonl"
-    parser.add_argument("--log", type=Path, default=log, help="runs, one JSON object a line")
+    folder = ROOT / "benchmarks" / "log"
+    logs = [folder / f"2026-11-16-{name}.jsonl" for name in ("exploration", "rooms-study")]
+    parser.add_argument("--log", type=Path, nargs="+", default=logs, help="runs, one a line")
     parser.add_argument("--out", type=Path, default=ROOT / "docs", help="folder for the figures")
     args = parser.parse_args()
-    runs = [json.loads(line) for line in args.log.read_text(encoding="utf-8").splitlines()]
+    runs = [json.loads(line) for log in args.log for line in log.open(encoding="utf-8")]
     with pyplot.rc_context(STYLE):
         for name, draw in (("blind-fade", blind_and_fading), ("followed", followed)):
             path = args.out / f"bonus-{name}.png"

@@ -18,22 +18,17 @@ if TYPE_CHECKING:
     from ssedb.runs.loop import TrainResult, resume, train
 
 # Names are imported on first use: torch takes seconds to load, and `ssedb --help` need not wait.
-_HOME = {
-    "Agent": "ssedb.runs.agent",
-    "ConfigError": "ssedb.errors",
-    "Evaluation": "ssedb.runs.evaluation",
-    "GAMES": "ssedb.envs.names",
-    "TrainConfig": "ssedb.config",
-    "TrainResult": "ssedb.runs.loop",
-    "TrainingError": "ssedb.errors",
-    "evaluate": "ssedb.runs.evaluation",
-    "list_bonuses": "ssedb.bonuses",
-    "load": "ssedb.runs.agent",
-    "make_bonus": "ssedb.bonuses",
-    "make_env": "ssedb.envs",
-    "resume": "ssedb.runs.loop",
-    "train": "ssedb.runs.loop",
+_NAMES = {
+    "ssedb.bonuses": ("list_bonuses", "make_bonus"),
+    "ssedb.config": ("TrainConfig",),
+    "ssedb.envs": ("make_env",),
+    "ssedb.envs.names": ("GAMES",),
+    "ssedb.errors": ("ConfigError", "TrainingError"),
+    "ssedb.runs.agent": ("Agent", "load"),
+    "ssedb.runs.evaluation": ("Evaluation", "evaluate"),
+    "ssedb.runs.loop": ("TrainResult", "resume", "train"),
 }
+_HOME = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = [
     "GAMES",

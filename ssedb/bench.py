@@ -55,18 +55,14 @@ def measure_rates(config: TrainConfig, updates: int, tell: Callable[[str], None]
     rates: dict[str, float] = {}
     on_cpu = host.pick_device(config.device).type == "cpu"
     if on_cpu:
-        tell(
-            "timing the plain update in a process of its own "
-            "(contiguous layout, default allocator) ..."
-        )
+        how = "contiguous layout, default allocator"
+        tell(f"timing the plain update in a process of its own ({how}) ...")
         rates["update, plain"] = _plain_update_in_fresh_process(config)
     trainer = Trainer(config)
     tell(title(config, trainer))
     library = library_vector(config)
-    tell(
-        f"timing {plural(updates, 'update')} of training, in turn with the environments alone; "
-        "on a CPU that is the longest part ..."
-    )
+    turns = f"{plural(updates, 'update')} of training, in turn with the environments alone"
+    tell(f"timing {turns}; on a CPU that is the longest part ...")
     whole = side_by_side(trainer, updates, library)
     rates |= {"emulator": whole.rate("alone"), "trained": whole.rate("trained")}
     if library is not None:
@@ -127,13 +123,10 @@ class SideBySide:
 
     def columns(self) -> list[str]:
         """Return the three rates and the two ratios as text; "-" where nothing was timed."""
-        rates = [
-            f"{self.rate(what):,.0f}" if what in self.seconds else "-"
-            for what in ("library", "alone", "trained")
-        ]
-        return rates + [
-            self.against(what) if what in self.seconds else "-" for what in ("library", "alone")
-        ]
+        timed = self.seconds
+        names = ("library", "alone", "trained")
+        rates = [f"{self.rate(what):,.0f}" if what in timed else "-" for what in names]
+        return rates + [self.against(what) if what in timed else "-" for what in names[:2]]
 
 
 def side_by_side(
@@ -180,9 +173,9 @@ def _step_alone(trainer: Trainer) -> None:
     if vectors:
         step_vectors([[vector] for vector in vectors.values()], steps)
         return
+    space, generator = trainer.policy.actions, torch.Generator()
     for _ in range(steps):
-        shape = (trainer.env.num_envs,)
-        trainer.env.step(torch.randint(trainer.env.num_actions, shape, device=trainer.device))
+        trainer.env.step(space.random(trainer.env.num_envs, generator).to(trainer.device))
     _wait()
 
 
@@ -238,13 +231,12 @@ def _plain_update(settings: dict[str, Any]) -> float:
 def title(config: TrainConfig, trainer: Trainer) -> str:
     """Return a line that says what is timed, where."""
     where = host.machine(trainer.device)["device"]
-    precision = (
-        f", {config.precision}, engine {config.engine}" if trainer.device.type == "cuda" else ""
-    )
+    if trainer.device.type == "cuda":
+        where += f", {config.precision}, engine {config.engine}"
     return (
         f"{config.env}, noise {config.noise}, preset {config.preset}: "
         f"{config.num_envs} envs x {config.rollout_steps} steps, "
-        f"{where}{precision}, {torch.get_num_threads()} threads, torch {torch.__version__}"
+        f"{where}, {torch.get_num_threads()} threads, torch {torch.__version__}"
     )
 
 

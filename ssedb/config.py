@@ -18,7 +18,7 @@ from ssedb.envs.names import canonical_env, check_env_kwargs, dropped_sticky_act
 from ssedb.errors import ConfigError, Note
 from ssedb.noises import check_noise
 from ssedb.options import BY_NAME, Fidelity, Preset, canonical_bonus, resolve_options
-from ssedb.reading import Damaged, check_types, read_table
+from ssedb.reading import Damaged, read_table
 from ssedb.validate import (
     Channels,
     Fraction,
@@ -289,7 +289,9 @@ def migrated(values: Mapping[str, Any]) -> dict[str, Any]:
         Damaged: the file has values that no version wrote.
     """
     values = dict(values)
-    check_types("config.toml", values, {"bonus": str, "bonus_options": dict, "none_options": list})
+    for key, kind in {"bonus": str, "bonus_options": dict, "none_options": list}.items():
+        if not isinstance(values.get(key, kind()), kind):
+            raise Damaged(f"config.toml has {key}={values[key]!r}, which no run writes")
     if unset := values.pop("none_options", ()):
         unset = dict.fromkeys(map(str, unset))
         values["bonus_options"] = values.get("bonus_options", {}) | unset

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from rich.console import Console
 from rich.table import Table
 
 from ssedb import terminal
@@ -76,9 +75,8 @@ def run_agent(config: TrainConfig, agent: str, seed: int, messages: Any, threads
 def _train(config: TrainConfig, agent: str, seed: int) -> Iterator[tuple[RoomsEnv, Probe]]:
     """Train a policy on its bonus; yield the worlds and a probe of the bonus after each rollout."""
     noise = "none" if agent == RND_CLEAN else config.noise
-    own = dataclasses.replace(
-        config, bonus=BONUSES[agent], bonus_options={}, noise=noise, seed=seed, device="cpu"
-    )
+    settings: dict[str, Any] = dict(bonus=BONUSES[agent], bonus_options={}, noise=noise, seed=seed)
+    own = dataclasses.replace(config, device="cpu", **settings)
     trainer = Trainer(own)
     trainer.fit_observations(look_around(own))
     env: RoomsEnv = trainer.env.env  # type: ignore[attr-defined]
@@ -118,24 +116,22 @@ def run_demo(config: TrainConfig, seeds: int) -> list[Result]:
     from ssedb.analysis.plots import plot_demo
 
     make_folder(config.out)
-    console = terminal.console()
-    console.print(
+    about = (
         f"Four agents explore {config.env} with no reward: RND (curiosity by prediction error) "
         f"without noise and under {config.noise}, DB ({BONUSES[DB]}) under {config.noise}, "
-        f"and one that acts at random; {config.steps:,} steps each, "
-        f"{plural(seeds, 'seed')}."
+        f"and one that acts at random; {config.steps:,} steps each, {plural(seeds, 'seed')}."
     )
+    print(terminal.wrapped(about), flush=True)
     began = time.monotonic()
     results = _run_all(config, [(agent, seed) for agent in AGENTS for seed in range(seeds)])
     world = World(*_world(config))
-    print_table(console, results, world.layout.size.rooms**2)
-    plot_demo(results, world, config, config.out / "demo.png")
+    print_results(results, world.layout.size.rooms**2)
+    picture, numbers = config.out / "demo.png", config.out / "demo.json"
+    plot_demo(results, world, config, picture)
     runs = [dataclasses.asdict(result) for result in results]
-    about = {"env": config.env, "noise": config.noise, "runs": runs}
-    write_json(config.out / "demo.json", about, indent=None)
-    console.print(f"\nlook at      {config.out / 'demo.png'}", soft_wrap=True)
-    console.print(f"numbers      {config.out / 'demo.json'}", soft_wrap=True)
-    console.print(f"took         {time.monotonic() - began:.0f} s")
+    write_json(numbers, {"env": config.env, "noise": config.noise, "runs": runs}, indent=None)
+    took = f"{time.monotonic() - began:.0f} s"
+    terminal.print_places({"look at": picture, "numbers": numbers, "took": took})
     return results
 
 
@@ -148,10 +144,8 @@ def _run_all(config: TrainConfig, runs: list[tuple[str, int]]) -> list[Result]:
         with handled(signal.SIG_IGN, signal.SIGINT):
             messages = later.enter_context(context.Manager()).Queue()
             pool = later.enter_context(ProcessPoolExecutor(workers, context))
-            order = [
-                pool.submit(run_agent, config, *run, messages, max(1, cores() // workers))
-                for run in runs
-            ]
+            more = messages, max(1, cores() // workers)
+            order = [pool.submit(run_agent, config, *run, *more) for run in runs]
         later.enter_context(_ended_if_stopped(pool))
         bar = later.enter_context(Bar())
         waiting, done = set(order), dict.fromkeys(runs, 0)
@@ -188,15 +182,10 @@ def _ended_if_stopped(pool: ProcessPoolExecutor) -> Iterator[None]:
         raise
 
 
-def print_table(console: Console, results: list[Result], rooms: int) -> None:
+def print_results(results: list[Result], rooms: int) -> None:
     """Print the end of every run, and what it shows."""
-    table = Table(
-        "",
-        f"rooms of {rooms} (each seed)",
-        "noise in the bonus (least to most)",
-        title="at the end: mean over the seeds",
-        title_justify="left",
-    )
+    headings = "", f"rooms of {rooms} (each seed)", "noise in the bonus (least to most)"
+    table = Table(*headings, title="at the end: mean over the seeds")
     reached: dict[str, float] = {}
     shares: dict[str, float] = {}
     for agent in reversed(AGENTS):
@@ -209,20 +198,15 @@ def print_table(console: Console, results: list[Result], rooms: int) -> None:
             shares[agent] = sum(noise) / len(noise)
             cells[1] = f"{shares[agent]:.2f} ({min(noise):.2f} to {max(noise):.2f})"
         table.add_row(agent, *cells)
-    terminal.print_table(console, table)
-    console.print(
+    terminal.print_table(table)
+    for text in (
         f"Curiosity: RND reached {reached[RND_CLEAN]:.1f} rooms without noise, "
-        f"{reached[RND]:.1f} under it; chance {reached[CHANCE]:.1f}."
-    )
-    console.print(
-        f"Blindness: {shares[RND]:.0%} of RND's bonus was noise, {shares[DB]:.0%} of DB's."
-    )
-    console.print(
+        f"{reached[RND]:.1f} under it; chance {reached[CHANCE]:.1f}.",
+        f"Blindness: {shares[RND]:.0%} of RND's bonus was noise, {shares[DB]:.0%} of DB's.",
         f"DB reached {reached[DB]:.1f} rooms. To explore by it, a bonus must also fade with "
         "visits, and DB's needs millions of steps for that: docs/what-a-bonus-must-do.md, "
-        "docs/results.md."
-    )
-    console.print(
+        "docs/results.md.",
         "Noise in the bonus: the share of its variance that comes from redrawing the noise over "
-        "the same true transitions; 0 is blind to noise, 1 sees nothing else."
-    )
+        "the same true transitions; 0 is blind to noise, 1 sees nothing else.",
+    ):
+        print(terminal.wrapped(text))

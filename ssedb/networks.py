@@ -1,4 +1,4 @@
-"""Networks: convolutional encoder, residual MLPs, projection, ensembles, actor-critic."""
+"""Networks: encoders of images and vectors, residual MLPs, projection, ensembles, actor-critic."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d, leaky_relu, relu, softplus
 
+from ssedb.actions import Box, Choices, NumActions, action_space
 from ssedb.compiled import compiled
 from ssedb.errors import ConfigError
-from ssedb.normalize import BLOCK, ObsNorm
+from ssedb.normalize import BLOCK, make_obs_norm
 
 LEAK = 0.2
 L = TypeVar("L", nn.Linear, nn.Conv2d)
@@ -99,12 +100,31 @@ class ConvTrunk(nn.Module):
         return filters.contiguous(memory_format=torch.channels_last)
 
 
+class DenseTrunk(nn.Sequential):
+    """Three dense layers with four units for each channel, leaky ReLU: [B, D] to [B, out_dim]."""
+
+    UNITS = 4
+
+    def __init__(self, dim: int, channels: Sequence[int]) -> None:
+        sizes = [dim, *(self.UNITS * count for count in channels)]
+        layers = [glorot(nn.Linear(i, o)) for i, o in pairwise(sizes)]
+        super().__init__(*(part for layer in layers for part in (layer, nn.LeakyReLU(LEAK))))
+        self.out_dim = sizes[-1]
+
+
+def make_trunk(obs_shape: tuple[int, ...], channels: Sequence[int]) -> ConvTrunk | DenseTrunk:
+    """Make what every encoder begins with: convolutions for images [C, H, W], an MLP for [D]."""
+    if len(obs_shape) == 1:
+        return DenseTrunk(obs_shape[0], channels)
+    return ConvTrunk(obs_shape, channels)
+
+
 class Encoder(nn.Module):
-    """Encoder f^S: a normalised observation [B, C, H, W] (or in blocks) to a state [B, S]."""
+    """Encoder f^S: a normalised observation, image (or in blocks) or vector, to a state [B, S]."""
 
     def __init__(self, obs_shape: tuple[int, ...], channels: Sequence[int], state_dim: int) -> None:
         super().__init__()
-        self.trunk = ConvTrunk(obs_shape, channels)
+        self.trunk = make_trunk(obs_shape, channels)
         self.dense = glorot(nn.Linear(self.trunk.out_dim, state_dim))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -129,20 +149,20 @@ def _concat(x: Tensor, extra: Tensor | None) -> Tensor:
 
 
 class Posterior(nn.Module):
-    """Posterior g^Z: state [B, S] and one-hot action [B, A] to mean and std of z, each [B, Z]."""
+    """Posterior g^Z: state [B, S] and action vector [B, A] to mean and std of z, each [B, Z]."""
 
     def __init__(
         self,
         state_dim: int,
-        num_actions: int,
+        action_dim: int,
         hidden_dim: int,
         latent_dim: int,
         action_everywhere: bool,
     ) -> None:
         super().__init__()
-        extra = num_actions if action_everywhere else 0
+        extra = action_dim if action_everywhere else 0
         self.action_everywhere = action_everywhere
-        self.first = glorot(nn.Linear(state_dim + num_actions, hidden_dim))
+        self.first = glorot(nn.Linear(state_dim + action_dim, hidden_dim))
         self.residual1 = Residual(hidden_dim, extra)
         self.residual2 = Residual(hidden_dim, extra)
         self.last = glorot(nn.Linear(hidden_dim + extra, 2 * latent_dim))
@@ -184,30 +204,34 @@ class Projection(nn.Sequential):
 
 
 class ForwardModels(nn.Module):
-    """K forward models in one: features [B, D] and actions [B] to next features [K, B, D].
+    """K forward models in one: features [B, D] and actions [B, ...] to next features [K, B, D].
 
-    A model has a layer, four residual blocks and a layer, each with the action as input. A one-hot
-    action times a weight matrix is a row of the matrix, so rows are looked up.
+    A model has a layer, four residual blocks and a layer, each with the action vector as input. A
+    one-hot action times its weights is a row of them, so the rows are looked up.
     """
 
     BLOCKS = 4
 
-    def __init__(self, models: int, dim: int, num_actions: int) -> None:
+    def __init__(self, models: int, dim: int, num_actions: NumActions) -> None:
         super().__init__()
-        layers = 2 * self.BLOCKS + 2
-        bound = (6 / (2 * dim + num_actions)) ** 0.5  # glorot over [features, action]
+        self.actions = action_space(num_actions)
+        self._one_choice = isinstance(self.actions, Choices) and self.actions.single
+        layers, action_dim = 2 * self.BLOCKS + 2, self.actions.width
+        bound = (6 / (2 * dim + action_dim)) ** 0.5  # glorot over [features, action]
         self.weight = nn.Parameter(torch.empty(layers, models, dim, dim).uniform_(-bound, bound))
         self.action_weight = nn.Parameter(
-            torch.empty(layers, models, num_actions, dim).uniform_(-bound, bound)
+            torch.empty(layers, models, action_dim, dim).uniform_(-bound, bound)
         )
         self.bias = nn.Parameter(torch.zeros(layers, models, 1, dim))
 
     def _layer(self, number: int, x: Tensor, actions: Tensor) -> Tensor:
-        return torch.baddbmm(
-            self.action_weight[number][:, actions] + self.bias[number], x, self.weight[number]
-        )
+        weight = self.action_weight[number]
+        by_action = weight[:, actions] if self._one_choice else actions @ weight  # [K, B, D]
+        return torch.baddbmm(by_action + self.bias[number], x, self.weight[number])
 
     def forward(self, features: Tensor, actions: Tensor) -> Tensor:
+        if not self._one_choice:
+            actions = self.actions.vector(actions)
         x = features.expand(self.weight.shape[1], *features.shape)
         x = leaky_relu(self._layer(0, x, actions), LEAK)
         for number in range(1, 2 * self.BLOCKS, 2):
@@ -242,35 +266,51 @@ class Ensemble(nn.Module):
 
 
 class ActorCritic(nn.Module):
-    """Policy and value: uint8 observations [B, C, H, W] to logits [B, A] and values [B]."""
+    """Policy and value: observations to the policy's outputs [B, P] and values [B].
+
+    The outputs parametrise the distribution over the action space. For a box they are means, in
+    units of the box, and logarithms of stds, which do not depend on the observation.
+    """
 
     def __init__(
         self,
         obs_shape: tuple[int, ...],
-        num_actions: int,
+        num_actions: NumActions,
         channels: Sequence[int],
         width: int,
         layers: Sequence[str],
     ) -> None:
         super().__init__()
-        self.normalize = ObsNorm(obs_shape)
-        self.trunk = ConvTrunk(obs_shape, channels)
+        self.actions = action_space(num_actions)
+        self.normalize = make_obs_norm(obs_shape)
+        self.trunk = make_trunk(obs_shape, channels)
         sizes = [self.trunk.out_dim, *[width] * len(layers)]
         self.dense = nn.ModuleList(normc(nn.Linear(i, o)) for i, o in pairwise(sizes))
         self.activations = tuple(layers)
-        self.policy = normc(nn.Linear(width, num_actions))
+        self.policy = normc(nn.Linear(width, self.actions.width))
         self.value = normc(nn.Linear(width, 1))
+        if isinstance(self.actions, Box):
+            self.log_std = nn.Parameter(torch.zeros(self.actions.width))
+            with torch.no_grad():  # begin in the middle of the box, whatever is seen
+                self.policy.weight.mul_(0.01)
 
     def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         x = self.trunk(self.normalize.for_convs(obs))
         for layer, activation in zip(self.dense, self.activations, strict=True):
             x = layer(x)
             x = relu(x) if activation == "relu" else x
-        return self.policy(x), self.value(x).squeeze(-1)
+        return self._outputs(self.policy(x)), self.value(x).squeeze(-1)
+
+    def _outputs(self, raw: Tensor) -> Tensor:
+        if not isinstance(self.actions, Box):
+            return raw
+        middle, half = self.actions.scale(raw.device)
+        log_std = (self.log_std + half.log()).expand_as(raw)
+        return torch.cat([middle + half * raw, log_std], -1)
 
     @torch.no_grad()
     def make_uniform(self) -> None:
-        """Make every action equally likely for every observation."""
+        """Make every choice equally likely for every observation; a Gaussian as wide as its box."""
         for parameter in self.policy.parameters():
             parameter.zero_()
 
@@ -279,16 +319,14 @@ class ActorCritic(nn.Module):
         """Draw actions.
 
         Args:
-            obs: uint8 [B, C, H, W].
-            draws: from the exponential distribution, [B, A]; drawn here unless given.
+            obs: uint8 [B, C, H, W], or float32 [B, D].
+            draws: of the action space's `fill`, [B, width]; drawn here unless given.
 
         Returns:
-            Actions, their log-probabilities and the values, each [B].
+            Actions [B, *shape], their log-probabilities [B] and the values [B].
         """
-        logits, values = self(obs)
-        log_probs = logits.log_softmax(-1)
-        # Gumbel-max: the largest of logit - log(draw) is a draw from the softmax.
+        outputs, values = self(obs)
         if draws is None:
-            draws = torch.empty_like(log_probs).exponential_()
-        actions = (log_probs - draws.log()).argmax(-1)
-        return actions, log_probs.gather(-1, actions[:, None]).squeeze(-1), values
+            draws = self.actions.fill(outputs.new_empty(len(outputs), self.actions.width))
+        actions, log_probs = self.actions.draw(outputs, draws)
+        return actions, log_probs, values

@@ -31,12 +31,10 @@ def to_blocks(images: Tensor) -> Tensor:
     # Four bytes at a time move several times faster; a compiler optimises the other branch.
     if not torch.compiler.is_compiling() and _in_words(images):
         words = images.view(torch.int32).view(b, c, h, BLOCK, w)
-        blocks = words.permute(0, 2, 4, 1, 3).contiguous().view(torch.uint8).view(b, h, w, -1)
+        blocks = words.permute(0, 2, 4, 1, 3).contiguous().view(torch.uint8)
     else:
-        blocks = (
-            images.reshape(b, c, h, BLOCK, w, BLOCK).permute(0, 2, 4, 1, 3, 5).reshape(b, h, w, -1)
-        )
-    return blocks.permute(0, 3, 1, 2)
+        blocks = images.reshape(b, c, h, BLOCK, w, BLOCK).permute(0, 2, 4, 1, 3, 5)
+    return blocks.reshape(b, h, w, -1).permute(0, 3, 1, 2)
 
 
 def _pictures(images: Tensor, mean: Tensor, std: Tensor) -> Tensor:
@@ -85,11 +83,8 @@ class ForConvolutions(nn.Module):
 def _in_words(images: Tensor) -> bool:
     """Tell whether bytes may be moved four at a time."""
     *strides, last = images.stride()
-    return (
-        images.dtype == torch.uint8
-        and last == 1
-        and not any(s % BLOCK for s in (*strides, images.storage_offset()))
-    )
+    aligned = not any(step % BLOCK for step in (*strides, images.storage_offset()))
+    return images.dtype == torch.uint8 and last == 1 and aligned
 
 
 class ObsNorm(ForConvolutions):
@@ -104,9 +99,10 @@ class ObsNorm(ForConvolutions):
 
     def __init__(self, obs_shape: tuple[int, ...]) -> None:
         super().__init__()
-        self.register_buffer(
-            "mean", torch.zeros(1, *obs_shape).contiguous(memory_format=torch.channels_last)
-        )
+        mean = torch.zeros(1, *obs_shape)
+        if mean.ndim == 4:
+            mean = mean.contiguous(memory_format=torch.channels_last)
+        self.register_buffer("mean", mean)
         self.register_buffer("std", torch.tensor(255.0))
 
     def set(self, mean: Tensor, std: Tensor) -> None:
@@ -135,6 +131,38 @@ class ObsNorm(ForConvolutions):
             )
 
 
+class VectorNorm(ObsNorm):
+    """(x - mean) / std of each dimension, fixed before training and clipped to +-10.
+
+    Takes and returns float32 [B, D]. A dimension that never moved is divided by 1.
+    """
+
+    CLIP = 10.0
+
+    def __init__(self, obs_shape: tuple[int, ...]) -> None:
+        super().__init__(obs_shape)
+        self.std = torch.ones(obs_shape)
+
+    def forward(self, obs: Tensor) -> Tensor:
+        self.check_shape(obs)
+        scaled = (obs - self.mean) / moved(self.std)
+        return scaled.clamp(-self.CLIP, self.CLIP)
+
+    def for_convs(self, obs: Tensor) -> Tensor:
+        """Scale for an MLP."""
+        return self(obs)
+
+
+def moved(std: Tensor) -> Tensor:
+    """Return stds to divide by: 1 where a dimension has not moved."""
+    return torch.where(std > 1e-6, std, 1.0)
+
+
+def make_obs_norm(obs_shape: tuple[int, ...]) -> ObsNorm:
+    """Make the scale of observations: images [C, H, W] or vectors [D]."""
+    return VectorNorm(obs_shape) if len(obs_shape) == 1 else ObsNorm(obs_shape)
+
+
 class RunningMoments(nn.Module):
     """Running mean and squared deviations [*shape], in a module's state."""
 
@@ -142,47 +170,63 @@ class RunningMoments(nn.Module):
     mean: Tensor
     squares: Tensor
 
-    def __init__(self, shape: tuple[int, ...]) -> None:
+    def __init__(self, shape: tuple[int, ...] = (), dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
         self.register_buffer("count", torch.zeros((), dtype=torch.float64))
-        self.register_buffer("mean", torch.zeros(shape))
-        self.register_buffer("squares", torch.zeros(shape))
+        self.register_buffer("mean", torch.zeros(shape, dtype=dtype))
+        self.register_buffer("squares", torch.zeros(shape, dtype=dtype))
+
+    @property
+    def variance(self) -> Tensor:
+        return self.squares / self.count.clamp_min(1)
 
     @property
     def std(self) -> Tensor:
         """Standard deviation, [*shape]."""
-        return (self.squares / self.count.clamp_min(1)).float().sqrt()
+        return self.variance.float().sqrt()
 
     @torch.no_grad()
     def add(self, batch: Tensor) -> None:
         """Add a batch [B, *shape] by Chan's rule."""
-        n = len(batch)
+        batch, n = batch.to(self.mean), len(batch)
         mean, total = batch.mean(0), self.count + n
         delta = mean - self.mean
-        self.squares += (batch - mean).square().sum(0) + delta.square() * (
-            self.count * n / total
-        ).float()
-        self.mean += delta * (n / total).float()
+        between = delta.square() * (self.count * n / total).to(delta)
+        self.squares += (batch - mean).square().sum(0) + between
+        self.mean += delta * (n / total).to(delta)
         self.count += n
+
+
+def newest_frame(obs_shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape of the newest frame of a stack [C, H, W]; of a vector [D], its own."""
+    return obs_shape if len(obs_shape) == 1 else (1, *obs_shape[1:])
 
 
 class FrameNorm(RunningMoments, ForConvolutions):
     """Newest frame of a stack, normalised by running mean and std of each pixel, clipped to +-5.
 
-    Until frames were observed, mean and std are those of an `ObsNorm`.
+    Until frames were observed, mean and std are those of an `ObsNorm`. A vector is its own newest
+    frame, normalised by the moments of each dimension.
     """
 
     CLIP = 5.0
 
+    def __init__(self, obs_shape: tuple[int, ...]) -> None:
+        super().__init__(newest_frame(obs_shape))
+
     def forward(self, obs: Tensor, before: ObsNorm) -> Tensor:
-        """Normalise the newest frames of stacks for a `ConvTrunk`.
+        """Normalise the newest frames of stacks for a `ConvTrunk`, or vectors for an MLP.
 
         Args:
-            obs: uint8 [B, C, H, W].
+            obs: uint8 [B, C, H, W], or float32 [B, D].
             before: gives mean and std until frames were observed.
         """
         before.check_shape(obs)
         known = self.count > 0
+        if obs.ndim == 2:
+            mean = torch.where(known, self.mean, before.mean[0])
+            std = moved(torch.where(known, self.std, before.std))
+            return ((obs - mean) / std).clamp_(-self.CLIP, self.CLIP)
         mean = torch.where(known, self.mean, before.mean[0, -1:])
         std = torch.where(known, self.std.clamp_min(1.0), before.std)
         frames, mean, std = obs[:, -1:], mean[None], std.expand_as(mean)[None]
@@ -191,8 +235,8 @@ class FrameNorm(RunningMoments, ForConvolutions):
         return _pictures(frames, mean, std).clamp_(-self.CLIP, self.CLIP)
 
     def observe(self, obs: Tensor) -> None:
-        """Update mean and std with the newest frames of stacks [B, C, H, W]."""
-        self.add(obs[:, -1:].float())
+        """Update mean and std with the newest frames of stacks [B, C, H, W], or vectors [B, D]."""
+        self.add(obs if obs.ndim == 2 else obs[:, -1:].float())
 
 
 class FeatureNorm(nn.Module):
@@ -217,39 +261,6 @@ class FeatureNorm(nn.Module):
         self.square.lerp_(x.square().mean(0), self.WEIGHT)
 
 
-class Moments:
-    """Exact mean and variance of all batches, in float64, merged by Chan's rule."""
-
-    def __init__(self, shape: tuple[int, ...] = (), device: torch.device | str = "cpu") -> None:
-        self.count = torch.zeros((), dtype=torch.float64, device=device)
-        self.mean = torch.zeros(shape, dtype=torch.float64, device=device)
-        # Sum of squared deviations.
-        self.squares = torch.zeros(shape, dtype=torch.float64, device=device)
-
-    def add(self, batch: Tensor) -> None:
-        """Add a batch [B, *shape]."""
-        batch = batch.double()
-        mean = batch.mean(0)
-        delta, total = mean - self.mean, self.count + len(batch)
-        self.squares += (batch - mean).square().sum(0) + delta.square() * self.count * len(
-            batch
-        ) / total
-        self.mean += delta * len(batch) / total
-        self.count += len(batch)
-
-    @property
-    def variance(self) -> Tensor:
-        """Variance, [*shape]."""
-        return self.squares / self.count
-
-    def state_dict(self) -> dict[str, Tensor]:
-        return {"count": self.count, "mean": self.mean, "squares": self.squares}
-
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        for name, value in state.items():
-            getattr(self, name).copy_(value)
-
-
 def discounted_sums(rewards: Tensor, start: Tensor, gamma: float) -> Tensor:
     """Return R_t = gamma R_{t-1} + r_t, forward in time.
 
@@ -269,30 +280,26 @@ def discounted_sums(rewards: Tensor, start: Tensor, gamma: float) -> Tensor:
     return powers @ rewards.double() + gamma ** (steps[:, None] + 1) * start.double()
 
 
-class RecentVariance:
+class RecentVariance(nn.Module):
     """Variance of recent batches: v <- v + w (Var(batch) - v), w = max(1 / batches, WEIGHT).
 
     Unlike the variance of all batches, it leaves out how the mean drifts over training.
     """
 
     WEIGHT = 0.02
+    count: Tensor
+    variance: Tensor
 
-    def __init__(self, device: torch.device | str = "cpu") -> None:
-        self.count = torch.zeros((), dtype=torch.float64, device=device)
-        self.variance = torch.zeros((), dtype=torch.float64, device=device)
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros((), dtype=torch.float64))
+        self.register_buffer("variance", torch.zeros((), dtype=torch.float64))
 
     def add(self, batch: Tensor) -> None:
         """Add a batch [B]."""
         self.count += 1
         weight = (1 / self.count).clamp_min(self.WEIGHT)
         self.variance += weight * (batch.double().var(correction=0) - self.variance)
-
-    def state_dict(self) -> dict[str, Tensor]:
-        return {"count": self.count, "variance": self.variance}
-
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        for name, value in state.items():
-            getattr(self, name).copy_(value)
 
 
 class RewardNorm:
@@ -307,9 +314,8 @@ class RewardNorm:
     ) -> None:
         self.gamma = gamma
         self.sums = torch.zeros(num_envs, dtype=torch.float64, device=device)
-        self.moments: Moments | RecentVariance = (
-            RecentVariance(device) if recent else Moments(device=device)
-        )
+        moments = RecentVariance() if recent else RunningMoments(dtype=torch.float64)
+        self.moments: RecentVariance | RunningMoments = moments.to(device)
 
     def __call__(self, rewards: Tensor) -> Tensor:
         """Normalise the rewards [T, N] of a rollout."""
@@ -323,6 +329,5 @@ class RewardNorm:
         return {"sums": self.sums, **self.moments.state_dict()}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        state = dict(state)
-        self.sums = state.pop("sums").to(self.sums.device)
-        self.moments.load_state_dict(state)
+        self.sums = state["sums"].to(self.sums.device)
+        self.moments.load_state_dict({k: v for k, v in state.items() if k != "sums"})

@@ -11,14 +11,7 @@ from typing import Any, ClassVar, Literal, get_args
 from ssedb.envs.names import canonical_env
 from ssedb.errors import ConfigError
 from ssedb.noises import check_noise
-from ssedb.validate import (
-    Channels,
-    Fraction,
-    NonNegativeFloat,
-    PositiveInt,
-    checked,
-    require,
-)
+from ssedb.validate import Channels, Fraction, NonNegativeFloat, PositiveInt, checked, require
 
 Fidelity = Literal["paper", "released", "ours"]
 Preset = Literal["paper", "small", "rooms"]
@@ -65,7 +58,7 @@ class DBOptions:
     momentum_target: bool = True
     """Targets come from the momentum encoder; without it from the online one, with gradient."""
     channels: Channels = BY_NAME
-    """Filters of the encoder's three convolutions."""
+    """Filters of the encoder's convolutions; for vectors a dense layer has 4 units for each."""
     state_dim: PositiveInt = BY_NAME
     """Size of an encoded observation."""
     hidden_dim: PositiveInt = BY_NAME
@@ -111,13 +104,8 @@ class DBOptions:
 
     @classmethod
     def defaults(cls, fidelity: str, preset: str, env: str | None, noise: str) -> dict[str, Any]:
-        alpha1, alpha3 = released_alphas(env, noise)
-        return {
-            **cls.FIDELITIES[fidelity],
-            "alpha1": alpha1,
-            "alpha3": alpha3,
-            **cls.PRESETS[preset],
-        }
+        alphas = dict(zip(("alpha1", "alpha3"), released_alphas(env, noise), strict=True))
+        return {**cls.FIDELITIES[fidelity], **alphas, **cls.PRESETS[preset]}
 
 
 def released_alphas(game: str | None, noise: str) -> tuple[float, float]:
@@ -127,27 +115,13 @@ def released_alphas(game: str | None, noise: str) -> tuple[float, float]:
     """
     low_alpha1 = {"alien", "bank_heist", "beam_rider", "gopher"}
     high_alpha3 = {
-        "alien",
-        "bank_heist",
-        "boxing",
-        "breakout",
-        "centipede",
-        "crazy_climber",
-        "kangaroo",
-        "ms_pacman",
-    }
-    high_alpha3 |= {"seaquest", "solaris", "wizard_of_wor"}
+        "alien", "bank_heist", "boxing", "breakout", "centipede", "crazy_climber", "kangaroo",
+        "ms_pacman", "seaquest", "solaris", "wizard_of_wor",
+    }  # fmt: skip
     rest = {
-        "asteroids",
-        "beam_rider",
-        "chopper_command",
-        "gopher",
-        "gravitar",
-        "kung_fu_master",
-        "tennis",
-        "time_pilot",
-    }
-    rest |= {"up_n_down", "video_pinball", "zaxxon"}
+        "asteroids", "beam_rider", "chopper_command", "gopher", "gravitar", "kung_fu_master",
+        "tennis", "time_pilot", "up_n_down", "video_pinball", "zaxxon",
+    }  # fmt: skip
     if noise == "random-box":
         weak = {"crazy_climber", "kangaroo", "ms_pacman", "seaquest", "kung_fu_master", "up_n_down"}
         if game in weak or game not in high_alpha3 | rest:
@@ -183,13 +157,9 @@ def canonical_bonus(name: str) -> str:
 
 def options_class(bonus: str) -> type[Any]:
     """Return the frozen dataclass of a bonus's settings."""
-    known = ":" in bonus or bonus in bonus_names()
-    require(
-        known,
-        "bonus",
-        repr(bonus),
-        f"use one of {', '.join(bonus_names())}, or package.module:Class",
-    )
+    names = bonus_names()
+    remedy = f"use one of {', '.join(names)}, or package.module:Class"
+    require(":" in bonus or bonus in names, "bonus", repr(bonus), remedy)
     if bonus in OPTIONS:
         return OPTIONS[bonus]
     from ssedb.bonuses import bonus_class
@@ -222,10 +192,10 @@ def resolve_options(
     check_noise(noise)
     cls = options_class(bonus)
     known = [f.name for f in dataclasses.fields(cls)]
-    if unknown := [name for name in given if name not in known]:
-        raise ConfigError(
-            f"bonus {bonus!r} has no setting {unknown[0]!r}; it has {', '.join(known)}"
-        )
+    for name in given:
+        if name not in known:
+            has = f"it has {', '.join(known)}"
+            raise ConfigError(f"bonus {bonus!r} has no setting {name!r}; {has}")
     game = None if env is None else canonical_env(env)
     options = cls(**checked(cls, {**cls.defaults(fidelity, preset, game, noise), **given}))
     # Once more: the class's own defaults have not been checked yet.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ssedb.actions import ActionSpace, Choices
+
 
 def advantages_and_returns(
     rewards: Tensor, values: Tensor, gamma: float, gae_lambda: float
@@ -40,7 +42,7 @@ def normalize_advantages(advantages: Tensor) -> Tensor:
 
 
 def ppo_loss(
-    logits: Tensor,
+    outputs: Tensor,
     values: Tensor,
     actions: Tensor,
     old_log_probs: Tensor,
@@ -49,6 +51,7 @@ def ppo_loss(
     *,
     clip: float,
     entropy_coef: float,
+    space: ActionSpace | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Return the loss of PPO: clipped surrogate, half the squared value error, entropy.
 
@@ -56,21 +59,23 @@ def ppo_loss(
     rho the ratio of the new to the old probability of an action.
 
     Args:
-        logits: of the policy, [B, A].
+        outputs: of the policy, [B, P]: logits, or what else the action space asks for.
         values: v, [B].
-        actions: int64 [B].
+        actions: [B, *shape], int64 [B] for one choice.
         old_log_probs: of the actions when they were chosen, [B].
         advantages: A, [B].
         returns: R, [B].
         clip: how far the ratio counts.
         entropy_coef: weight of the entropy H.
+        space: of the actions; one choice unless given.
 
     Returns:
         The loss, a scalar, and metrics without gradient.
     """
-    log_probs = logits.log_softmax(-1)
-    entropy = -(log_probs.exp() * log_probs).sum(-1).mean()
-    log_ratio = log_probs.gather(-1, actions[:, None]).squeeze(-1) - old_log_probs
+    space = Choices((outputs.shape[-1],), single=True) if space is None else space
+    log_probs, entropies = space.evaluate(outputs, actions)
+    entropy = entropies.mean()
+    log_ratio = log_probs - old_log_probs
     ratio = log_ratio.exp()
     policy_loss = -torch.minimum(
         advantages * ratio, advantages * ratio.clamp(1 - clip, 1 + clip)
@@ -83,6 +88,7 @@ def ppo_loss(
         "entropy": entropy,
         "approx_kl": (ratio - 1 - log_ratio).mean(),
         "clip_fraction": ((ratio - 1).abs() > clip).float().mean(),
+        **space.metrics(outputs),
     }
     return loss, {name: value.detach() for name, value in metrics.items()}
 

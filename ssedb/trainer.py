@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -14,6 +13,7 @@ from torch import Tensor
 from torch.nn.utils import get_total_norm
 
 from ssedb import ppo
+from ssedb.actions import to_data
 from ssedb.bonuses import make_bonus
 from ssedb.bonuses.base import Bonus, Context, checked
 from ssedb.collect.environments import learner_device, make_collector, training_envs
@@ -122,7 +122,7 @@ class Trainer:
         return self.collector.rollout
 
     def fit_observations(self, seen: tuple[Tensor, Tensor]) -> None:
-        """Fix the scale of observations by the mean [4, H, W] and the std of `look_around`."""
+        """Fix the scale of observations by the mean and the std of `look_around`."""
         for module in (self.policy, self.bonus):
             module.normalize.set(*seen)
 
@@ -219,9 +219,9 @@ class Trainer:
         self, t: Tensor, envs: Tensor, advantages: Tensor, returns: Tensor, rollout: Rollout
     ) -> dict[str, Tensor]:
         """Take one step of PPO on a minibatch; return metrics."""
-        logits, values = self.policy(rollout.stacks(t, envs))
+        outputs, values = self.policy(rollout.stacks(t, envs))
         loss, metrics = self.ppo_loss(
-            logits,
+            outputs,
             values,
             rollout.actions[t, envs],
             rollout.log_probs[t, envs],
@@ -229,6 +229,7 @@ class Trainer:
             returns[t, envs],
             clip=self.config.clip,
             entropy_coef=self.config.entropy_coef,
+            space=self.policy.actions,
         )
         return {**metrics, "policy_gradient": _descend(loss, self.policy_adam)}
 
@@ -309,6 +310,7 @@ class Trainer:
             "steps": self.steps,
             "updates": self.updates,
             **{name: getattr(self, name).state_dict() for name in self.SAVED},
+            "actions": to_data(self.policy.actions),
             **self.collector.state_dict(),
             "rng": torch.get_rng_state(),
         }
@@ -331,12 +333,12 @@ class Trainer:
 
 
 def _descend(loss: Tensor, adam: torch.optim.Optimizer) -> Tensor:
-    """Take an optimizer step down the gradient of a loss; return the largest absolute gradient."""
+    """Take an optimizer step down the gradient of a loss; return the norm of the gradient."""
     adam.zero_grad(set_to_none=True)
     loss.backward()
     adam.step()
     gradients = [p.grad for group in adam.param_groups for p in group["params"]]
-    return get_total_norm([g for g in gradients if g is not None], math.inf)
+    return get_total_norm([g for g in gradients if g is not None])
 
 
 def _guards(rollout: Rollout) -> dict[str, Tensor]:

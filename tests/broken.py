@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from ssedb.bonuses.base import Bonus, BonusOptions
 from ssedb.objectives import masked_mean
 
-SIDE = 84
+SIDE = 44
 
 
 class Sound(Bonus):

@@ -9,6 +9,9 @@
     tests    what should notice: files or test ids, as pytest takes them
 
 `make mutants` tries all of them; `python -m tests.mutate gamma` those whose file or reason contains "gamma".
+
+A mutant is killed when a test fails that passes without the mutant, by an assertion or by another error.
+It is broken when the package cannot be imported, or when the test fails without the mutant, too.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ import sys
 import tempfile
 import time
 import tomllib
+import types
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,10 +113,10 @@ class Trial:
                 str(self.folder),
                 *(path for path in sys.path if path not in ("", str(ROOT))),
             ]
-            for name in [
-                name for name in sys.modules if name.split(".")[0] in ("tests", "ssedb", "__main__")
-            ]:
+            for name in [name for name in sys.modules if name.split(".")[0] in ("tests", "ssedb")]:
                 del sys.modules[name]
+            # Processes that the tests spawn read the name of their parent's main module.
+            sys.modules["__main__"] = types.ModuleType("__main__")
             torch.set_num_threads(1)
             code = int(
                 pytest.main(
@@ -140,21 +144,32 @@ class Trial:
         return self.code, output
 
 
-def judge(code: int | None, output: str) -> tuple[str, str]:
-    """Tell the outcome, and what noticed it, from a run of pytest."""
+@dataclass(frozen=True)
+class Verdict:
+    """Outcome of a trial, the test that failed (if one did), and its reason."""
+
+    outcome: str
+    test: str = ""
+    reason: str = ""
+
+
+def judge(code: int | None, output: str) -> Verdict:
+    """Tell the outcome from the exit code and the output of pytest."""
     if code is None:
-        return "timed out", f"no end within {TIME_LIMIT:.0f} s"
+        return Verdict("timed out", reason=f"no end within {TIME_LIMIT:.0f} s")
     if code == 0:
-        return "survived", ""
-    failed = re.search(r"^FAILED (.+?)(?: - (.*))?$", output, re.MULTILINE)
+        return Verdict("survived")
+    # Above the summary stands what the test printed, which may begin like its lines.
+    summary = output.rpartition("short test summary info")[2]
+    # ERROR: a fixture of the test failed.
+    failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - (.*))?$", summary, re.MULTILINE)
     if code != 1 or failed is None:
-        return "broken", output.strip().splitlines()[
-            -1
-        ] if output.strip() else f"pytest ended with {code}"
-    reason = failed[2] or ""
+        lines = output.strip().splitlines() or [f"pytest ended with {code}"]
+        return Verdict("broken", reason=lines[-1])
+    test, reason = failed[1], failed[2] or ""
     if re.match(r"(NameError|SyntaxError|ImportError|IndentationError|UnboundLocalError)", reason):
-        return "broken", f"{failed[1]}: {reason}"
-    return "killed", f"{failed[1]}  {reason}"[:160]
+        return Verdict("broken", test, reason)
+    return Verdict("killed", test, reason)
 
 
 def wait_for(trials: list[Trial]) -> Trial:
@@ -167,12 +182,26 @@ def wait_for(trials: list[Trial]) -> Trial:
         time.sleep(0.05)
 
 
-def baseline(mutants: list[Mutant]) -> str | None:
-    """Run the tests without a mutant; return what failed, or None. A test that fails anyway notices nothing."""
-    code, output = wait_for(
-        [Trial(sorted({test for mutant in mutants for test in mutant.tests}))]
-    ).close()
-    return None if code == 0 else "\n".join(output.splitlines()[-15:])
+def unbroken(tests: Sequence[str]) -> Verdict:
+    """Run tests without a mutant."""
+    return judge(*wait_for([Trial(tests)]).close())
+
+
+class Referee:
+    """Runs each test that killed a mutant once without a mutant: one that fails anyway notices nothing."""
+
+    def __init__(self) -> None:
+        self._passes: dict[str, bool] = {}
+
+    def review(self, verdict: Verdict) -> Verdict:
+        """Return the verdict, or a broken one if the test fails without the mutant."""
+        if verdict.outcome != "killed":
+            return verdict
+        if verdict.test not in self._passes:
+            self._passes[verdict.test] = unbroken([verdict.test]).outcome == "survived"
+        if self._passes[verdict.test]:
+            return verdict
+        return Verdict("broken", verdict.test, "fails without the mutant, too")
 
 
 def main() -> int:
@@ -182,7 +211,9 @@ def main() -> int:
     )
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="mutants at a time")
     parser.add_argument(
-        "--no-baseline", action="store_true", help="do not run the tests unbroken first"
+        "--no-baseline",
+        action="store_true",
+        help="do not run all the tests unbroken first; those that kill a mutant are run",
     )
     options = parser.parse_args()
     words = [word.lower() for word in options.words]
@@ -194,27 +225,31 @@ def main() -> int:
     console = Console(highlight=False, soft_wrap=True)
     for mutant in mutants:
         mutant.source()
-    if not options.no_baseline and (failure := baseline(mutants)) is not None:
-        console.print(f"the tests fail without a mutant:\n{escape(failure)}")
-        return 1
+    if not options.no_baseline:
+        first = unbroken(sorted({test for mutant in mutants for test in mutant.tests}))
+        if first.outcome != "survived":
+            console.print(f"without a mutant {escape(f'{first.test} {first.reason}')}")
+            return 1
     left, waiting, running = 0, list(reversed(mutants)), []
+    referee = Referee()
     while waiting or running:
         while waiting and len(running) < options.jobs:
             mutant = waiting.pop()
             running.append(Trial(mutant.tests, mutant))
         trial = wait_for(running)
-        outcome, by = judge(*trial.close())
+        verdict = referee.review(judge(*trial.close()))
         colour = {
             "killed": "green",
             "survived": "bold red",
             "broken": "bold yellow",
             "timed out": "bold yellow",
-        }[outcome]
+        }[verdict.outcome]
         console.print(
-            f"[{colour}]{outcome:<9}[/] {trial.seconds:4.0f} s  {escape(trial.mutant.file)}: {escape(trial.mutant.why)}"
-            f"\n{'':17} {escape(by)}"
+            f"[{colour}]{verdict.outcome:<9}[/] {trial.seconds:4.0f} s  "
+            f"{escape(trial.mutant.file)}: {escape(trial.mutant.why)}"
+            f"\n{'':17} {escape(f'{verdict.test}  {verdict.reason}'[:160])}"
         )
-        left += outcome != "killed"
+        left += verdict.outcome != "killed"
     console.print(f"{len(mutants) - left} of {len(mutants)} killed")
     return 1 if left else 0
 

@@ -78,15 +78,7 @@ class Shared(Walker):
         Shared.canvas = None
 
 
-class Talking(Walker):
-    """Hands over more than the picture."""
-
-    def __init__(self):
-        super().__init__()
-        self.observation_space = gymnasium.spaces.Dict(image=self.observation_space, mission=gymnasium.spaces.Text(9))
-
-
-for cls in (Walker, Stuck, Slow, Shared, Talking):
+for cls in (Walker, Stuck, Slow, Shared):
     gymnasium.register(f"{cls.__name__}-v0", cls)
 '''
 

@@ -8,7 +8,7 @@ from ssedb.trainer import Trainer
 from tests.toy import tiny_config
 
 
-def test_ratios_are_of_all_turns_with_the_error_from_turn_to_turn():
+def test_ratios_are_over_all_rounds_with_the_error_between_rounds():
     got = SideBySide(100, {"alone": [1.0, 1.0, 2.0], "trained": [1.0, 2.0, 2.0]})
     assert got.rate("trained") == pytest.approx(300 / 5)
     assert got.ratio("alone") == pytest.approx(4 / 5)
@@ -18,8 +18,8 @@ def test_ratios_are_of_all_turns_with_the_error_from_turn_to_turn():
     assert SideBySide(100, {"alone": [1.0], "trained": [2.0]}).against("alone") == "0.500"
 
 
-def test_emulators_the_library_and_training_are_timed_in_turn(tmp_path):
-    config = tiny_config(tmp_path, rollout_steps=8)
+def test_bench_times_emulators_the_library_and_training_alternately(tmp_path):
+    config = tiny_config(tmp_path, env="breakout", num_envs=2, minibatch_envs=2, rollout_steps=8)
     trainer, library = Trainer(config), library_vector(config)
     got = side_by_side(trainer, 2, library)
     assert {what: len(seconds) for what, seconds in got.seconds.items()} == {

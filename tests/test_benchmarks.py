@@ -47,7 +47,7 @@ def rows(monkeypatch, capsys):
     return run
 
 
-def test_pools(rows):
+def test_pools_script_runs(rows):
     found = rows("pools.py", env="breakout", envs=4, steps=3, repeats=2)
     assert list(found) == ["one vector", "4 pools, one after the other", "4 pools, as they come"]
     assert found["one vector"][1] == "1.00"
@@ -109,7 +109,7 @@ def test_scaling_times_each_number_of_environments(rows, tmp_path):
     assert row["trained"] > 0
 
 
-def test_rllte_bonuses(rows):
+def test_rllte_bonuses_script_runs(rows):
     pytest.importorskip("rllte", reason="rllte-core is not installed (requirements/rivals.txt)")
     found = rows("rllte_bonuses.py", steps=3, envs=2, batch_size=4, models=2, burn_in=1, repeats=1)
     assert list(found) == [
@@ -126,7 +126,7 @@ def test_rllte_bonuses(rows):
     )  # predictor and target on 3 x 2 stacks
 
 
-def test_sb3_ppo(rows):
+def test_sb3_ppo_script_runs(rows):
     pytest.importorskip(
         "stable_baselines3", reason="Stable-Baselines3 is not installed (requirements/rivals.txt)"
     )

@@ -20,7 +20,7 @@ class Without:
         return fail
 
 
-def test_without_a_compiler_the_function_runs_as_it_is_and_warns_once(monkeypatch):
+def test_compiled_without_a_compiler_runs_the_function_and_warns_once(monkeypatch):
     import torch._inductor.exc
 
     @compiled
@@ -36,7 +36,7 @@ def test_without_a_compiler_the_function_runs_as_it_is_and_warns_once(monkeypatc
 
 
 @pytest.mark.slow
-def test_a_compiled_function_follows_every_number_it_is_given():
+def test_compiled_function_follows_every_number_it_is_given():
     """torch.compile may make one kernel for all values of a float and keep the first in it."""
     torch.manual_seed(0)
     fast = compiled(ppo_loss)

@@ -10,10 +10,9 @@ import sys
 import time
 
 import pytest
-from rich.console import Console
 
 from ssedb import cli, demo
-from ssedb.demo import CHANCE, DB, RND, RND_CLEAN, Result, print_table, run_agent
+from ssedb.demo import CHANCE, DB, RND, RND_CLEAN, Result, print_results, run_agent
 
 
 def config_of(monkeypatch, *flags):
@@ -31,7 +30,7 @@ def test_demo_by_default_follows_our_recipe_on_the_tiny_world(monkeypatch):
     assert seeds >= 3
 
 
-def test_demo_end_to_end(tmp_path, capsys):
+def test_demo_end_to_end_prints_its_table(tmp_path, capsys):
     pytest.importorskip("matplotlib")
     out = tmp_path / "demo"
     assert cli.main(["demo", "--steps", "1024", "--seeds", "1", "--out", str(out)]) == 0
@@ -89,7 +88,7 @@ def test_run_of_chance_acts_evenly_in_staggered_episodes(monkeypatch):
     assert run_agent(config, CHANCE, 1, queue.Queue(), threads=1).visits != result.visits
 
 
-def test_table_says_what_each_agent_reached_even_if_it_is_not_what_we_hope():
+def test_table_says_what_each_agent_reached_even_if_it_is_not_what_we_hope(capsys):
     def run(agent, seed, rooms, **share):
         return Result(agent, seed, [{"steps": 9, "rooms": rooms, **share}])
 
@@ -100,9 +99,8 @@ def test_table_says_what_each_agent_reached_even_if_it_is_not_what_we_hope():
         run(RND_CLEAN, 0, 2),
         run(CHANCE, 0, 8),
     ]
-    console = Console(record=True, width=160)
-    print_table(console, results, 16)
-    said = console.export_text()
+    print_results(results, 16)
+    said = capsys.readouterr().out
     assert "4.5 (3, 6)" in said
     assert "0.80 (0.70 to 0.90)" in said
     assert "RND reached 2.0 rooms without noise, 15.0 under it; chance 8.0." in said

@@ -30,6 +30,14 @@ def resolve(dotted: str) -> object:
     raise AssertionError(dotted)
 
 
+def test_reliability_page_names_tests_that_exist():
+    text = (ROOT / "docs" / "reliability.md").read_text()
+    names = re.findall(r"`(test_\w+\.py|tests/[\w/]+\.py)`", text)
+    assert len(names) > 20
+    for name in names:
+        assert (ROOT / (name if "/" in name else f"tests/faults/{name}")).is_file(), name
+
+
 def test_equations_page_resolves():
     text = (ROOT / "docs" / "equations.md").read_text()
     functions = re.findall(r"`(ssedb\.[\w.]+)`", text)
@@ -42,7 +50,7 @@ def test_equations_page_resolves():
         assert f"def {name}(" in (ROOT / file).read_text()
 
 
-def test_every_equation_has_a_row():
+def test_equations_page_has_a_row_for_every_equation():
     text = (ROOT / "docs" / "equations.md").read_text()
     for label in (
         "paraf",
@@ -90,7 +98,7 @@ def test_readme_examples_run_each_by_itself(tmp_path, monkeypatch):
     assert len(namespace["scores"]) == 4
 
 
-def test_the_documented_bonus_is_a_bonus(tmp_path, monkeypatch):
+def test_documented_bonus_is_a_bonus(tmp_path, monkeypatch):
     code = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "new-bonus.md").read_text(), re.S)[0]
     (tmp_path / "brightness_of_the_docs.py").write_text(code)
     monkeypatch.setattr(ssedb.bonuses, "__path__", [*ssedb.bonuses.__path__, str(tmp_path)])
@@ -150,12 +158,13 @@ def test_fidelity_page_lists_every_decision():
         assert f"| `{name}` |" in text
 
 
-def test_metrics_page_lists_what_is_logged(tmp_path):
+def test_metrics_pages_list_what_is_logged(tmp_path):
     from ssedb.runs.metrics import read_metrics
     from tests.toy import tiny_config
 
     ssedb.train(tiny_config(tmp_path / "run", steps=256, obs_norm_steps=50))
-    text = (ROOT / "docs" / "metrics.md").read_text()
+    pages = ("metrics.md", "rooms.md")
+    text = "".join((ROOT / "docs" / page).read_text() for page in pages)
     for key in read_metrics(tmp_path / "run")[0]:
         assert key == "time" or f"`{key}`" in text
 

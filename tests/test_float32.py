@@ -17,7 +17,7 @@ def test_exact_functions_return_what_they_compute():
     assert product(torch.eye(2), torch.ones(2)).tolist() == [1, 1]
 
 
-def test_threads_that_set_the_switch_take_turns():
+def test_float32_switch_in_two_threads_is_set_by_one_at_a_time():
     flags = torch.backends.cuda.matmul
     before, entered = flags.allow_tf32, threading.Event()
 

@@ -27,7 +27,7 @@ pytestmark = [
 ]
 
 
-def test_the_bonus_is_the_same_on_both_devices():
+def test_bonus_on_both_devices_is_the_same():
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     torch.manual_seed(0)
     bonus = ssedb.make_bonus("db", (4, 36, 36), 4, **TINY_OPTIONS)
@@ -48,7 +48,7 @@ def test_noise_on_a_gpu_keeps_its_contract(noise):
 
 
 @pytest.mark.parametrize("noise", ["random-box", "pixel"])
-def test_train_and_resume(tmp_path, noise):
+def test_train_and_resume_on_a_gpu_work(tmp_path, noise):
     config = tiny_config(
         tmp_path / "run",
         noise=noise,
@@ -63,7 +63,7 @@ def test_train_and_resume(tmp_path, noise):
 
 
 @pytest.mark.parametrize("env", ["breakout", "rooms-small"])
-def test_a_run_can_move_to_the_other_device_and_back(tmp_path, env):
+def test_run_moved_to_the_other_device_and_back_continues(tmp_path, env):
     config = tiny_config(
         tmp_path / "run", env=env, noise="clouds", device="cpu", steps=256, obs_norm_steps=100
     )
@@ -72,7 +72,7 @@ def test_a_run_can_move_to_the_other_device_and_back(tmp_path, env):
     assert resume(tmp_path / "run", steps=768, device="cpu").steps == 768
 
 
-def test_rooms_are_the_same_on_both_devices():
+def test_rooms_on_both_devices_are_the_same():
     from ssedb.envs.rooms.env import RoomsEnv
 
     here, there = RoomsEnv(64), RoomsEnv(64, device="cuda")
@@ -88,7 +88,7 @@ def test_rooms_are_the_same_on_both_devices():
 
 
 @pytest.mark.parametrize("raw", [False, True])
-def test_emulators_hand_over_the_same_there(raw):
+def test_emulators_on_a_gpu_give_the_same_steps(raw):
     from ssedb.envs.atari import AtariEnv
 
     here, there = (
@@ -109,7 +109,7 @@ def test_emulators_hand_over_the_same_there(raw):
 
 
 @pytest.mark.parametrize("noise", ["none", "random-box"])
-def test_what_a_step_hands_over_stays_as_it_is(noise):
+def test_step_tensors_on_a_gpu_stay_unchanged(noise):
     env = ssedb.make_env("breakout", 2, noise=noise, fidelity="released", device="cuda", seed=3)
     frames = [env.reset()]
     kept = [frames[0].clone()]
@@ -121,7 +121,7 @@ def test_what_a_step_hands_over_stays_as_it_is(noise):
     assert not torch.equal(kept[1], kept[5])
 
 
-def test_maps_and_episodes_work_there(tmp_path):
+def test_maps_and_episodes_on_a_gpu_work(tmp_path):
     pytest.importorskip("scipy")
     from ssedb.analysis.episode import record_episode, trace_bonus
     from ssedb.runs.metrics import read_log
@@ -140,7 +140,7 @@ def test_maps_and_episodes_work_there(tmp_path):
     )
 
 
-def test_the_probe_runs_there(tmp_path):
+def test_probe_on_a_gpu_works(tmp_path):
     pytest.importorskip("matplotlib")
     from ssedb.analysis.probe import probe_run
 
@@ -217,7 +217,7 @@ def same_weights(first: dict, second: dict) -> None:
         ("rnd", "television"),
     ],
 )
-def test_the_cuda_engine_gives_the_numbers_of_the_plain_one(exact, tmp_path, bonus, world):
+def test_cuda_engine_matches_the_plain_one(exact, tmp_path, bonus, world):
     plain = trainer_of(tmp_path, bonus=bonus, engine="eager", **WORLDS[world])
     rows = [plain.iterate() for _ in range(8)]
     fast = trainer_of(tmp_path, bonus=bonus, engine="fast", **WORLDS[world])  # takes over the seed
@@ -228,7 +228,7 @@ def test_the_cuda_engine_gives_the_numbers_of_the_plain_one(exact, tmp_path, bon
     same_weights(weights(plain), weights(fast))
 
 
-def test_updating_the_bonus_while_collecting_changes_nothing(exact, tmp_path):
+def test_cuda_engine_updating_while_collecting_changes_nothing(exact, tmp_path):
     waiting = trainer_of(tmp_path, engine="fast", **WORLDS["raw frames"])
     expected = [waiting.iterate() or waiting.finish() for _ in range(6)]
     going_on = trainer_of(tmp_path, engine="fast", **WORLDS["raw frames"])
@@ -238,7 +238,7 @@ def test_updating_the_bonus_while_collecting_changes_nothing(exact, tmp_path):
     same_weights(weights(waiting), weights(going_on))
 
 
-def test_the_cuda_engine_goes_on_from_a_checkpoint(exact, tmp_path):
+def test_cuda_engine_continues_from_a_checkpoint(exact, tmp_path):
     whole = trainer_of(tmp_path, engine="fast", **WORLDS["rooms"])
     for _ in range(4):
         whole.iterate()
@@ -299,7 +299,7 @@ def test_compiled_kernels_compute_what_they_replace(batch):
 
 
 @compiling
-def test_the_compiled_loss_is_that_of_ppo():
+def test_compiled_loss_is_that_of_ppo():
     torch._dynamo.reset()
     torch.manual_seed(0)
     logits, values = (
@@ -318,7 +318,7 @@ def test_the_compiled_loss_is_that_of_ppo():
 
 
 @pytest.mark.parametrize("precision", ["bf16", "tf32"])
-def test_lower_precision_is_near(tmp_path, precision):
+def test_lower_precision_is_near_float32(tmp_path, precision):
     """Of the same batch: rewards, and the direction of the gradients."""
     batch = [x.cuda() for x in transitions(Grid(16), 40)]
     found = {}
@@ -360,7 +360,7 @@ def test_sums_over_experience_are_exact_in_any_precision(name, precision):
     )
 
 
-def test_two_replays_draw_differently(tmp_path):
+def test_graph_replays_draw_differently(tmp_path):
     trainer = trainer_of(tmp_path, engine="fast", **WORLDS["rooms"])
     collect, act = trainer.collector.collect, trainer.policy.act
     actions = [tuple(collect(act).actions.flatten().tolist()) for _ in range(6)]
@@ -379,7 +379,7 @@ def test_two_replays_draw_differently(tmp_path):
     trainer.close()
 
 
-def test_a_steady_iteration_waits_for_the_device_a_few_times_however_long_it_is(tmp_path):
+def test_iteration_on_a_gpu_synchronises_a_few_times_however_long_it_is(tmp_path):
     counts = []
     for steps in (16, 48):
         trainer = trainer_of(tmp_path, engine="fast", rollout_steps=steps, **WORLDS["raw frames"])

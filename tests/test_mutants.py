@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutate import ROOT, judge, read_mutants
+from tests import mutate
+from tests.mutate import ROOT, Verdict, judge, read_mutants
 
 
 @pytest.mark.parametrize("mutant", read_mutants(), ids=lambda mutant: mutant.why)
@@ -19,7 +20,7 @@ def test_mutant_can_be_applied(mutant):
         assert not name or f"def {name.partition('[')[0]}(" in tests, test
 
 
-def test_no_mutant_is_listed_twice():
+def test_mutants_are_listed_once():
     mutants = read_mutants()
     assert (
         len({(m.file, m.replace, m.by) for m in mutants})
@@ -34,15 +35,57 @@ def test_no_mutant_is_listed_twice():
         (0, "3 passed", "survived"),
         (1, "FAILED tests/test_a.py::test_b - assert 1 == 2\n1 failed", "killed"),
         (1, "FAILED tests/test_a.py::test_b - NameError: name 'x' is not defined", "broken"),
+        (1, "FAILED tests/test_a.py::test_b - KeyError: 'x'\n1 failed", "killed"),
+        (1, "ERROR tests/test_a.py::test_b - KeyError: 'x'\n1 error", "killed"),
         (2, "ERROR tests/test_a.py\n1 error", "broken"),
+        (
+            1,
+            "FAILED a run: NameError\n=== short test summary info\nFAILED tests/test_a.py::test_b - assert 0",
+            "killed",
+        ),
         (None, "", "timed out"),
     ],
 )
-def test_outcome_follows_from_what_pytest_says(code, output, outcome):
-    assert judge(code, output)[0] == outcome
+def test_judge_follows_from_what_pytest_printed(code, output, outcome):
+    verdict = judge(code, output)
+    assert verdict.outcome == outcome
+    assert verdict.test in ("", "tests/test_a.py::test_b")
 
 
-def test_text_that_stands_twice_is_refused(tmp_path: Path):
+@pytest.mark.parametrize(("unmutated", "outcome"), [("survived", "killed"), ("killed", "broken")])
+def test_referee_of_a_kill_runs_the_test_once_without_the_mutant(monkeypatch, unmutated, outcome):
+    ran = []
+
+    def unbroken(tests):
+        ran.extend(tests)
+        return Verdict(unmutated)
+
+    monkeypatch.setattr(mutate, "unbroken", unbroken)
+    referee = mutate.Referee()
+    kill = Verdict("killed", "tests/test_a.py::test_b", "KeyError: '__main__'")
+    assert [referee.review(kill).outcome for _ in range(2)] == [outcome] * 2
+    assert ran == ["tests/test_a.py::test_b"]
+    assert referee.review(Verdict("survived")).outcome == "survived"
+
+
+SPAWNING = """
+import multiprocessing
+import os
+
+def test_spawned_process_ends_well():
+    process = multiprocessing.get_context("spawn").Process(target=os.getpid)
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+"""
+
+
+def test_trial_whose_test_spawns_a_process_runs_it(tmp_path):
+    (tmp_path / "test_spawning.py").write_text(SPAWNING)
+    assert mutate.unbroken([str(tmp_path)]).outcome == "survived"
+
+
+def test_mutant_whose_text_does_not_stand_once_is_refused(tmp_path: Path):
     mutant = read_mutants()[0]
     with pytest.raises(ValueError, match="stands there 0 times"):
         type(mutant)(mutant.file, "no such text", "", "nothing", ()).source()

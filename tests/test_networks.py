@@ -13,7 +13,7 @@ def count(module: torch.nn.Module) -> int:
     return sum(p.numel() for p in module.parameters())
 
 
-def test_parameter_counts_of_the_released_networks():
+def test_networks_as_released_have_their_parameter_counts():
     assert count(Encoder((4, 84, 84), (32, 64, 64), 512)) == 1_684_128
     assert (
         count(ActorCritic((4, 84, 84), 4, (32, 64, 64), 512, ("linear", "relu", "relu")))
@@ -21,7 +21,7 @@ def test_parameter_counts_of_the_released_networks():
     )
 
 
-def test_blocks_against_their_equations():
+def test_blocks_match_their_equations():
     torch.manual_seed(0)
 
     def lrelu(x):
@@ -67,13 +67,13 @@ def test_policy_layers_are_as_named():
     torch.testing.assert_close(linear(obs)[1], linear.value(expected).squeeze(-1))
 
 
-def test_every_unit_of_the_policy_starts_with_weights_of_norm_one():
+def test_policy_units_start_with_weights_of_norm_one():
     policy = ActorCritic((4, 36, 36), 3, (4, 4, 4), 8, ("relu", "relu"))
     for layer in (*policy.dense, policy.policy, policy.value):
         torch.testing.assert_close(layer.weight.norm(dim=1), torch.ones(len(layer.weight)))
 
 
-def test_layers_begin_as_glorot_would():
+def test_layers_begin_with_glorot_weights():
     """Uniform within sqrt(6 / (fan in + fan out)), biases 0."""
     torch.manual_seed(0)
     modules = (
@@ -96,7 +96,7 @@ def test_layers_begin_as_glorot_would():
         assert layer.bias.abs().max() == 0
 
 
-def test_layout_does_not_change_the_result():
+def test_channels_last_does_not_change_the_result():
     trunk = ConvTrunk((4, 84, 84), (8, 8, 8))
     x = torch.randn(3, 4, 84, 84)
     by_hand = x
@@ -111,7 +111,7 @@ def test_layout_does_not_change_the_result():
 
 
 @pytest.mark.parametrize("shape", [(4, 84, 84), (1, 38, 41)])
-def test_over_blocks_the_first_convolution_is_the_same(shape):
+def test_first_convolution_over_blocks_is_the_same(shape):
     torch.manual_seed(0)
     trunk = ConvTrunk(shape, (8, 8, 8)).double()
     trunk.compute_dtype = torch.float64
@@ -138,6 +138,6 @@ def test_actions_are_drawn_as_the_logits_say():
     torch.testing.assert_close(log_probs, torch.tensor([0.7, 0.2, 0.1]).log()[actions])
 
 
-def test_pictures_that_are_too_small_are_refused():
+def test_networks_for_pictures_that_are_too_small_are_refused():
     with pytest.raises(ConfigError, match="36 or more"):
         ConvTrunk((4, 30, 30), (8, 8, 8))

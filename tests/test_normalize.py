@@ -10,9 +10,10 @@ import ssedb
 from ssedb.normalize import (
     FeatureNorm,
     FrameNorm,
-    Moments,
     ObsNorm,
     RewardNorm,
+    RunningMoments,
+    VectorNorm,
     discounted_sums,
     to_blocks,
 )
@@ -26,7 +27,7 @@ def filtered_by_loop(rewards: np.ndarray, start: np.ndarray, gamma: float) -> np
     return np.array(out)
 
 
-def test_discounted_sums_against_a_loop():
+def test_discounted_sums_match_a_loop():
     rng = np.random.default_rng(0)
     rewards, start = rng.normal(size=(128, 3)), rng.normal(size=3)
     actual = discounted_sums(torch.from_numpy(rewards), torch.from_numpy(start), 0.99)
@@ -70,7 +71,7 @@ def test_recent_scale_does_not_count_the_drift_of_the_level():
 
 
 @pytest.mark.parametrize("recent", [False, True])
-def test_reward_norm_restores(recent):
+def test_reward_norm_when_restored_continues(recent):
     first, second = (RewardNorm(4, 0.9, recent=recent) for _ in range(2))
     rewards = torch.rand(5, 4)
     first(rewards)
@@ -78,14 +79,14 @@ def test_reward_norm_restores(recent):
     torch.testing.assert_close(first(rewards), second(rewards), rtol=0, atol=0)
 
 
-def test_a_constant_zero_reward_stays_zero():
+def test_reward_norm_of_a_constant_zero_stays_zero():
     assert RewardNorm(2, 0.99)(torch.zeros(3, 2)).abs().max() == 0
 
 
 def test_moments_of_batches_are_the_moments_of_all():
     rng = np.random.default_rng(2)
     batches = [rng.normal(loc=1e3, size=(n, 2, 3)) for n in (1, 7, 30)]
-    moments = Moments((2, 3))
+    moments = RunningMoments((2, 3), torch.float64)
     for batch in batches:
         moments.add(torch.from_numpy(batch))
     everything = np.concatenate(batches)
@@ -94,7 +95,7 @@ def test_moments_of_batches_are_the_moments_of_all():
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
-def test_observations_are_scaled_by_a_mean_picture_and_one_std(dtype):
+def test_obs_norm_scales_by_a_mean_picture_and_one_std(dtype):
     obs = torch.randint(0, 256, (3, 4, 8, 12), generator=torch.Generator().manual_seed(0)).to(dtype)
     before, norm = obs.clone(), ObsNorm((4, 8, 12))
     np.testing.assert_allclose(norm(obs), obs.numpy() / 255.0, rtol=1e-6)
@@ -129,7 +130,7 @@ def test_blocks_hold_every_pixel_but_those_left_at_the_edges(shape, dtype):
         np.testing.assert_array_equal(pictures(to_blocks(images)), images[..., :height, :width])
 
 
-def test_frames_are_scaled_by_all_that_was_taken_in_and_clipped():
+def test_frame_norm_scales_by_all_observed_frames_and_clips():
     rng = np.random.default_rng(3)
     frames, before = FrameNorm((1, 8, 4)), ObsNorm((4, 8, 4))
     before.set(torch.full((4, 8, 4), 10.0) * torch.arange(1, 5)[:, None, None], torch.tensor(50.0))
@@ -155,7 +156,7 @@ def test_frames_are_scaled_by_all_that_was_taken_in_and_clipped():
 
 @pytest.mark.parametrize("shape", [(2, 84, 84, 4), (4, 84, 84), (2, 1, 84, 84)])
 @pytest.mark.parametrize("name", sorted({*ssedb.list_bonuses()} - {"none"}))
-def test_observations_of_another_shape_are_named(name, shape):
+def test_obs_norm_of_another_shape_is_refused(name, shape):
     bonus = ssedb.make_bonus(name, (4, 84, 84), 4)
     obs = torch.zeros(shape, dtype=torch.uint8)
     message = f"observations of shape {list(shape)}: this was made for [batch, 4, 84, 84]; give it such, or"
@@ -170,3 +171,13 @@ def test_features_are_scaled_by_moving_moments():
         norm.observe(rows)
     expected = torch.tensor([[-1.0, -1.0, 0.0], [1.0, 1.0, 0.0]])
     torch.testing.assert_close(norm(rows), expected, atol=1e-3, rtol=0)
+
+
+def test_frame_norm_of_vectors_is_by_the_moments_of_each_dimension():
+    before, norm = VectorNorm((3,)), FrameNorm((3,))
+    before.set(torch.tensor([1.0, 1.0, 1.0]), torch.tensor([2.0, 2.0, 0.0]))
+    obs = torch.tensor([[3.0, 1.0, 2.0], [100.0, 1.0, 1.0]])
+    assert norm(obs, before).tolist() == [[1.0, 0.0, 1.0], [5.0, 0.0, 0.0]]
+    norm.observe(torch.tensor([[0.0, 10.0, 4.0], [20.0, 14.0, 4.0]]))
+    expected = torch.tensor([[-0.7, -5.0, -2.0], [5.0, -5.0, -3.0]])
+    torch.testing.assert_close(norm(obs, before), expected)

@@ -27,7 +27,7 @@ def kl_by_hand(mean: np.ndarray, std: np.ndarray) -> np.ndarray:
     return total
 
 
-def test_kl_against_numpy_and_distributions(gaussians):
+def test_kl_matches_numpy_and_distributions(gaussians):
     mean, std = gaussians
     kl = objectives.kl_to_standard_normal(mean, std)
     np.testing.assert_allclose(kl, kl_by_hand(mean.numpy(), std.numpy()), rtol=1e-12)
@@ -43,7 +43,7 @@ def test_upper_bound_is_the_mean_over_the_batch_of_the_sum_over_dimensions(gauss
     )
 
 
-def test_predictive_bound_against_numpy(gaussians):
+def test_predictive_bound_matches_numpy(gaussians):
     mean, _ = gaussians
     next_state = mean.flip(0)
     std = torch.linspace(0.3, 1.5, 7, dtype=torch.float64)[:, None]
@@ -57,7 +57,7 @@ def test_predictive_bound_against_numpy(gaussians):
     assert actual == pytest.approx(expected / 7, rel=1e-9)
 
 
-def test_predictive_bound_against_distributions_with_one_std_for_all(gaussians):
+def test_predictive_bound_matches_distributions_with_one_std_for_all(gaussians):
     mean, _ = gaussians
     next_state, std = mean.flip(1), torch.tensor(0.7, dtype=torch.float64)
     expected = Independent(Normal(mean, std), 1).log_prob(next_state).mean()
@@ -79,7 +79,7 @@ def test_calibrated_std_of_an_exact_prediction_is_a_thousandth(gaussians):
     assert objectives.calibrated_std(mean, mean + 0.01).item() == pytest.approx(0.01)
 
 
-def test_scores_against_numpy():
+def test_scores_match_numpy():
     rng = np.random.default_rng(0)
     predicted, weight, actual = (
         rng.normal(size=(4, 3)),
@@ -91,7 +91,7 @@ def test_scores_against_numpy():
     np.testing.assert_allclose(scores, expected, rtol=1e-12)
 
 
-def test_contrast_against_numpy():
+def test_contrast_matches_numpy():
     scores = np.random.default_rng(1).normal(size=(6, 6)) * 3
     expected = np.mean(
         [math.log(math.exp(scores[i, i]) / sum(math.exp(s) for s in scores[i])) for i in range(6)]
@@ -101,7 +101,7 @@ def test_contrast_against_numpy():
     )
 
 
-def test_contrast_by_hand():
+def test_contrast_matches_hand_computation():
     # Two pairs; the right one of row 0 leads by log 3, that of row 1 trails by log 3: probabilities 3/4 and 1/4.
     scores = torch.tensor([[math.log(3), 0.0], [math.log(3), 0.0]])
     expected = (math.log(3 / 4) + math.log(1 / 4)) / 2
@@ -118,7 +118,7 @@ def test_contrast_is_never_above_zero_and_blind_guessing_is_minus_log_n(scale):
         assert value == pytest.approx(-math.log(50), rel=1e-6)
 
 
-def test_loss_weighs_and_signs():
+def test_loss_weighs_and_signs_its_terms():
     terms = [torch.tensor(x) for x in (2.0, 3.0, 5.0)]
     assert objectives.db_loss(*terms, (0.1, 0.2, 0.3)).item() == pytest.approx(
         0.1 * 2 - 0.2 * 3 - 0.3 * 5
@@ -141,7 +141,7 @@ def test_bonus_is_the_root_of_the_divergence(gaussians):
     torch.testing.assert_close(nothing, torch.zeros(3))
 
 
-def test_masked_rows_are_as_if_they_were_not_there(gaussians):
+def test_masked_rows_do_not_count(gaussians):
     mean, std = gaussians
     mask = torch.tensor([True, False, True, True, False, True, True])
     next_state, scores = mean.flip(0), mean @ mean.T
@@ -166,7 +166,7 @@ def test_masked_rows_are_as_if_they_were_not_there(gaussians):
     )
 
 
-def test_a_batch_with_nothing_that_counts_is_harmless(gaussians):
+def test_masked_mean_of_a_batch_where_nothing_counts_is_zero(gaussians):
     mean, std = gaussians
     none = torch.zeros(7, dtype=torch.bool)
     assert objectives.compression_upper_bound(mean, std, none).item() == 0
@@ -181,7 +181,7 @@ def test_a_batch_with_nothing_that_counts_is_harmless(gaussians):
         assert leaf.grad.isfinite().all()
 
 
-def test_gradients(gaussians):
+def test_gradients_match_finite_differences(gaussians):
     mean, std = (x[:4].clone().requires_grad_() for x in gaussians)
     next_state = gaussians[0][-4:].clone().requires_grad_()
     weight = torch.eye(5, dtype=torch.float64).requires_grad_()
@@ -212,7 +212,7 @@ def test_gradients(gaussians):
     )
 
 
-def test_information_gain_against_dense_linear_algebra():
+def test_information_gain_matches_dense_linear_algebra():
     rng = np.random.default_rng(3)
     past, eta = rng.normal(size=(30, 4)), rng.normal(size=(6, 4))
     precision = 0.5 * np.eye(4) + sum(np.outer(row, row) for row in past)
@@ -226,7 +226,7 @@ def test_information_gain_against_dense_linear_algebra():
     np.testing.assert_allclose(actual, expected, rtol=1e-9)
 
 
-def test_squared_distances_against_a_loop_wherever_the_rows_lie():
+def test_squared_distances_match_a_loop_wherever_the_rows_lie():
     generator = torch.Generator().manual_seed(5)
     rows, others = torch.randn(40, 6, generator=generator), torch.randn(30, 6, generator=generator)
     others[:10] = rows[:10]

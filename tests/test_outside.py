@@ -15,9 +15,9 @@ from ssedb import cli
 from ssedb.compare.results import Run, conditions
 from ssedb.runs.metrics import read_metrics
 from ssedb.sweep.grid import read_grid
+from tests.helpers import wait_for
 from tests.outside import forget_package, write_package
-from tests.sweep.grids import wait_for
-from tests.toy import TINY
+from tests.toy import TINY, change_settings
 
 WALKER = ["--env", "strangeworlds:Walker-v0", *TINY]
 GRID = """
@@ -43,10 +43,12 @@ class Shell:
         write_package(folder)
         self.folder = folder
 
+    def path(self):
+        return os.pathsep.join([str(self.folder), str(Path(ssedb.__file__).parent.parent)])
+
     def start(self, *args, **settings):
-        path = os.pathsep.join([str(self.folder), str(Path(ssedb.__file__).parent.parent)])
         streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        env = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+        env = {**os.environ, "PYTHONPATH": self.path(), "OMP_NUM_THREADS": "1"}
         command = [sys.executable, "-m", "ssedb", *map(str, args)]
         return subprocess.Popen(command, env=env, cwd=self.folder, **{**streams, **settings})
 
@@ -66,7 +68,7 @@ def shell(folder):
     forget_package()
 
 
-def test_every_command_finds_an_environment_by_its_module(shell, monkeypatch, capsys):
+def test_commands_find_an_environment_by_its_module(shell, monkeypatch, capsys):
     out = shell.folder / "run"
     said, code = shell.run(
         "train", *WALKER, "--env-kwargs", "speed=2", "side=50", "--steps", "64", "--out", out
@@ -77,43 +79,31 @@ def test_every_command_finds_an_environment_by_its_module(shell, monkeypatch, ca
         "strangeworlds:Walker-v0",
         {"speed": 2, "side": 50},
     )
-    (shell.folder / "grid.toml").write_text(GRID)
-    commands = {
-        "resume": ["train", "--resume", out, "--steps", "128"],
-        "eval": ["eval", out, "--episodes", "2", "--device", "cpu"],
-        "sweep": [
-            "sweep",
-            "grid.toml",
-            "--out",
-            shell.folder / "sweep",
-            "--device",
-            "cpu",
-            "--jobs",
-            "1",
-        ],
-    }
-    started = {name: shell.start(*command) for name, command in commands.items()}
-    ended = {
-        name: (process.communicate(timeout=240)[0], process.returncode)
-        for name, process in started.items()
-    }
-    assert [name for name, (said, code) in ended.items() if code != 0] == [], ended
-    assert "resumed at step 64" in ended["resume"][0]
-    assert "strangeworlds:Walker-v0, noise none, agent of step" in ended["eval"][0]
-    assert len(list((shell.folder / "sweep").glob("*-speed-[12]-*/summary.json"))) == 2
+    grid, swept = shell.folder / "grid.toml", shell.folder / "sweep"
+    grid.write_text(GRID)
     # In this process, which takes seconds less: nothing here has imported the package.
-    for command in (["analyze", "spikes", out], ["report", out, "--out", shell.folder / "report"]):
+    monkeypatch.setenv("PYTHONPATH", shell.path())  # for the sweep's worker
+    monkeypatch.syspath_prepend(shell.folder)
+    for command in (
+        ["train", "--resume", out, "--steps", "128"],
+        ["eval", out, "--episodes", "2"],
+        ["sweep", grid, "--out", swept, "--jobs", "1"],
+        ["analyze", "spikes", out],
+        ["report", out, "--out", shell.folder / "report"],
+    ):
         assert "strangeworlds" not in sys.modules
-        monkeypatch.syspath_prepend(shell.folder)
         assert cli.main([*map(str, command), "--device", "cpu"]) == 0
         forget_package()
+    printed, said = capsys.readouterr()
+    assert "resumed at step 64" in said
+    assert "strangeworlds:Walker-v0, noise none, agent of step" in " ".join(printed.split())
+    assert len(list(swept.glob("*-speed-[12]-*/summary.json"))) == 2
     assert (out / "spikes").is_dir()
-    said = capsys.readouterr().err
     assert "episode 1 of 1: db on strangeworlds:Walker-v0 (speed=2, side=50), noise none" in said
     assert "no episode" not in said
 
 
-def test_arguments_of_the_environment_make_another_run(shell, monkeypatch):
+def test_env_kwargs_make_another_run(shell, monkeypatch):
     monkeypatch.syspath_prepend(shell.folder)
     (shell.folder / "plan.toml").write_text(GRID)
     runs = read_grid(shell.folder / "plan.toml", shell.folder / "planned").runs
@@ -129,7 +119,7 @@ def test_arguments_of_the_environment_make_another_run(shell, monkeypatch):
     ]
 
 
-def test_a_resumed_run_keeps_the_arguments_of_its_environment(shell, monkeypatch, capsys):
+def test_resume_keeps_the_env_kwargs(shell, monkeypatch, capsys):
     monkeypatch.syspath_prepend(shell.folder)
     out = shell.folder / "kept"
     assert (
@@ -143,7 +133,7 @@ def test_a_resumed_run_keeps_the_arguments_of_its_environment(shell, monkeypatch
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])
-def test_an_environment_that_raises_is_named_in_one_line(
+def test_train_in_an_environment_that_raises_names_it_in_one_line(
     shell, monkeypatch, tmp_path, capsys, workers
 ):
     monkeypatch.syspath_prepend(shell.folder)
@@ -161,7 +151,7 @@ def test_an_environment_that_raises_is_named_in_one_line(
     assert not (out / "error.log").exists()
 
 
-def test_the_step_at_which_an_environment_raises_is_named(shell, monkeypatch, tmp_path, capsys):
+def test_train_in_an_environment_that_raises_names_the_step(shell, monkeypatch, tmp_path, capsys):
     monkeypatch.syspath_prepend(shell.folder)
     settings = [
         "--env-kwargs",
@@ -191,7 +181,7 @@ def test_the_step_at_which_an_environment_raises_is_named(shell, monkeypatch, tm
     ],
     ids=["shape", "raises"],
 )
-def test_a_bonus_that_goes_wrong_is_named_in_one_line(
+def test_train_with_a_bonus_that_fails_names_it_in_one_line(
     shell, monkeypatch, tmp_path, capsys, bonus, message
 ):
     monkeypatch.syspath_prepend(shell.folder)
@@ -216,7 +206,7 @@ def test_a_bonus_that_goes_wrong_is_named_in_one_line(
     assert "trainer.py" in (out / "error.log").read_text()
 
 
-def test_evaluation_names_an_environment_that_raises(shell, monkeypatch, tmp_path, capsys):
+def test_eval_in_an_environment_that_raises_names_it(shell, monkeypatch, tmp_path, capsys):
     monkeypatch.syspath_prepend(shell.folder)
     out = tmp_path / "run"
     assert (
@@ -225,8 +215,7 @@ def test_evaluation_names_an_environment_that_raises(shell, monkeypatch, tmp_pat
         )
         == 0
     )
-    config = (out / "config.toml").read_text()
-    (out / "config.toml").write_text(config.replace("fails_at = 0", "fails_at = 3"))
+    change_settings(out, env_kwargs={"fails_at": 3})
     assert cli.main(["eval", str(out), "--episodes", "1", "--device", "cpu"]) == 1
     assert (
         "Walker.step raised ZeroDivisionError: the stripe fell over, under the agent of step 64;"
@@ -253,7 +242,7 @@ def tensors(state):
 @pytest.mark.filterwarnings(
     "ignore:for .*:UserWarning"
 )  # weights that a meta device is given are dropped
-def test_a_loaded_agent_has_its_networks_alone_on_the_device(tmp_path, monkeypatch):
+def test_agent_when_loaded_has_its_networks_alone_on_the_device(tmp_path, monkeypatch):
     run = tmp_path / "run"
     assert (
         cli.main(["train", "--env", "rooms-small", *TINY, "--steps", "64", "--out", str(run)]) == 0
@@ -271,7 +260,7 @@ def test_a_loaded_agent_has_its_networks_alone_on_the_device(tmp_path, monkeypat
     assert set().union(*places.values()) == {"cpu"}
 
 
-def test_ctrl_c_reaches_the_learner_and_not_the_processes_that_step(shell):
+def test_ctrl_c_reaches_the_learner_and_not_its_workers(shell):
     out = shell.folder / "stopped"
     flags = ["--env-workers", "2", "--steps", "1000000", "--out", out]
     process = shell.start("train", *WALKER, *flags, start_new_session=True)

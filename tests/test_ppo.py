@@ -7,7 +7,7 @@ import torch
 from ssedb import ppo
 
 
-def test_advantages_against_a_loop():
+def test_advantages_match_a_loop():
     rng = np.random.default_rng(0)
     rewards, values = rng.normal(size=(50, 3)), rng.normal(size=(51, 3))
     expected, running = np.zeros((50, 3)), np.zeros(3)
@@ -23,7 +23,7 @@ def test_advantages_against_a_loop():
 
 
 @pytest.mark.parametrize(("gamma", "gae_lambda"), [(0.0, 0.95), (0.99, 0.0), (1.0, 1.0)])
-def test_advantages_at_the_edges(gamma, gae_lambda):
+def test_advantages_at_the_edges_are_exact(gamma, gae_lambda):
     rewards, values = torch.randn(6, 2, dtype=torch.float64), torch.randn(7, 2, dtype=torch.float64)
     advantages, _ = ppo.advantages_and_returns(rewards, values, gamma, gae_lambda)
     deltas = rewards + gamma * values[1:] - values[:-1]
@@ -40,7 +40,7 @@ def test_advantages_are_normalised_over_the_whole_rollout():
     assert torch.isfinite(ppo.normalize_advantages(torch.ones(8, 4))).all()
 
 
-def test_loss_against_numpy():
+def test_loss_matches_numpy():
     rng = np.random.default_rng(1)
     logits, values, returns = rng.normal(size=(5, 3)), rng.normal(size=5), rng.normal(size=5)
     actions, advantages = np.array([0, 1, 2, 1, 0]), np.array([1.0, -1.0, 2.0, -0.5, 0.3])
@@ -68,7 +68,7 @@ def test_loss_against_numpy():
     )
 
 
-def test_explained_variance():
+def test_explained_variance_of_known_values_is_exact():
     returns = torch.randn(100, generator=torch.Generator().manual_seed(0))
     assert ppo.explained_variance(returns, returns).item() == pytest.approx(1)
     assert ppo.explained_variance(torch.zeros(100), returns).item() == pytest.approx(0, abs=1e-6)

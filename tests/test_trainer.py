@@ -22,6 +22,7 @@ from ssedb.runs.loop import resume, train
 from ssedb.runs.metrics import read_metrics
 from ssedb.runs.progress import Progress
 from ssedb.trainer import Trainer
+from tests.helpers import logged_numbers
 from tests.toy import Grid, Sides, tiny_config
 
 
@@ -37,8 +38,7 @@ def same(first, second) -> bool:
     return all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_ppo_learns_from_the_extrinsic_reward_when_told_to(tmp_path, seed):
+def test_ppo_with_the_extrinsic_reward_learns_from_it(tmp_path):
     settings = dict(
         extrinsic_coef=1.0,
         intrinsic_coef=0.0,
@@ -47,13 +47,13 @@ def test_ppo_learns_from_the_extrinsic_reward_when_told_to(tmp_path, seed):
         bonus="none",
         bonus_options={},
     )
-    trainer = Trainer(tiny_config(tmp_path, seed=seed, **settings), Sides(8, seed=seed, episode=20))
+    trainer = Trainer(tiny_config(tmp_path, **settings), Sides(8, episode=20))
     scores = [trainer.iterate()["score_rollout"] for _ in range(25)]
     assert scores[0] < 14  # 8 episodes of 20 steps at chance earn 10 on average, with a std of 0.8
     assert scores[-1] > 18  # twelve seeds gave 19.9 or 20
 
 
-def test_without_it_the_score_is_only_measured(tmp_path):
+def test_ppo_without_the_extrinsic_reward_only_measures_the_score(tmp_path):
     class Rich(Sides):
         def act(self, actions):
             return super().act(actions) * 1000
@@ -67,7 +67,7 @@ def test_without_it_the_score_is_only_measured(tmp_path):
     assert same(*weights)
 
 
-def test_the_bonus_reaches_the_policy(tmp_path):
+def test_bonus_reaches_the_policy(tmp_path):
     """One popular toolkit adds the bonus after the returns are computed; scaled by 0 or 1000 nothing changes there."""
     after = []
     for scale in (0.0, 1000.0):
@@ -79,7 +79,7 @@ def test_the_bonus_reaches_the_policy(tmp_path):
     assert not same(*after)
 
 
-def test_only_the_shape_of_the_bonus_matters_when_it_is_normalised(tmp_path):
+def test_bonus_when_normalised_matters_by_its_shape_alone(tmp_path):
     rows = []
     for scale in (1.0, 1000.0):
         trainer = Trainer(tiny_config(tmp_path), Grid(8))
@@ -90,7 +90,7 @@ def test_only_the_shape_of_the_bonus_matters_when_it_is_normalised(tmp_path):
     assert rows[1]["bonus"] == pytest.approx(rows[0]["bonus"], rel=1e-4)
 
 
-def test_the_bonus_gets_each_transition_with_its_own_next_observation(tmp_path):
+def test_bonus_gets_each_transition_with_its_own_next_observation(tmp_path):
     """The square of Grid moves by the action: next_obs must be obs moved, wherever no episode ended."""
     trainer, seen = Trainer(tiny_config(tmp_path), Grid(8, episode=7)), []
     loss = trainer.bonus.loss
@@ -118,7 +118,7 @@ def test_the_bonus_gets_each_transition_with_its_own_next_observation(tmp_path):
         assert torch.equal(next_obs[mask][:, :-1], obs[mask][:, 1:])
 
 
-def test_the_released_fidelity_trains_three_epochs_and_keeps_boundary_pairs(tmp_path):
+def test_released_fidelity_trains_three_epochs_and_keeps_boundary_pairs(tmp_path):
     config = tiny_config(tmp_path, fidelity="released")
     trainer, masks, epochs = Trainer(config, Grid(8)), [], []
     loss = trainer.bonus.loss
@@ -129,7 +129,7 @@ def test_the_released_fidelity_trains_three_epochs_and_keeps_boundary_pairs(tmp_
     assert len(epochs) == 3
 
 
-def test_same_seed_same_metrics_and_another_seed_others(tmp_path):
+def test_trainer_with_the_same_seed_alone_gives_the_same_metrics(tmp_path):
     rows = [
         train(
             tiny_config(
@@ -138,22 +138,19 @@ def test_same_seed_same_metrics_and_another_seed_others(tmp_path):
         )
         for name, seed in (("a", 3), ("b", 3), ("c", 4))
     ]
-    metrics = [
-        [{k: v for k, v in row.items() if k not in ("time", "sps")} for row in read_metrics(r.out)]
-        for r in rows
-    ]
+    metrics = [logged_numbers(r.out) for r in rows]
     assert metrics[0] == metrics[1]
     assert metrics[0] != metrics[2]
 
 
-def test_training_leaves_the_callers_randomness_alone(tmp_path):
+def test_trainer_leaves_the_callers_randomness_alone(tmp_path):
     torch.manual_seed(123)
     before = torch.get_rng_state()
     train(tiny_config(tmp_path / "run", steps=256, obs_norm_steps=100))
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_a_restored_trainer_goes_on_bit_for_bit(tmp_path):
+def test_trainer_when_restored_continues_bit_for_bit(tmp_path):
     whole = Trainer(tiny_config(tmp_path), Grid(8, seed=1, episode=9))
     whole.iterate(), whole.iterate()
     state = copy.deepcopy(whole.state_dict())
@@ -186,7 +183,7 @@ def without_time(rows):
     return [{k: v for k, v in row.items() if k != "sps"} for row in rows if row is not None]
 
 
-def test_updating_the_bonus_while_collecting_changes_no_number():
+def test_trainer_updating_the_bonus_while_collecting_changes_no_number():
     def rows(trainer):
         return without_time([trainer.iterate() for _ in range(4)] + [trainer.finish()])
 
@@ -252,7 +249,7 @@ def test_metrics_outlive_a_rollout_that_was_interrupted():
     assert trainer.finish() is None
 
 
-def test_a_checkpoint_holds_the_bonus_update_under_way():
+def test_checkpoint_holds_the_bonus_update_under_way():
     waiting, overlapping = make(False), make()
     for trainer in (waiting, overlapping):
         torch.manual_seed(0)
@@ -270,7 +267,7 @@ def test_speed_counts_all_the_time_of_an_iteration(overlap):
     assert 0 < row["sps"] < trainer.config.rollout_size / 0.5
 
 
-def test_a_used_trainer_takes_no_checkpoint():
+def test_trainer_that_was_used_refuses_a_checkpoint():
     trainer = make()
     trainer.iterate()
     with pytest.raises(RuntimeError, match="has made 1 updates; load into a new one"):
@@ -278,7 +275,7 @@ def test_a_used_trainer_takes_no_checkpoint():
 
 
 @pytest.mark.parametrize("updates", [1, 2])
-def test_an_overlapping_trainer_restored_goes_on_bit_for_bit(updates):
+def test_trainer_with_overlap_when_restored_continues_bit_for_bit(updates):
     whole = make()
     for _ in range(updates):
         whole.iterate()
@@ -290,7 +287,7 @@ def test_an_overlapping_trainer_restored_goes_on_bit_for_bit(updates):
     assert without_time([again.iterate() for _ in range(3)] + [again.finish()]) == expected
 
 
-def test_a_run_and_its_folder(tmp_path):
+def test_train_writes_its_run_folder(tmp_path):
     result = train(
         tiny_config(tmp_path / "run", steps=512, obs_norm_steps=200, checkpoint_minutes=0)
     )
@@ -326,24 +323,25 @@ def test_a_run_and_its_folder(tmp_path):
 
 
 def test_resume_continues_the_counters_and_everything_that_learned(tmp_path):
-    train(tiny_config(tmp_path / "run", steps=512, obs_norm_steps=200))
+    sizes = dict(num_envs=2, minibatch_envs=1, rollout_steps=16, obs_norm_steps=20)
+    train(tiny_config(tmp_path / "run", env="breakout", steps=64, **sizes))
     notes = []
 
     class Notes(Progress):
         def note(self, text):
             notes.append(text)
 
-    result = resume(tmp_path / "run", Notes(), steps=1024)
-    assert (result.steps, result.finished) == (1024, True)
-    assert notes == ["resumed at step 512"]
+    result = resume(tmp_path / "run", Notes(), steps=128)
+    assert (result.steps, result.finished) == (128, True)
+    assert notes == ["resumed at step 64"]
     rows = read_metrics(tmp_path / "run")
-    assert [r["steps"] for r in rows] == [256, 512, 768, 1024]
+    assert [r["steps"] for r in rows] == [32, 64, 96, 128]
     assert [r["updates"] for r in rows] == [1, 2, 3, 4]
     again = resume(tmp_path / "run")  # nothing is left to do
-    assert (again.steps, again.finished) == (1024, True)
+    assert (again.steps, again.finished) == (128, True)
 
 
-def test_a_resumed_run_does_not_replay_its_first_episodes(tmp_path, monkeypatch):
+def test_resume_does_not_replay_the_first_episodes(tmp_path, monkeypatch):
     keys, make_envs = [], training_envs
 
     def spy(config, seed_key, device, group):
@@ -351,15 +349,18 @@ def test_a_resumed_run_does_not_replay_its_first_episodes(tmp_path, monkeypatch)
         return make_envs(config, seed_key, device, group)
 
     monkeypatch.setattr("ssedb.trainer.training_envs", spy)
-    train(tiny_config(tmp_path / "run", env="rooms-small", steps=512, obs_norm_steps=64))
+    train(tiny_config(tmp_path / "run", steps=512, obs_norm_steps=64))
     resume(tmp_path / "run", steps=768)
     assert keys == [0, 2 + 2]
 
 
-def test_a_run_killed_in_its_first_update_goes_on_from_its_beginning(tmp_path):
+def test_resume_of_a_run_killed_in_its_first_update_begins_at_its_beginning(tmp_path):
+    class Killed(BaseException):
+        pass
+
     class Dies(Progress):
         def log(self, row):
-            raise SystemExit
+            raise Killed
 
     class Notes(Progress):
         def __init__(self):
@@ -369,14 +370,11 @@ def test_a_run_killed_in_its_first_update_goes_on_from_its_beginning(tmp_path):
             self.notes.append(text)
 
     def numbers(name):
-        return [
-            {k: v for k, v in row.items() if k not in ("time", "sps")}
-            for row in read_metrics(tmp_path / name)
-        ]
+        return logged_numbers(tmp_path / name)
 
-    settings = dict(env="rooms-small", noise="random-box", steps=512, obs_norm_steps=100)
+    settings = dict(noise="random-box", steps=512, obs_norm_steps=100)
     for name in ("saved", "unsaved"):
-        with pytest.raises(SystemExit):
+        with pytest.raises(Killed):
             train(tiny_config(tmp_path / name, **settings), Dies())
     shutil.rmtree(tmp_path / "unsaved" / "checkpoints")  # killed before even that
     train(tiny_config(tmp_path / "whole", **settings))
@@ -390,7 +388,7 @@ def test_a_run_killed_in_its_first_update_goes_on_from_its_beginning(tmp_path):
         assert [row["updates"] for row in numbers(name)] == [1, 2]
 
 
-def test_a_checkpoint_that_does_not_fit_is_one_line(tmp_path):
+def test_resume_from_a_checkpoint_that_does_not_fit_ends_in_one_line(tmp_path):
     train(tiny_config(tmp_path / "run", env="rooms-small", steps=256, obs_norm_steps=100))
     config = tmp_path / "run" / "config.toml"
     config.write_text(config.read_text().replace("policy_width = 32", "policy_width = 64"))
@@ -406,7 +404,7 @@ def test_a_checkpoint_that_does_not_fit_is_one_line(tmp_path):
     assert "\n" not in str(error.value)
 
 
-def test_a_number_gone_wrong_stops_the_run_and_is_named(tmp_path, monkeypatch):
+def test_train_with_a_number_that_is_not_finite_stops_and_names_it(tmp_path, monkeypatch):
     train(tiny_config(tmp_path / "run", steps=256, obs_norm_steps=100))
     good = sorted(p.name for p in (tmp_path / "run" / "checkpoints").iterdir())
     monkeypatch.setattr(ppo, "explained_variance", lambda *x: torch.tensor(float("nan")))
@@ -415,7 +413,7 @@ def test_a_number_gone_wrong_stops_the_run_and_is_named(tmp_path, monkeypatch):
     assert sorted(p.name for p in (tmp_path / "run" / "checkpoints").iterdir()) == good
 
 
-def test_a_spoiled_weight_is_named_and_never_saved(tmp_path, monkeypatch):
+def test_train_with_a_weight_that_is_not_finite_names_it_and_never_saves_it(tmp_path, monkeypatch):
     train(tiny_config(tmp_path / "run", env="rooms-small", steps=256, obs_norm_steps=100))
     good = sorted(p.name for p in (tmp_path / "run" / "checkpoints").iterdir())
     for module, name in (("bonus", "encoder.dense.bias"), ("policy", "value.bias")):
@@ -436,7 +434,7 @@ def test_a_spoiled_weight_is_named_and_never_saved(tmp_path, monkeypatch):
     assert sorted(p.name for p in (tmp_path / "run" / "checkpoints").iterdir()) == good
 
 
-def test_a_signal_finishes_the_update_and_saves(tmp_path):
+def test_train_on_a_signal_finishes_the_update_and_saves(tmp_path):
     class Interrupt(Progress):
         def step(self, steps):
             if steps == 300 - 300 % 8:
@@ -448,7 +446,7 @@ def test_a_signal_finishes_the_update_and_saves(tmp_path):
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
-def test_a_second_signal_stops_at_once(tmp_path):
+def test_train_on_a_second_signal_stops_at_once(tmp_path):
     class Impatient(Progress):
         def step(self, steps):
             if steps in (264, 272):
@@ -460,7 +458,7 @@ def test_a_second_signal_stops_at_once(tmp_path):
     assert time.monotonic() - began < 60
 
 
-def test_training_in_a_thread_needs_no_signals(tmp_path):
+def test_train_in_a_thread_needs_no_signals(tmp_path):
     results = []
     config = tiny_config(tmp_path / "run", steps=256, obs_norm_steps=100)
     thread = threading.Thread(target=lambda: results.append(ssedb.train(config)))

@@ -299,7 +299,7 @@ class PlainRun:
 
 
 @pytest.mark.parametrize("scale", ["run", "recent", "none"])
-def test_iterations_are_those_of_plain_loops(tmp_path, monkeypatch, scale):
+def test_iterations_match_plain_loops(tmp_path, monkeypatch, scale):
     settings = dict(
         bonus=f"{__name__}:Known",
         bonus_options={},
@@ -430,20 +430,20 @@ def usual():
     return find
 
 
-def test_every_setting_is_looked_at():
+def test_settings_are_all_declared():
     names = {field.name for field in dataclasses.fields(TrainConfig)}
     assert names == {*MATTERS, *DOES_NOT, "device"}
 
 
 @pytest.mark.parametrize("name", MATTERS)
-def test_a_setting_changes_what_comes_out(usual, name):
+def test_setting_of_the_algorithm_changes_the_result(usual, name):
     base, value = MATTERS[name]
     same = outcome(**{**base, name: value}) == usual(base)
     assert not same, f"{name}={value} comes to the same"
 
 
 @pytest.mark.parametrize("name", DOES_NOT)
-def test_a_setting_of_the_run_changes_nothing_that_comes_out(usual, name):
+def test_setting_of_the_run_changes_no_result(usual, name):
     base = DIAL if name == "env_workers" else TOY
     same = outcome(**{**base, name: DOES_NOT[name]}) == usual(base)
     assert same, f"{name}={DOES_NOT[name]} makes a difference"
@@ -470,7 +470,7 @@ def test_strength_is_the_noise_that_frames_show(noise):
     assert 0 < 2 * spread[1] < spread[2]
 
 
-def test_another_seed_shows_other_frames():
+def test_seed_when_another_shows_other_frames():
     first = [frames_of(env="rooms-small", noise="random-box", seed=seed)[3] for seed in (0, 1, 0)]
     assert not torch.equal(first[0], first[1])
     assert torch.equal(first[0], first[2])
@@ -485,7 +485,7 @@ def test_pools_of_emulators_differ(monkeypatch):
     assert len({settings["seed"] for settings in made}) == 4
 
 
-def test_observation_statistics_are_those_of_the_noisy_world_and_reach_policy_and_bonus():
+def test_obs_statistics_are_those_of_the_noisy_world_and_reach_policy_and_bonus():
     settings = dict(noise="pixel", noise_strength=0.5)
     noisy = tiny_config("unused", env="rooms-small", obs_norm_steps=400, **settings)
     trainer = Trainer(noisy)
@@ -505,7 +505,7 @@ def test_observation_statistics_are_those_of_the_noisy_world_and_reach_policy_an
         assert module.normalize.std < 0.5 * expected  # without noise the spread is another
 
 
-def test_scores_of_episodes_that_a_resume_cut_off_are_forgotten(tmp_path):
+def test_scores_of_episodes_cut_off_by_a_resume_are_forgotten(tmp_path):
     trainer = Trainer(tiny_config(tmp_path, **UNUSUAL), Snow(restorable=False))
     before = trainer.iterate()
     world = Snow(seed=1, restorable=False)

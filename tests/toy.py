@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import tomllib
+from pathlib import Path
 from typing import Any
 
+import tomli_w
 import torch
 from torch import Tensor
 
 from ssedb.config import TrainConfig
 from ssedb.envs.base import Env, Step
+from ssedb.runs import checkpoint
 
 SIDE = 36
 TINY_OPTIONS = dict(channels=(16, 16, 16), state_dim=64, hidden_dim=64, latent_dim=32)
@@ -26,14 +30,43 @@ TINY = [
 ]
 TINY += ["--obs-norm-steps", "32"]
 """Flags of a run of seconds."""
+ROOMS_FLAGS = [
+    "--env",
+    "rooms-small",
+    "--preset",
+    "rooms",
+    "--device",
+    "cpu",
+    "--num-envs",
+    "4",
+    "--minibatch-envs",
+    "2",
+    "--rollout-steps",
+    "8",
+    "--obs-norm-steps",
+    "32",
+    "--steps",
+    "64",
+]
+"""Flags of two updates on Rooms."""
 
 
 def tiny_config(out: Any, **changes: Any) -> TrainConfig:
+    """Return the settings of a run of a second; each emulator would take a quarter of one to begin."""
     settings: dict[str, Any] = dict(
-        env="breakout", preset="small", steps=1024, num_envs=8, rollout_steps=32, minibatch_envs=4, out=out,
+        env="rooms-tiny", preset="small", steps=1024, num_envs=8, rollout_steps=32, minibatch_envs=4, out=out,
         policy_channels=(8, 8, 8), policy_width=32, device="cpu", bonus_options=TINY_OPTIONS,
     )  # fmt: skip
     return TrainConfig(**{**settings, **changes})
+
+
+def change_settings(out: Path, **changes: Any) -> None:
+    """Rewrite a saved run as if it had been made with other settings."""
+    state, about = checkpoint.load_latest(out / "checkpoints")  # type: ignore[misc]
+    about |= {"env": changes.get("env", about["env"]), "settings": about["settings"] | changes}
+    checkpoint.save(out / "checkpoints", state, about)
+    values = tomllib.loads((out / "config.toml").read_text())
+    (out / "config.toml").write_text(tomli_w.dumps({**values, **changes}))
 
 
 class ToyEnv(Env):

@@ -74,10 +74,8 @@ def check_runs(run: Path, other: Path | None = None) -> TrainConfig:
         require_checkpoint(other, rival)
         theirs, ours = (env_label(c.env, c.env_kwargs) for c in (rival, config))
         if theirs != ours:
-            raise ConfigError(
-                f"{other} is a run on {theirs} and {run} one on {ours}; "
-                "compare runs on the same env"
-            )
+            both = f"{other} is a run on {theirs} and {run} one on {ours}"
+            raise ConfigError(f"{both}; compare runs on the same env")
     return config
 
 
@@ -93,12 +91,13 @@ def record_episode(
         device: auto, cpu, cuda or cuda:N.
     """
     agent = load(run, device)
+    agent.require_pictures()
     config = dataclasses.replace(agent.config, seed=seed)
     seen: list[Tensor] = []
     clean: list[Tensor] = []
+    states: list[Tensor] = []
     actions: list[int] = []
     rewards: list[float] = []
-    states: list[Tensor] = []
     with blaming(run, agent.when), torch.random.fork_rng():
         torch.manual_seed(seed)
         env = agent.make_env(1, seed=seed)
@@ -116,26 +115,14 @@ def record_episode(
             step = env.step(action)
             rollout.take(step)
             done = bool(step.dones[0])
-            seen.append(
-                (step.final_frames() if done and step.final_frames is not None else step.frames)[
-                    0
-                ].cpu()
-            )
+            frames = step.final_frames() if done and step.final_frames else step.frames
+            seen.append(frames[0].cpu())
             actions.append(int(action[0]))
             rewards.append(float(step.rewards[0]))
         env.close()
-    pictures, true = (torch.stack(seen), torch.stack(clean)), torch.cat(states) if states else None
-    return Episode(
-        run,
-        config,
-        agent.steps,
-        seed,
-        env.num_actions,
-        *pictures,
-        torch.tensor(actions),
-        torch.tensor(rewards),
-        true,
-    )
+    steps = torch.stack(seen), torch.stack(clean), torch.tensor(actions), torch.tensor(rewards)
+    true = torch.cat(states) if states else None
+    return Episode(run, config, agent.steps, seed, agent.actions.width, *steps, true)
 
 
 def trace_bonus(episode: Episode, run: Path, device: str = "auto") -> BonusTrace:
@@ -161,25 +148,16 @@ def trace_bonus(episode: Episode, run: Path, device: str = "auto") -> BonusTrace
                 if bonus.uses_context:  # an episodic memory needs the steps before
                     bonus.observe(*batch)
     known = [f.float().cpu() for f in features if f is not None]
-    return BonusTrace(
-        run,
-        agent.config.bonus,
-        agent.steps,
-        torch.cat(rewards).numpy(),
-        torch.cat(known).numpy() if known else None,
-    )
+    found = torch.cat(rewards).numpy(), torch.cat(known).numpy() if known else None
+    return BonusTrace(run, agent.config.bonus, agent.steps, *found)
 
 
 class _CleanFrames(Env):
     """Environment between a source and its noise, which keeps the last clean frame."""
 
     def __init__(self, env: Env) -> None:
-        self.env, self.num_envs, self.num_actions, self.device = (
-            env,
-            env.num_envs,
-            env.num_actions,
-            env.device,
-        )
+        self.env, self.device = env, env.device
+        self.num_envs, self.num_actions = env.num_envs, env.num_actions
 
     def reset(self) -> Tensor:
         self._frames = self.env.reset()

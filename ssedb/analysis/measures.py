@@ -32,15 +32,10 @@ def rank_correlation(first: Tensor, second: Tensor) -> float:
 
     Ties share their mean rank.
     """
-    a, b = (_ranks(x.double().cpu().numpy()) for x in (first, second))
-    spread = a.std() * b.std()
-    return float(((a - a.mean()) * (b - b.mean())).mean() / spread) if spread > 0 else 0.0
+    from scipy.stats import rankdata
 
-
-def _ranks(values: np.ndarray) -> np.ndarray:
-    _, index, counts = np.unique(values, return_inverse=True, return_counts=True)
-    last = counts.cumsum()
-    return (last - (counts - 1) / 2)[index]
+    a, b = (rankdata(x.double().cpu().numpy()) for x in (first, second))
+    return float(np.corrcoef(a, b)[0, 1]) if a.std() * b.std() > 0 else 0.0
 
 
 def linear_fit(features: Tensor, targets: Tensor, ridge: float = 1e-3) -> Tensor:
@@ -56,13 +51,10 @@ def linear_fit(features: Tensor, targets: Tensor, ridge: float = 1e-3) -> Tensor
     """
     features, targets = features.double(), targets.double()
     half = len(features) // 2
-    scale = features[:half].std(0).clamp_min(1e-8)
-    x = torch.cat(
-        [(features - features[:half].mean(0)) / scale, torch.ones_like(features[:, :1])], 1
-    )
-    gram = x[:half].T @ x[:half] + ridge * half * torch.eye(
-        x.shape[1], dtype=x.dtype, device=x.device
-    )
+    std, mean = torch.std_mean(features[:half], 0)
+    x = torch.cat([(features - mean) / std.clamp_min(1e-8), torch.ones_like(features[:, :1])], 1)
+    gram = x[:half].T @ x[:half]
+    gram.diagonal().add_(ridge * half)
     return x[half:] @ torch.linalg.solve(gram, x[:half].T @ targets[:half])
 
 
@@ -87,6 +79,5 @@ def probe_accuracy(features: Tensor, classes: Tensor) -> float:
         classes: int64 [n].
     """
     onehot = torch.nn.functional.one_hot(classes).double()
-    return float(
-        (linear_fit(features, onehot).argmax(1) == classes[len(features) // 2 :]).double().mean()
-    )
+    right = linear_fit(features, onehot).argmax(1) == classes[len(features) // 2 :]
+    return float(right.double().mean())

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 from torch import Tensor
+
+from ssedb.compare.style import BLUE, GRAY, GREEN, ORANGE
 
 if TYPE_CHECKING:
     from ssedb.analysis.episode import BonusTrace, Episode
@@ -21,7 +21,17 @@ if TYPE_CHECKING:
     from ssedb.demo import Result
     from ssedb.envs.rooms.world import World
 
-BLUE, ORANGE, GREEN, GRAY = "#0072B2", "#D55E00", "#009E73", "#777777"
+SCREEN: dict[str, Any] = dict(cmap="gray", vmin=0, vmax=255)
+
+
+def _show_cells(axes: Any, world: World, values: list[float], **colours: Any) -> Any:
+    """Draw a value for each cell of a Rooms world, NaN for none, over its floor."""
+    grid = np.full(world.layout.floor.shape, np.nan)
+    for cell, value in zip(world.cells, values, strict=True):
+        grid[cell] = value
+    axes.imshow(world.layout.floor, cmap="gray", vmin=-1, vmax=3)
+    axes.set(xticks=[], yticks=[])
+    return axes.imshow(grid, **colours)
 
 
 def plot_probe(
@@ -36,30 +46,15 @@ def plot_probe(
 
     On Rooms, plot also the bonus against visits and over the cells.
     """
-    known = world is not None
-    figure, axes = plt.subplots(
-        2 if known else 1, 2, figsize=(10, 8 if known else 4), layout="constrained", squeeze=False
-    )
+    rows = 1 if world is None else 2
+    figure = Figure(figsize=(10, 4 * rows), layout="constrained")
+    axes = figure.subplots(rows, 2, squeeze=False)
     fall, shares = axes[-1]
-    fall.plot(
-        probe.fall_steps,
-        np.array(probe.fall_clean) / probe.fall_clean[0],
-        "o-",
-        color=BLUE,
-        label="clean",
-    )
-    fall.plot(
-        probe.fall_steps,
-        np.array(probe.fall_noisy) / probe.fall_noisy[0],
-        "s--",
-        color=ORANGE,
-        label=probe.noise,
-    )
-    fall.set(
-        xlabel="gradient steps on the same transitions",
-        ylabel="bonus, start = 1",
-        title="fall under repetition",
-    )
+    clean, noisy = (np.array(f) / f[0] for f in (probe.fall_clean, probe.fall_noisy))
+    fall.plot(probe.fall_steps, clean, "o-", color=BLUE, label="clean")
+    fall.plot(probe.fall_steps, noisy, "s--", color=ORANGE, label=probe.noise)
+    fall.set(xlabel="gradient steps on the same transitions", ylabel="bonus, start = 1")
+    fall.set_title("fall under repetition")
     fall.legend()
     bars = {
         "noise in the bonus": probe.bonus_noise_share,
@@ -71,29 +66,22 @@ def plot_probe(
     bars = {name: value for name, value in bars.items() if value is not None}
     colours = [ORANGE if "noise" in name else BLUE for name in bars]
     shares.barh(list(bars), list(bars.values()), color=colours)
-    shares.set(
-        xlim=(0, 1), title="what it sees: noise (orange)" + (", true state (blue)" if known else "")
-    )
+    blue = "" if world is None else ", true state (blue)"
+    shares.set(xlim=(0, 1), title=f"what it sees: noise (orange){blue}")
     shares.invert_yaxis()
     if world is not None and pair_visits is not None and data.states is not None:
         visits, chart = axes[0]
-        counts = pair_visits[data.states, data.actions].cpu()
-        visits.scatter(
-            counts.numpy() + 1, rewards.cpu().numpy(), s=6, color=BLUE, alpha=0.5, linewidths=0
-        )
+        counts = pair_visits[data.states, data.actions].cpu().numpy()
+        paid = rewards.cpu().numpy()
+        visits.scatter(counts + 1, paid, s=6, color=BLUE, alpha=0.5, linewidths=0)
         visits.set(xscale="log", xlabel="N(s, a) + 1", ylabel="bonus", title="bonus against visits")
-        total, times = np.zeros(world.layout.floor.shape), np.zeros(world.layout.floor.shape)
-        for cell, reward in zip(
-            (data.states // world.scenes_per_cell).tolist(), rewards.tolist(), strict=True
-        ):
-            total[world.cells[cell]] += reward
-            times[world.cells[cell]] += 1
+        cells = (data.states // world.scenes_per_cell).cpu().numpy()
+        times, total = (np.bincount(cells, w, len(world.cells)) for w in (None, paid))
         mean = np.divide(total, times, out=np.full_like(total, np.nan), where=times > 0)
-        chart.imshow(world.layout.floor, cmap="gray", vmin=-1, vmax=3)
-        figure.colorbar(chart.imshow(mean, cmap="viridis"), ax=chart, label="bonus")
-        chart.set(title="bonus over the map", xticks=[], yticks=[])
+        shown = _show_cells(chart, world, mean.tolist(), cmap="viridis")
+        figure.colorbar(shown, ax=chart, label="bonus")
+        chart.set_title("bonus over the map")
     figure.savefig(path, dpi=120)
-    plt.close(figure)
 
 
 def plot_demo(results: list[Result], world: World, config: TrainConfig, path: Path) -> None:
@@ -101,104 +89,83 @@ def plot_demo(results: list[Result], world: World, config: TrainConfig, path: Pa
     agents = list(dict.fromkeys(result.agent for result in results))[::-1]
     colours = dict(zip(agents, (GRAY, GREEN, ORANGE, BLUE), strict=True))
     rooms = world.layout.size.rooms**2
-    figure = plt.figure(figsize=(12, 7.5), layout="constrained")
+    figure = Figure(figsize=(12, 7.5), layout="constrained")
     halves: Any = figure.subfigures(2, 1, height_ratios=(1.25, 1))
     top, bottom = halves
     curves = {
-        "rooms": f"rooms reached, of {rooms}",
-        "noise_share": "noise in the bonus (0 = blind to it)",
+        "rooms": (f"rooms reached, of {rooms}", rooms + 0.5),
+        "noise_share": ("noise in the bonus (0 = blind to it)", 1),
     }
-    for axes, (name, title) in zip(top.subplots(1, 2), curves.items(), strict=True):
+    for axes, (name, (title, most)) in zip(top.subplots(1, 2), curves.items(), strict=True):
         for agent in agents:
             runs = [r for r in results if r.agent == agent and name in r.rows[-1]]
             if not runs:
                 continue
             steps = [row["steps"] for row in runs[0].rows]
             values = np.array([[row[name] for row in run.rows] for run in runs])  # [seeds, rows]
-            axes.plot(steps, values.T, color=colours[agent], alpha=0.35, linewidth=0.9)
+            axes.plot(steps, values.T, color=colours[agent], alpha=0.35, lw=0.9)
             style = "--" if agent == agents[0] else "-"
-            axes.plot(steps, values.mean(0), style, color=colours[agent], linewidth=2, label=agent)
-        axes.set(xlabel="agent steps", title=title, ylim=(0, rooms + 0.5 if name == "rooms" else 1))
+            axes.plot(steps, values.mean(0), style, color=colours[agent], lw=2, label=agent)
+        axes.set(xlabel="agent steps", title=title, ylim=(0, most))
         axes.legend()
     first = {agent: next(r for r in results if r.agent == agent) for agent in agents}
-    most = max(np.log10(1 + max(run.visits)) for run in first.values())
+    visits = {agent: np.log10(1 + np.array(run.visits)) for agent, run in first.items()}
+    most = max(values.max() for values in visits.values())
     panels = bottom.subplots(1, len(agents))
     for axes, (agent, run) in zip(panels, first.items(), strict=True):
-        grid = np.full(world.layout.floor.shape, np.nan)
-        for cell, visits in zip(world.cells, run.visits, strict=True):
-            grid[cell] = np.log10(1 + visits)
-        axes.imshow(world.layout.floor, cmap="gray", vmin=-1, vmax=3)
-        shown = axes.imshow(grid, cmap="magma", vmin=0, vmax=most)
-        axes.set(title=f"{agent}: {run.rows[-1]['rooms']:.0f} rooms", xticks=[], yticks=[])
+        shown = _show_cells(axes, world, visits[agent].tolist(), cmap="magma", vmin=0, vmax=most)
+        axes.set_title(f"{agent}: {run.rows[-1]['rooms']:.0f} rooms")
     bottom.colorbar(shown, ax=list(panels), label="log10(1 + visits)", shrink=0.8)
-    bottom.supxlabel(
-        "visits of each cell, first seed; the way begins in the upper left", fontsize=9
-    )
-    figure.suptitle(
-        f"{config.env}, no reward, {config.noise} where there is noise; thin lines: each seed"
-    )
+    about = "visits of each cell, first seed; the way begins in the upper left"
+    bottom.supxlabel(about, fontsize=9)
+    noise = f"{config.noise} where there is noise"
+    figure.suptitle(f"{config.env}, no reward, {noise}; thin lines: each seed")
     figure.savefig(path, dpi=110)
-    plt.close(figure)
 
 
 def plot_spike_curve(episode: Episode, trace: BonusTrace, spikes: list[Spike], path: Path) -> None:
     """Plot the bonus along an episode, with numbered spikes."""
-    figure, axes = plt.subplots(figsize=(11, 3.6), layout="constrained")
-    axes.plot(trace.bonus, color=BLUE, linewidth=0.9)
+    figure = Figure(figsize=(11, 3.6), layout="constrained")
+    axes = figure.subplots()
+    axes.plot(trace.bonus, color=BLUE, lw=0.9)
     axes.margins(x=0.01, y=0.12)
     _number_spikes(axes, spikes, ORANGE, 9)
     for clear, label in ((True, "clear spike"), (False, "may be noise")):
         axes.plot([], [], "o", color=ORANGE, fillstyle="full" if clear else "none", label=label)
     axes.legend(loc="lower right", ncols=2, fontsize=8)
-    config = episode.config
-    agent = f"agent of step {episode.trained:,}"
-    title = f"{trace.bonus_name} on {config.env}, noise {config.noise}, {agent}"
-    axes.set(xlabel="step of the episode", ylabel="bonus", title=title)
+    axes.set(xlabel="step of the episode", ylabel="bonus")
+    axes.set_title(f"{trace.bonus_name} on {_about(episode)}")
     figure.savefig(path, dpi=120)
-    plt.close(figure)
+
+
+def _about(episode: Episode) -> str:
+    config = episode.config
+    return f"{config.env}, noise {config.noise}, agent of step {episode.trained:,}"
 
 
 def plot_spike_frames(episode: Episode, spikes: list[Spike], path: Path) -> None:
     """Plot the frame at each spike, numbered as in the curve."""
+    columns = min(4, len(spikes))
+    rows = -(-len(spikes) // max(columns, 1))
+    size = (2.3 * columns, 2.55 * rows) if spikes else (5, 1.2)
+    figure = Figure(figsize=size, layout="constrained")
     if not spikes:
-        figure, axes = plt.subplots(figsize=(5, 1.2), layout="constrained")
-        axes.text(0.5, 0.5, "no spike rises above the noise of the curve", ha="center")
+        figure.text(0.5, 0.5, "no spike rises above the noise of the curve", ha="center")
+    for number, spike in enumerate(spikes, start=1):
+        axes = figure.add_subplot(rows, columns, number)
+        axes.imshow(episode.seen[spike.step].numpy(), **SCREEN)
+        doubt = "" if spike.clear else " (noise?)"
+        axes.set_title(f"{number}: step {spike.step}{doubt}", fontsize=9)
         axes.axis("off")
-    else:
-        columns = min(4, len(spikes))
-        rows = -(-len(spikes) // columns)
-        figure, grid = plt.subplots(
-            rows, columns, figsize=(2.3 * columns, 2.55 * rows), layout="constrained", squeeze=False
-        )
-        for axes in grid.flat:
-            axes.axis("off")
-        for number, (axes, spike) in enumerate(zip(grid.flat, spikes, strict=False), start=1):
-            axes.imshow(episode.seen[spike.step].numpy(), cmap="gray", vmin=0, vmax=255)
-            axes.set_title(
-                f"{number}: step {spike.step}" + ("" if spike.clear else " (noise?)"), fontsize=9
-            )
     figure.savefig(path, dpi=110)
-    plt.close(figure)
 
 
 def _number_spikes(axes: Any, spikes: list[Spike], colour: str, size: int) -> None:
+    text: dict[str, Any] = dict(textcoords="offset points", ha="center", fontsize=size)
     for number, spike in enumerate(spikes, start=1):
-        place = (spike.step, spike.bonus)
-        axes.plot(
-            *place,
-            "o",
-            color=colour,
-            markersize=size / 2,
-            fillstyle="full" if spike.clear else "none",
-        )
-        axes.annotate(
-            str(number),
-            place,
-            (0, size / 2),
-            textcoords="offset points",
-            ha="center",
-            fontsize=size,
-        )
+        place, fill = (spike.step, spike.bonus), "full" if spike.clear else "none"
+        axes.plot(*place, "o", color=colour, ms=size / 2, fillstyle=fill)
+        axes.annotate(str(number), place, (0, size / 2), **text)
 
 
 def curve_strips(
@@ -211,60 +178,45 @@ def curve_strips(
     """
     strips = []
     for colour, dot in ((BLUE, ORANGE), ("#bbbbbb", "#bbbbbb")):
-        figure = plt.figure(figsize=(width / 100, 1.2), dpi=100)
+        figure = Figure(figsize=(width / 100, 1.2), dpi=100)
+        canvas: Any = FigureCanvasAgg(figure)
         axes = figure.add_axes((0.02, 0.06, 0.96, 0.72))
-        axes.plot(bonus, color=colour, linewidth=1)
+        axes.plot(bonus, color=colour, lw=1)
         axes.set_xlim(0, max(len(bonus) - 1, 1))
         axes.axis("off")
         _number_spikes(axes, spikes, dot, 7)
-        figure.canvas.draw()
-        canvas: Any = figure.canvas
+        canvas.draw()
         strips.append(np.asarray(canvas.buffer_rgba())[..., :3].copy())
         columns = axes.transData.transform([(t, 0) for t in range(len(bonus))])[:, 0]
-        plt.close(figure)
     return strips[0], strips[1], [min(max(round(float(x)), 1), width - 1) for x in columns]
 
 
 def plot_embeddings(episode: Episode, maps: list[Embedding], path: Path, numbers: int = 12) -> None:
     """Plot the maps side by side, coloured by time, with the frames of numbered points below."""
-    count = min(numbers, len(maps[0].steps))
-    chosen = np.linspace(0, len(maps[0].steps) - 1, count).round().astype(int)
-    figure = plt.figure(figsize=(5 * len(maps), 6.4), layout="constrained")
-    halves: Any = figure.subfigures(
-        2, 1, height_ratios=(4.4, 1.6 * 6 / count if len(maps) < 3 else 1.5)
-    )
+    steps = maps[0].steps
+    count = min(numbers, len(steps))
+    chosen = np.linspace(0, len(steps) - 1, count).round().astype(int)
+    figure = Figure(figsize=(5 * len(maps), 6.4), layout="constrained")
+    ratios = (4.4, 1.6 * 6 / count if len(maps) < 3 else 1.5)
+    halves: Any = figure.subfigures(2, 1, height_ratios=ratios)
     top, bottom = halves
     panels = top.subplots(1, len(maps), squeeze=False)[0]
+    circle = dict(boxstyle="circle,pad=0.15", facecolor="white", edgecolor="black", lw=0.6)
+    label: dict[str, Any] = dict(fontsize=8, ha="center", va="center", bbox=circle, zorder=3)
     for axes, chart in zip(panels, maps, strict=True):
-        axes.plot(*chart.points.T, color="#999999", linewidth=0.6, alpha=0.7, zorder=1)
-        dots = axes.scatter(
-            *chart.points.T, c=chart.steps, cmap="viridis", s=14, linewidths=0, zorder=2
-        )
+        points = chart.points.T
+        axes.plot(*points, color="#999999", lw=0.6, alpha=0.7, zorder=1)
+        dots = axes.scatter(*points, c=chart.steps, cmap="viridis", s=14, linewidths=0, zorder=2)
         for number, i in enumerate(chosen, start=1):
-            frame = dict(
-                boxstyle="circle,pad=0.15", facecolor="white", edgecolor="black", linewidth=0.6
-            )
-            axes.annotate(
-                str(number),
-                chart.points[i],
-                fontsize=8,
-                ha="center",
-                va="center",
-                bbox=frame,
-                zorder=3,
-            )
+            axes.annotate(str(number), chart.points[i], **label)
         ratio = "-" if chart.ratio is None else f"{chart.ratio:.2f}"
-        axes.set(
-            title=f"{chart.title}\nconsecutive / random distance {ratio}", xticks=[], yticks=[]
-        )
+        axes.set_title(f"{chart.title}\nconsecutive / random distance {ratio}")
+        axes.set(xticks=[], yticks=[])
     top.colorbar(dots, ax=list(panels), label="step of the episode", shrink=0.9)
     strip = bottom.subplots(1, count, squeeze=False)[0]
-    for number, (axes, i) in enumerate(zip(strip, chosen, strict=True), start=1):
-        axes.imshow(episode.seen[maps[0].steps[i]].numpy(), cmap="gray", vmin=0, vmax=255)
+    for number, (axes, step) in enumerate(zip(strip, steps[chosen], strict=True), start=1):
+        axes.imshow(episode.seen[step].numpy(), **SCREEN)
         axes.set(xticks=[], yticks=[])
-        axes.set_title(f"{number}: {maps[0].steps[i]}", fontsize=8)
-    config = episode.config
-    agent = f"agent of step {episode.trained:,}"
-    figure.suptitle(f"an episode of {config.env}, noise {config.noise}, {agent} (t-SNE)")
+        axes.set_title(f"{number}: {step}", fontsize=8)
+    figure.suptitle(f"an episode of {_about(episode)} (t-SNE)")
     figure.savefig(path, dpi=120)
-    plt.close(figure)

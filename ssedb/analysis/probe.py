@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+from collections import deque
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
 
+from ssedb.actions import action_space
 from ssedb.analysis import measures
+from ssedb.analysis.practice import make_adam, practise
 from ssedb.bonuses.base import Bonus, Context
 from ssedb.collect.rollout import STACK
 from ssedb.config import TrainConfig
@@ -70,12 +74,7 @@ class Probe:
 
 
 def draw_transitions(
-    world: World,
-    visited: Tensor | None,
-    count: int,
-    draws: int,
-    noise: Noise,
-    seed: int,
+    world: World, visited: Tensor | None, count: int, draws: int, noise: Noise, seed: int
 ) -> Transitions:
     """Draw transitions of Rooms: the ends of random walks from uniformly drawn states.
 
@@ -87,35 +86,32 @@ def draw_transitions(
         noise: the noise.
         seed: of walks and noise.
     """
-    generator = torch.Generator(world.device).manual_seed(seed)
+    device = world.device
+    drawn: dict[str, Any] = dict(generator=torch.Generator(device).manual_seed(seed), device=device)
 
     def choose(pool: Tensor, n: int) -> Tensor:
         states = torch.nonzero(pool).flatten()
-        return states[torch.randint(len(states), (n,), generator=generator, device=world.device)]
+        return states[torch.randint(len(states), (n,), **drawn)]
 
     known = visited if visited is not None and visited.any() else world.reachable()
     chosen = torch.cat([choose(world.reachable(), count // 2), choose(known, count - count // 2)])
     # Linear probes train on the first half, so both kinds of states are mixed.
-    mixed = torch.randperm(count, generator=generator, device=world.device)
+    mixed = torch.randperm(count, **drawn)
     state = world.state_of(chosen[mixed])
-    observer = Observer(
-        noise, draws * count, world.num_actions, seed=seed, device=world.device, side=world.side
-    )
+    where: dict[str, Any] = dict(seed=seed, device=device, side=world.side)
+    observer = Observer(noise, draws * count, world.num_actions, **where)
     clean = [world.frames(state)]
     noisy = [observer.observe(clean[0].repeat(draws, 1, 1))]
-    never = torch.zeros(draws * count, dtype=torch.bool, device=world.device)
+    never = torch.zeros(draws * count, dtype=torch.bool, device=device)
     for _ in range(STACK):
         ids = world.state_ids(state)
-        actions = torch.randint(
-            world.num_actions, (count,), generator=generator, device=world.device
-        )
+        actions = torch.randint(world.num_actions, (count,), **drawn)
         state, _ = world.move(state, actions)
         observer.advance(actions.repeat(draws), never)
         clean.append(world.frames(state))
         noisy.append(observer.observe(clean[-1].repeat(draws, 1, 1)))
-    return Transitions(
-        torch.stack(clean), torch.stack(noisy).unflatten(1, (draws, count)), actions, ids
-    )
+    by_draw = torch.stack(noisy).unflatten(1, (draws, count))
+    return Transitions(torch.stack(clean), by_draw, actions, ids)
 
 
 COLLECT_ENVS, COLLECT_APART = 16, 12
@@ -140,38 +136,34 @@ def collect_transitions(
     noise, envs = env.observer.noise, draws * COLLECT_ENVS
     observer = Observer(noise, envs, env.num_actions, seed=seed, device=device, side=env.side)
     generator = torch.Generator().manual_seed(seed)
+    space = action_space(env.num_actions)
     frames = env.env.reset()
-    clean: list[Tensor] = []
-    noisy: list[Tensor] = []
+    clean: deque[Tensor] = deque(maxlen=STACK + 1)
+    noisy: deque[Tensor] = deque(maxlen=STACK + 1)
     actions: list[Tensor] = []
     found: list[tuple[Tensor, Tensor, Tensor]] = []
     age = torch.zeros(COLLECT_ENVS, dtype=torch.int64, device=device)
     repeated = (draws, *[1] * (frames.ndim - 1))
-    while sum(len(actions) for _, _, actions in found) < count:
+    while sum(len(chosen) for _, _, chosen in found) < count:
         # Long enough to find them several times over if episodes last.
         if len(actions) > COLLECT_APART * (count + 100):
             raise ConfigError(
                 f"{config.env}: episodes end too soon to be probed; none lasts {STACK} steps"
             )
-        clean = [*clean, to_agent_frames(frames, env.side)][-STACK - 1 :]
         seen = observer.observe(frames.repeat(repeated)).unflatten(0, (draws, COLLECT_ENVS))
-        noisy = [*noisy, seen][-STACK - 1 :]
+        clean.append(to_agent_frames(frames, env.side))
+        noisy.append(seen)
         if len(actions) % COLLECT_APART == 0 and (whole := age >= STACK).any():
-            found.append(
-                (torch.stack(clean)[:, whole], torch.stack(noisy)[:, :, whole], actions[-1][whole])
-            )
-        actions.append(
-            torch.randint(env.num_actions, (COLLECT_ENVS,), generator=generator).to(device)
-        )
+            stacks = torch.stack(list(clean))[:, whole], torch.stack(list(noisy))[:, :, whole]
+            found.append((*stacks, actions[-1][whole]))
+        actions.append(space.random(COLLECT_ENVS, generator).to(device))
         step = env.env.step(actions[-1])
         frames, age = step.frames, torch.where(step.dones, 0, age + 1)
         observer.advance(actions[-1].repeat(draws), step.dones.repeat(draws))
     env.close()
-    clean_frames, noisy_frames, chosen = (
-        torch.cat(column, -1 if column[0].ndim == 1 else column[0].ndim - 3)
-        for column in zip(*found, strict=True)
-    )
-    return Transitions(clean_frames[:, :count], noisy_frames[:, :, :count], chosen[:count])
+    parts = list(zip(*found, strict=True))
+    stacks = torch.cat(parts[0], 1)[:, :count], torch.cat(parts[1], 2)[:, :, :count]
+    return Transitions(*stacks, torch.cat(parts[2])[:count])
 
 
 def probe_bonus(
@@ -197,14 +189,13 @@ def probe_bonus(
     # [M, 16]: how the noise changed the newest frame, coarsely
     difference = data.noisy[-2, 0].float() - data.clean[-2].float()
     fields = adaptive_avg_pool2d(difference[:, None], 4).flatten(1)
+    counted = None if pair_visits is None else count_correlation(rewards, data, pair_visits)
     fall = {draw: _fall(bonus, data, draw, learning_rate) for draw in (None, draws)}
     return Probe(
         noise=noise,
         bonus_mean=float(rewards.mean()),
         bonus_noise_share=measures.noise_share(rewards),
-        count_correlation=None
-        if pair_visits is None
-        else count_correlation(rewards, data, pair_visits),
+        count_correlation=counted,
         feature_noise_share=None if features is None else measures.noise_share(features),
         **_place_told(features, world, data),
         noise_explained=None if features is None else measures.explained_share(features[0], fields),
@@ -220,9 +211,8 @@ def rewards_and_features(bonus: Bonus, data: Transitions) -> tuple[Tensor, Tenso
     rewards = torch.stack([rewards_of(bonus, data, k) for k in draws])
     if bonus.features(*experience(bonus, data, 0, slice(1))[:2]) is None:
         return rewards, None
-    return rewards, torch.stack(
-        [_in_chunks(lambda o, a, *_: bonus.features(o, a), bonus, data, k) for k in draws]
-    )
+    features = partial(_in_chunks, lambda o, a, *_: bonus.features(o, a), bonus, data)
+    return rewards, torch.stack([features(k) for k in draws])
 
 
 def _place_told(
@@ -247,9 +237,8 @@ def count_correlation(rewards: Tensor, data: Transitions, pair_visits: Tensor) -
         data: the transitions.
         pair_visits: N(s, a), int64 [states, actions].
     """
-    return measures.rank_correlation(
-        rewards.mean(0), (pair_visits[data.states, data.actions] + 1.0).rsqrt()
-    )
+    visits = pair_visits[data.states, data.actions]
+    return measures.rank_correlation(rewards.mean(0), (visits + 1.0).rsqrt())
 
 
 def rewards_of(bonus: Bonus, data: Transitions, draw: int | None) -> Tensor:
@@ -262,11 +251,11 @@ def experience(bonus: Bonus, data: Transitions, draw: int | None, rows: slice) -
 
     Each transition is an episode of its own.
     """
-    states = None if data.states is None else data.states[rows]
-    context = Context(
-        -2 - torch.arange(len(data.actions[rows]), device=data.actions.device), states
-    )
-    return (*(x[rows] for x in data.pair(draw)), *([context] if bonus.uses_context else []))
+    batch = tuple(x[rows] for x in data.pair(draw))
+    if not bonus.uses_context:
+        return batch
+    episodes = -2 - torch.arange(len(batch[1]), device=data.actions.device)
+    return (*batch, Context(episodes, None if data.states is None else data.states[rows]))
 
 
 def _fall(
@@ -277,41 +266,28 @@ def _fall(
     The transitions are without noise, or under another of `draws` draws in each step.
     """
     twin = copy.deepcopy(bonus)
-    trained = [p for p in twin.parameters() if p.requires_grad]
-    adam = torch.optim.Adam(trained, lr=learning_rate) if trained else None
+    adam = make_adam(twin, learning_rate)
     found = []
     for step in range(FALL_AT[-1] + 1):
         batch = experience(twin, data, None if draws is None else step % draws, slice(FALL_BATCH))
         if step in FALL_AT:
             found.append(float(twin.reward(*batch).mean()))
-        twin.observe(*batch)
-        loss, _ = twin.loss(*batch[:3])
-        if adam is not None and loss.requires_grad:
-            adam.zero_grad()
-            loss.backward()
-            adam.step()
-        twin.after_step()
-        twin.after_epoch()
-        twin.after_rollout()
+        practise(twin, batch, adam)
     return tuple(found)
 
 
 def _in_chunks(function: Any, bonus: Bonus, data: Transitions, draw: int | None) -> Tensor:
+    chunks = [slice(i, i + CHUNK) for i in range(0, len(data.actions), CHUNK)]
     with torch.no_grad():
-        starts = range(0, len(data.actions), CHUNK)
-        return torch.cat(
-            [function(*experience(bonus, data, draw, slice(i, i + CHUNK))) for i in starts]
-        )
+        return torch.cat([function(*experience(bonus, data, draw, rows)) for rows in chunks])
 
 
 def check_probe(config: TrainConfig, transitions: int, draws: int) -> None:
     """Raise ConfigError if the probe cannot run with these settings."""
     noise = noise_class(config.noise)
     if noise.changes_actions() and not noise.changes_frames():
-        raise ConfigError(
-            f"noise={config.noise}: the probe draws noise over pictures; "
-            "name another with --noise, such as random-box"
-        )
+        other = "name another with --noise, such as random-box"
+        raise ConfigError(f"noise={config.noise}: the probe draws noise over pictures; {other}")
     for name, value, least in (("transitions", transitions, 128), ("draws", draws, 2)):
         if value < least:
             raise ConfigError(f"{name}={value}: must be {least} or more")
@@ -350,6 +326,7 @@ def probe_run(
         config = dataclasses.replace(config, noise=noise)
     check_probe(config, transitions, draws)
     agent = load(run, device)
+    agent.require_pictures()
     place, state = agent.device, agent.state
     world = pair_visits = None
     if named := rooms_world(config.env):
@@ -357,18 +334,15 @@ def probe_run(
         if counts is None:
             raise ConfigError(f"{run} holds no visit counts; another version of ssedb wrote it")
         pair_visits = counts["pair_visits"]
-        data = draw_transitions(
-            world, counts["visits"] > 0, transitions, draws, noise_of(config), seed
-        )
+        seen = counts["visits"] > 0
+        data = draw_transitions(world, seen, transitions, draws, noise_of(config), seed)
     else:
         with blaming(run, agent.when):
             data = collect_transitions(config, transitions, draws, seed, place)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        bonus = agent.make_bonus(fresh)
-        result = probe_bonus(
-            bonus, world, data, pair_visits, config.noise, config.bonus_learning_rate
-        )
+        bonus, rate = agent.make_bonus(fresh), config.bonus_learning_rate
+        result = probe_bonus(bonus, world, data, pair_visits, config.noise, rate)
     about = {"run": str(run), "steps": agent.steps, "bonus": config.bonus, "fresh": fresh}
     write_json(run / "probe.json", {**about, **asdict(result)})
     picture = run / "probe.png"

@@ -39,9 +39,8 @@ def spike_heights(bonus: np.ndarray) -> np.ndarray:
     Returns:
         Heights, float [T].
     """
-    residual = bonus - median_filter(
-        np.asarray(bonus, np.float64), size=min(TREND, len(bonus)), mode="reflect"
-    )
+    bonus = np.asarray(bonus, np.float64)
+    residual = bonus - median_filter(bonus, size=min(TREND, len(bonus)), mode="reflect")
     spread = MAD_TO_STD * np.median(np.abs(residual - np.median(residual)))
     if spread == 0:  # flat but for the spikes
         spread = residual.std() or 1.0
@@ -72,8 +71,7 @@ def find_spikes(bonus: np.ndarray, most: int = MOST, gap: int = GAP) -> list[Spi
     if len(bonus) < 3:
         return []
     heights = spike_heights(bonus)
-    # A peak may be the first or the last step.
-    edged = np.concatenate([[-np.inf], heights, [-np.inf]])
+    edged = np.pad(heights, 1, constant_values=-np.inf)  # a peak may be the first or the last step
     peaks = find_peaks(edged, height=LEAST, distance=max(1, gap))[0] - 1
     strongest = peaks[np.argsort(-heights[peaks], kind="stable")][:most]
     threshold = norm.isf(CHANCE / len(bonus))
@@ -87,7 +85,7 @@ def spikes_of_run(
     run: Path,
     *,
     seed: int = 1000,
-    max_steps: int | None = None,
+    steps: int | None = None,
     device: str = "auto",
     progress: Progress = silent,
 ) -> dict[str, Any]:
@@ -99,7 +97,7 @@ def spikes_of_run(
     from ssedb.analysis.plots import plot_spike_curve, plot_spike_frames
 
     progress.note("running an episode")
-    episode = record_episode(run, seed=seed, max_steps=max_steps, device=device)
+    episode = record_episode(run, seed=seed, max_steps=steps, device=device)
     trace = trace_bonus(episode, run, device)
     spikes = find_spikes(trace.bonus)
     found = f"{plural(len(episode), 'step')}, {plural(len(spikes), 'spike')}"
@@ -111,8 +109,8 @@ def spikes_of_run(
     plot_spike_curve(episode, trace, spikes, folder / "curve.png")
     plot_spike_frames(episode, spikes, folder / "frames.png")
     for number, spike in enumerate(spikes, start=1):
-        steps = range(spike.step, min(spike.step + GAP + 1, len(episode)))
-        write_video(folder / f"clip-{number:02d}.mp4", side_by_side(episode, steps), CLIP_ZOOM)
+        clip = range(spike.step, min(spike.step + GAP + 1, len(episode)))
+        write_video(folder / f"clip-{number:02d}.mp4", side_by_side(episode, clip), CLIP_ZOOM)
     write_video(folder / "episode.mp4", with_curve(episode, trace, spikes), 1)
     about = {
         "run": str(run),

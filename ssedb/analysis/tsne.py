@@ -73,11 +73,8 @@ def embed(z: np.ndarray, seed: int = 0) -> np.ndarray:
     if z.shape[1] > COMPONENTS:
         z = PCA(min(COMPONENTS, len(z)), random_state=seed).fit_transform(z)
     perplexity = min(PERPLEXITY, (len(z) - 1) / 3)
-    return (
-        TSNE(2, perplexity=perplexity, init="pca", random_state=seed)
-        .fit_transform(z / z.std())
-        .astype(np.float64)
-    )
+    tsne = TSNE(2, perplexity=perplexity, init="pca", random_state=seed)
+    return tsne.fit_transform(z / z.std()).astype(np.float64)
 
 
 def thin(length: int, most: int = MOST_POINTS) -> np.ndarray:
@@ -93,13 +90,10 @@ def embed_features(title: str, features: np.ndarray, steps: np.ndarray, seed: in
 def embed_pixels(episode: Episode, steps: np.ndarray, seed: int = 0) -> Embedding:
     """Embed the stacks that the agent saw; random pairs are of the drawn steps, to save time."""
     drawn = episode.stacks(torch.from_numpy(steps)).flatten(1).float()
-    consecutive = torch.arange(len(episode)).unfold(0, 2, 1)  # [T - 1, 2]
-    lengths = [
-        (episode.stacks(chunk[:, 1]).float() - episode.stacks(chunk[:, 0]).float())
-        .flatten(1)
-        .norm(dim=1)
-        for chunk in consecutive.split(256)
-    ]
+    lengths = []
+    for t in torch.arange(len(episode) - 1).split(256):
+        change = episode.stacks(t + 1).float() - episode.stacks(t).float()
+        lengths.append(change.flatten(1).norm(dim=1))
     pairs = mean_pair(drawn)
     ratio = float(torch.cat(lengths).mean()) / pairs if pairs > 0 else None
     return Embedding("raw pixels", steps, embed(drawn.numpy(), seed), ratio)
@@ -107,10 +101,10 @@ def embed_pixels(episode: Episode, steps: np.ndarray, seed: int = 0) -> Embeddin
 
 def tsne_of_run(
     run: Path,
-    other: Path | None = None,
+    compare: Path | None = None,
     *,
     seed: int = 1000,
-    max_steps: int | None = None,
+    steps: int | None = None,
     device: str = "auto",
     progress: Progress = silent,
 ) -> tuple[list[Embedding], Path]:
@@ -118,9 +112,9 @@ def tsne_of_run(
 
     Args:
         run: folder of the run whose agent acts.
-        other: another run whose representation is mapped, too.
+        compare: another run whose representation is mapped, too.
         seed: of environment, noise and actions.
-        max_steps: ends the episode.
+        steps: ends the episode.
         device: auto, cpu, cuda or cuda:N.
         progress: shows what is done.
 
@@ -130,14 +124,14 @@ def tsne_of_run(
     from ssedb.analysis.plots import plot_embeddings
     from ssedb.report.explorer import write_episode_page
 
-    check_runs(run, other)
+    check_runs(run, compare)
     progress.note("running an episode")
-    episode = record_episode(run, seed=seed, max_steps=max_steps, device=device)
-    traces = [trace_bonus(episode, path, device) for path in (run, other) if path is not None]
+    episode = record_episode(run, seed=seed, max_steps=steps, device=device)
+    traces = [trace_bonus(episode, path, device) for path in (run, compare) if path is not None]
     if traces[0].features is None:
+        name = traces[0].bonus_name
         raise ConfigError(
-            f"{run}: the bonus {traces[0].bonus_name} has no representation to draw; "
-            "name another run"
+            f"{run}: the bonus {name} has no representation to draw; name another run"
         )
     names = [r.bonus_name for r in traces]
     if len(set(names)) < len(names):  # two runs of one bonus
@@ -157,11 +151,8 @@ def embeddings_of(
 ) -> list[Embedding]:
     """Embed every representation and the raw pixels, at the same steps."""
     steps = thin(len(episode))
-    maps = [
-        embed_features(n, r.features, steps)
-        for n, r in zip(names, traces, strict=True)
-        if r.features is not None
-    ]
+    known = [(n, r.features) for n, r in zip(names, traces, strict=True)]
+    maps = [embed_features(n, features, steps) for n, features in known if features is not None]
     return [*maps, embed_pixels(episode, steps)]
 
 
@@ -171,13 +162,9 @@ def _as_json(episode: Episode, maps: list[Embedding]) -> dict[str, Any]:
         "trained": episode.trained,
         "seed": episode.seed,
         "length": len(episode),
-        "maps": [
-            {
-                "title": m.title,
-                "step_ratio": m.ratio,
-                "steps": m.steps.tolist(),
-                "points": m.points.tolist(),
-            }
-            for m in maps
-        ],
+        "maps": [{"title": m.title, "step_ratio": m.ratio, **_points(m)} for m in maps],
     }
+
+
+def _points(chart: Embedding) -> dict[str, Any]:
+    return {"steps": chart.steps.tolist(), "points": chart.points.tolist()}

@@ -10,6 +10,7 @@ from ssedb.options import bonus_names, canonical_bonus, resolve_options
 from ssedb.validate import import_class
 
 if TYPE_CHECKING:
+    from ssedb.actions import NumActions
     from ssedb.bonuses.base import Bonus
 
 
@@ -34,7 +35,7 @@ def bonus_class(name: str) -> type[Bonus]:
 def make_bonus(
     name: str,
     obs_shape: tuple[int, ...],
-    num_actions: int,
+    num_actions: NumActions,
     *,
     fidelity: str = "paper",
     preset: str = "paper",
@@ -46,8 +47,9 @@ def make_bonus(
 
     Args:
         name: of the bonus, or `package.module:Class`.
-        obs_shape: [C, H, W] of the observations.
-        num_actions: how many actions the environment has.
+        obs_shape: of an observation: [C, H, W] for stacks of images, [D] for vectors.
+        num_actions: the number of discrete actions, or for others the space of
+            `ssedb.actions.action_space`, which takes a Gymnasium space.
         fidelity: `paper`, `released` or `ours`; see docs/fidelity.md.
         preset: `paper`, `small` or `rooms`: the sizes of the networks.
         env: environment, which some defaults depend on.
@@ -57,11 +59,14 @@ def make_bonus(
     Returns:
         A module with `reward`, `loss` and the other methods of `ssedb.bonuses.base.Bonus`.
     """
+    from ssedb.actions import action_space
+
     name = canonical_bonus(name)
-    if len(obs_shape) != 3:
-        raise ConfigError(f"obs_shape={tuple(obs_shape)}: must be [C, H, W], such as (4, 84, 84)")
-    if num_actions < 1:
-        raise ConfigError(f"num_actions={num_actions}: must be 1 or more")
+    if len(obs_shape) not in (1, 3):
+        raise ConfigError(
+            f"obs_shape={tuple(obs_shape)}: must be [C, H, W], such as (4, 84, 84), or [D]"
+        )
+    action_space(num_actions)  # raises if there are none
     settings = resolve_options(
         name, options, fidelity=fidelity, preset=preset, env=env, noise=noise
     )

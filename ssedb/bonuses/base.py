@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
+from ssedb.actions import NumActions, action_space
 from ssedb.errors import Blamed
-from ssedb.normalize import ObsNorm
+from ssedb.normalize import make_obs_norm
 from ssedb.validate import Channels, PositiveInt
 
 
@@ -29,7 +30,7 @@ class FeatureOptions(BonusOptions):
     """Sizes of the networks of a bonus over features of frames."""
 
     channels: Channels = (32, 64, 64)
-    """Filters of the three convolutions."""
+    """Filters of the three convolutions; for vectors a dense layer has 4 units for each."""
     feature_dim: PositiveInt = 512
     """Size of the features."""
 
@@ -60,8 +61,9 @@ class Context:
 class Bonus(nn.Module, ABC):
     """An intrinsic reward and the model behind it.
 
-    Observations are stacks, uint8 [B, C, H, W]; actions are int64 [B]. A subclass has a file of its
-    own in this folder, which assigns it to `BONUS`. `make_bonus` calls
+    Observations are stacks, uint8 [B, C, H, W], or vectors, float32 [B, D]. Actions are int64 [B],
+    or as another action space has them; `self.actions.vector` turns any into vectors. A subclass
+    has a file of its own in this folder, which assigns it to `BONUS`. `make_bonus` calls
     `cls(obs_shape, num_actions, options)`.
     """
 
@@ -80,10 +82,11 @@ class Bonus(nn.Module, ABC):
     fixed: tuple[str, ...] = ()
     """Submodules that no gradient may reach: targets, momentum copies, random features."""
 
-    def __init__(self, obs_shape: tuple[int, ...], num_actions: int) -> None:
+    def __init__(self, obs_shape: tuple[int, ...], num_actions: NumActions) -> None:
         super().__init__()
         self.num_actions = num_actions
-        self.normalize = ObsNorm(obs_shape)
+        self.actions = action_space(num_actions)
+        self.normalize = make_obs_norm(obs_shape)
 
     @abstractmethod
     def reward(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> Tensor:

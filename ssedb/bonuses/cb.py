@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
+from ssedb.actions import NumActions
 from ssedb.bonuses.base import Bonus, BonusOptions
-from ssedb.networks import ConvTrunk, glorot
-from ssedb.normalize import FrameNorm
+from ssedb.networks import glorot, make_trunk
+from ssedb.normalize import FrameNorm, newest_frame
 from ssedb.objectives import kl_to_standard_normal, masked_mean
 from ssedb.validate import Channels, NonNegativeFloat, PositiveInt
 
@@ -21,7 +22,7 @@ class CBOptions(BonusOptions):
     """Settings of CB."""
 
     channels: Channels = (32, 64, 64)
-    """Filters of the three convolutions."""
+    """Filters of the three convolutions; for vectors a dense layer has 4 units for each."""
     code_dim: PositiveInt = 64
     """Size of the code."""
     beta: NonNegativeFloat = 1e-3
@@ -47,14 +48,15 @@ class CuriosityBottleneck(Bonus):
 
     Options = CBOptions
 
-    def __init__(self, obs_shape: tuple[int, ...], num_actions: int, options: CBOptions) -> None:
+    def __init__(
+        self, obs_shape: tuple[int, ...], num_actions: NumActions, options: CBOptions
+    ) -> None:
         super().__init__(obs_shape, num_actions)
         self.options = options
-        frame = (1, *obs_shape[1:])
-        self.trunk = ConvTrunk(frame, options.channels)
+        self.trunk = make_trunk(newest_frame(obs_shape), options.channels)
         self.code = glorot(nn.Linear(self.trunk.out_dim, 2 * options.code_dim))
         self.value = glorot(nn.Linear(options.code_dim, 1))
-        self.scale = FrameNorm(frame)
+        self.scale = FrameNorm(obs_shape)
 
     def encode(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         """Return the mean and the std [B, code_dim] of the newest frame's code."""

@@ -10,10 +10,14 @@ from annotated_types import Ge, Le
 from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
 
+from ssedb.actions import NumActions
 from ssedb.bonuses.base import Bonus, BonusOptions, Context
 from ssedb.envs.names import rooms_world
 from ssedb.errors import ConfigError
 from ssedb.validate import PositiveInt
+
+STDS = 4.0
+"""How far from the mean, in stds, the dimensions of a vector are told apart."""
 
 
 @dataclass(frozen=True)
@@ -21,11 +25,11 @@ class CountOptions(BonusOptions):
     """Settings of the counts."""
 
     counted: Literal["frames", "states"] = "frames"
-    """Coarse newest frames, or true states, which only Rooms tells and which are its default."""
+    """Coarse newest frames or vectors, or true states, which only Rooms tells: its default."""
     grid: PositiveInt = 12
     """Rows and columns of a coarse frame."""
     levels: Annotated[int, Ge(2)] = 8
-    """Gray levels of a coarse frame."""
+    """Gray levels of a coarse frame; of a vector, parts of each dimension from -4 to 4 stds."""
     table_bits: Annotated[int, Ge(1), Le(30)] = 22
     """Log2 of the table's entries: frames are hashed, fewer state-action pairs are exact."""
 
@@ -42,15 +46,16 @@ class Count(Bonus):
     visits: Tensor
     keys: Tensor
 
-    def __init__(self, obs_shape: tuple[int, ...], num_actions: int, options: CountOptions) -> None:
+    def __init__(
+        self, obs_shape: tuple[int, ...], num_actions: NumActions, options: CountOptions
+    ) -> None:
         super().__init__(obs_shape, num_actions)
         self.options = options
         self.needs_states = options.counted == "states"
         self.register_buffer("visits", torch.zeros(2**options.table_bits, dtype=torch.int32))
         keys = torch.Generator().manual_seed(0)  # the same hash in every run
-        self.register_buffer(
-            "keys", torch.randint(2**40, (options.grid**2,), generator=keys) * 2 + 1
-        )
+        counted = obs_shape[0] if len(obs_shape) == 1 else options.grid**2
+        self.register_buffer("keys", torch.randint(2**40, (counted,), generator=keys) * 2 + 1)
 
     def entries(self, obs: Tensor, actions: Tensor, context: Context | None) -> Tensor:
         """Return the table's entry for each state-action pair, int64 [B]."""
@@ -62,10 +67,17 @@ class Count(Bonus):
                 )
             ids = context.states
         else:
-            coarse = adaptive_avg_pool2d(obs[:, -1:].float(), self.options.grid).flatten(1)
-            levels = (coarse * (self.options.levels / 256)).long()
-            ids = (levels * self.keys).sum(1) >> 11  # the low bits of a product are poor
-        return (ids * self.num_actions + actions) % len(self.visits)
+            ids = (self.levels(obs) * self.keys).sum(1) >> 11  # the low bits of a product are poor
+        return (ids * self.actions.codes + self.actions.code(actions)) % len(self.visits)
+
+    def levels(self, obs: Tensor) -> Tensor:
+        """Coarse newest frames, or vectors, in whole numbers, int64 [B, K]."""
+        levels = self.options.levels
+        if obs.ndim == 2:
+            parts = (self.normalize(obs) / (2 * STDS) + 0.5) * levels
+            return parts.floor().clamp(0, levels - 1).long()
+        coarse = adaptive_avg_pool2d(obs[:, -1:].float(), self.options.grid).flatten(1)
+        return (coarse * (levels / 256)).long()
 
     @torch.no_grad()
     def reward(

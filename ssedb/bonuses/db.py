@@ -7,9 +7,10 @@ import math
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import one_hot, softplus
+from torch.nn.functional import softplus
 
 from ssedb import objectives
+from ssedb.actions import NumActions
 from ssedb.bonuses.base import Bonus
 from ssedb.networks import Encoder, Posterior, Projection, Residual, Trunk, glorot
 from ssedb.options import DBOptions
@@ -49,13 +50,15 @@ class DynamicBottleneck(Bonus):
     Options = DBOptions
     fixed = ("momentum_encoder", "momentum_projection")
 
-    def __init__(self, obs_shape: tuple[int, ...], num_actions: int, options: DBOptions) -> None:
+    def __init__(
+        self, obs_shape: tuple[int, ...], num_actions: NumActions, options: DBOptions
+    ) -> None:
         super().__init__(obs_shape, num_actions)
         self.options = options
         state, hidden, latent = options.state_dim, options.hidden_dim, options.latent_dim
         self.encoder = Encoder(obs_shape, options.channels, state)
         self.posterior = Posterior(
-            state, num_actions, hidden, latent, options.action_input == "every"
+            state, self.actions.width, hidden, latent, options.action_input == "every"
         )
         self.head = PredictionHead(options)
         self.projection = Projection(state, hidden, latent)
@@ -67,24 +70,24 @@ class DynamicBottleneck(Bonus):
         """Return the mean and the std, each [B, Z], of z ~ g^Z(f_o(o), a) [eq:paraf].
 
         Args:
-            obs: o, uint8 [B, C, H, W].
-            actions: a, int64 [B].
+            obs: o, uint8 [B, C, H, W] or float32 [B, D].
+            actions: a, int64 [B] or as the action space has them.
         """
         return self.posterior(
-            self.encoder(self.normalize.for_convs(obs)), one_hot(actions, self.num_actions).float()
+            self.encoder(self.normalize.for_convs(obs)), self.actions.vector(actions)
         )
 
     def target(self, next_obs: Tensor) -> Tensor:
         """Return the state to predict, s' = f_m(o') [eq:paraf].
 
         Args:
-            next_obs: o', uint8 [B, C, H, W].
+            next_obs: o', uint8 [B, C, H, W] or float32 [B, D].
 
         Returns:
             States, [B, S].
         """
         frames = self.normalize.for_convs(next_obs)
-        if self.options.target_frames == "newest":
+        if self.options.target_frames == "newest" and next_obs.ndim == 4:
             # All but the newest become the mean picture. Consecutive stacks share those frames,
             # and with them their noise.
             frames[:, : -frames.shape[1] // next_obs.shape[1]] = 0

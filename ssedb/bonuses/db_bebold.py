@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot
 
+from ssedb.actions import NumActions
 from ssedb.bonuses.db_ucb import UCBOptions, UpperConfidence
 from ssedb.validate import NonNegativeFloat
 
@@ -24,20 +24,24 @@ class BeBold(UpperConfidence):
     """Reward for the gain in novelty from one state to the next, in DB's representation."""
 
     Options = BeBoldOptions
+    examples: Tensor
 
     def __init__(
-        self, obs_shape: tuple[int, ...], num_actions: int, options: BeBoldOptions
+        self, obs_shape: tuple[int, ...], num_actions: NumActions, options: BeBoldOptions
     ) -> None:
         super().__init__(obs_shape, num_actions, options)
         self.regulation = options.regulation
+        self.register_buffer("examples", self.actions.examples(), persistent=False)
 
     def state(self, obs: Tensor) -> Tensor:
-        """Return the mean over all actions of DB's representation of (s, a), [B, Z]."""
+        """Return the mean over all actions of DB's representation of (s, a), [B, Z].
+
+        Where actions are several choices or vectors, the mean is over some fixed ones.
+        """
         encoded = self.encoder(self.normalize.for_convs(obs))
-        actions = one_hot(
-            torch.arange(self.num_actions, device=obs.device), self.num_actions
-        ).float()
-        means = [self.posterior(encoded, action.expand(len(obs), -1))[0] for action in actions]
+        means = [
+            self.posterior(encoded, action.expand(len(obs), -1))[0] for action in self.examples
+        ]
         return torch.stack(means).mean(0)
 
     @torch.no_grad()

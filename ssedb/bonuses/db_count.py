@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ssedb.actions import NumActions
 from ssedb.bonuses.db import DynamicBottleneck
 from ssedb.objectives import squared_distances
 from ssedb.options import DBOptions
@@ -46,12 +47,14 @@ class DBCount(DynamicBottleneck):
     seen: Tensor
 
     def __init__(
-        self, obs_shape: tuple[int, ...], num_actions: int, options: DBCountOptions
+        self, obs_shape: tuple[int, ...], num_actions: NumActions, options: DBCountOptions
     ) -> None:
         super().__init__(obs_shape, num_actions, options)
         self.memory, self.neighbours = options.memory, options.neighbours
-        self.register_buffer("past_obs", torch.zeros(options.memory, *obs_shape, dtype=torch.uint8))
-        self.register_buffer("past_actions", torch.zeros(options.memory, dtype=torch.int64))
+        kind = torch.uint8 if len(obs_shape) == 3 else torch.float32
+        self.register_buffer("past_obs", torch.zeros(options.memory, *obs_shape, dtype=kind))
+        action = (options.memory, *self.actions.shape)
+        self.register_buffer("past_actions", torch.zeros(action, dtype=self.actions.dtype))
         # Means of z.
         self.register_buffer("past", torch.zeros(options.memory, options.latent_dim))
         self.register_buffer("width", torch.tensor(1.0))  # squared
@@ -80,7 +83,7 @@ class DBCount(DynamicBottleneck):
         row, obs, actions = row[taken], obs[taken], actions[taken]
         # Of the pairs that drew the same row the last stays, as if they had come one by one.
         rank = torch.arange(len(row), device=obs.device)
-        latest = torch.zeros_like(self.past_actions).scatter_reduce(0, row, rank, "amax")
+        latest = rank.new_zeros(self.memory).scatter_reduce(0, row, rank, "amax")
         last = latest[row] == rank
         row, obs, actions = row[last], obs[last], actions[last]
         self.past_obs[row] = obs

@@ -9,12 +9,13 @@ import torch
 from annotated_types import Ge
 from torch import Tensor
 
+from ssedb.actions import NumActions
 from ssedb.bonuses.db import DynamicBottleneck
-from ssedb.memory import Memory
 from ssedb.networks import Ensemble
 from ssedb.normalize import FeatureNorm
 from ssedb.objectives import masked_mean
 from ssedb.options import DBOptions
+from ssedb.reservoir import Reservoir
 from ssedb.validate import NonNegativeInt, PositiveInt
 
 
@@ -42,22 +43,22 @@ class DBEnsemble(DynamicBottleneck):
     """Reward for the disagreement of models that predict the next state from DB's representation.
 
     Model k predicts the projected next state p = f_m^P(s') from the mean of z; the reward is
-    sqrt(mean over dimensions of Var_k[prediction_k(z)]). All models agree where data have settled
-    what follows, and all average noise that nobody can predict. A memory of the run keeps them in
-    agreement about places that the newest rollouts do not show.
+    sqrt(mean over dimensions of Var_k[prediction_k(z)]). With enough data all models predict the
+    same mean, also where the next state is noise. A memory of the run, a uniform sample of its
+    transitions, keeps them from forgetting what the newest rollout does not show.
     """
 
     Options = EnsembleOptions
 
     def __init__(
-        self, obs_shape: tuple[int, ...], num_actions: int, options: EnsembleOptions
+        self, obs_shape: tuple[int, ...], num_actions: NumActions, options: EnsembleOptions
     ) -> None:
         super().__init__(obs_shape, num_actions, options)
         self.scale = FeatureNorm(options.latent_dim)
         self.ensemble = Ensemble(
             options.models, options.latent_dim, options.model_dim, options.latent_dim
         )
-        self.memory = Memory(options.memory, obs_shape) if options.memory else None
+        self.memory = Reservoir(options.memory, obs_shape, num_actions) if options.memory else None
 
     @torch.no_grad()
     def reward(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> Tensor:

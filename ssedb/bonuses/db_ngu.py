@@ -9,6 +9,7 @@ import torch
 from annotated_types import Ge
 from torch import Tensor
 
+from ssedb.actions import NumActions
 from ssedb.bonuses.base import Context
 from ssedb.bonuses.db_ucb import UCBOptions, UpperConfidence
 from ssedb.objectives import squared_distances
@@ -45,7 +46,9 @@ class NeverGiveUp(UpperConfidence):
     gain_mean: Tensor
     gain_square: Tensor
 
-    def __init__(self, obs_shape: tuple[int, ...], num_actions: int, options: NGUOptions) -> None:
+    def __init__(
+        self, obs_shape: tuple[int, ...], num_actions: NumActions, options: NGUOptions
+    ) -> None:
         super().__init__(obs_shape, num_actions, options)
         self.neighbours, self.lifelong_cap = options.neighbours, options.lifelong_cap
         self.register_buffer("remembered", torch.zeros(options.memory, options.latent_dim))

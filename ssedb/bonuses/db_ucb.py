@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ssedb.actions import NumActions
 from ssedb.bonuses.db import DynamicBottleneck
 from ssedb.objectives import information_gain
 from ssedb.options import DBOptions
@@ -28,7 +29,9 @@ class UpperConfidence(DynamicBottleneck):
     precision: Tensor
     covariance: Tensor
 
-    def __init__(self, obs_shape: tuple[int, ...], num_actions: int, options: UCBOptions) -> None:
+    def __init__(
+        self, obs_shape: tuple[int, ...], num_actions: NumActions, options: UCBOptions
+    ) -> None:
         super().__init__(obs_shape, num_actions, options)
         identity = torch.eye(options.latent_dim, dtype=torch.float64)
         # Lambda = ridge I + sum of eta eta', and its inverse.

@@ -10,6 +10,7 @@ from annotated_types import Ge, Lt
 from torch import Tensor
 from torch.nn.functional import dropout
 
+from ssedb.actions import NumActions
 from ssedb.bonuses.base import Bonus, FeatureOptions
 from ssedb.networks import Encoder, ForwardModels
 from ssedb.objectives import masked_mean
@@ -32,7 +33,7 @@ class Disagreement(Bonus):
     fixed = ("encoder",)
 
     def __init__(
-        self, obs_shape: tuple[int, ...], num_actions: int, options: DisagreementOptions
+        self, obs_shape: tuple[int, ...], num_actions: NumActions, options: DisagreementOptions
     ) -> None:
         super().__init__(obs_shape, num_actions)
         self.options = options

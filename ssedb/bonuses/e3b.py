@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from ssedb.actions import NumActions
 from ssedb.bonuses.base import Context, FeatureOptions
 from ssedb.bonuses.icm import Encoded, InverseModel
 from ssedb.validate import PositiveFloat, PositiveInt
@@ -48,7 +49,9 @@ class EllipticalEpisodicBonus(Encoded):
     owners: Tensor
     sums: Tensor
 
-    def __init__(self, obs_shape: tuple[int, ...], num_actions: int, options: E3BOptions) -> None:
+    def __init__(
+        self, obs_shape: tuple[int, ...], num_actions: NumActions, options: E3BOptions
+    ) -> None:
         super().__init__(obs_shape, num_actions, options)
         self.inverse = InverseModel(options.feature_dim, num_actions)
         self.ridge = options.ridge

@@ -7,8 +7,8 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
+from ssedb.actions import NumActions, action_space
 from ssedb.bonuses.base import Bonus, FeatureOptions
 from ssedb.networks import Encoder, ForwardModels, glorot
 from ssedb.objectives import masked_mean
@@ -28,7 +28,7 @@ class Encoded(Bonus):
     Options = FeatureOptions
 
     def __init__(
-        self, obs_shape: tuple[int, ...], num_actions: int, options: FeatureOptions
+        self, obs_shape: tuple[int, ...], num_actions: NumActions, options: FeatureOptions
     ) -> None:
         super().__init__(obs_shape, num_actions)
         self.encoder = Encoder(obs_shape, options.channels, options.feature_dim)
@@ -45,15 +45,20 @@ class Encoded(Bonus):
 class InverseModel(nn.Sequential):
     """Model that guesses the action from the features before and after it: [B, 2 D] to [B, A]."""
 
-    def __init__(self, dim: int, num_actions: int) -> None:
+    def __init__(self, dim: int, num_actions: NumActions) -> None:
+        actions = action_space(num_actions)
         super().__init__(
-            glorot(nn.Linear(2 * dim, dim)), nn.ReLU(), glorot(nn.Linear(dim, num_actions))
+            glorot(nn.Linear(2 * dim, dim)), nn.ReLU(), glorot(nn.Linear(dim, actions.width))
         )
+        self.actions = actions
 
     def loss(self, now: Tensor, actions: Tensor, later: Tensor, mask: Tensor | None) -> Tensor:
-        """Return the mean cross-entropy of actions [B], given features [B, D] around them."""
+        """Return the mean error of the guesses, given features [B, D] around the actions.
+
+        The error of a choice is its cross-entropy, that of a vector its mean squared error.
+        """
         guess = self(torch.cat([now, later], -1))
-        return masked_mean(cross_entropy(guess, actions, reduction="none"), mask)
+        return masked_mean(self.actions.errors(guess, actions), mask)
 
 
 class IntrinsicCuriosity(Encoded):
@@ -61,7 +66,9 @@ class IntrinsicCuriosity(Encoded):
 
     Options = ICMOptions
 
-    def __init__(self, obs_shape: tuple[int, ...], num_actions: int, options: ICMOptions) -> None:
+    def __init__(
+        self, obs_shape: tuple[int, ...], num_actions: NumActions, options: ICMOptions
+    ) -> None:
         super().__init__(obs_shape, num_actions, options)
         dim = options.feature_dim
         if options.features == "inverse":

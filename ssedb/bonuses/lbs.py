@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import one_hot, softplus
+from torch.nn.functional import softplus
 
+from ssedb.actions import NumActions
 from ssedb.bonuses.base import Bonus, FeatureOptions
 from ssedb.networks import LEAK, Encoder, glorot
 from ssedb.normalize import RunningMoments
@@ -33,14 +34,16 @@ class LatentBayesianSurprise(Bonus):
     Options = LBSOptions
     fixed = ("target",)
 
-    def __init__(self, obs_shape: tuple[int, ...], num_actions: int, options: LBSOptions) -> None:
+    def __init__(
+        self, obs_shape: tuple[int, ...], num_actions: NumActions, options: LBSOptions
+    ) -> None:
         super().__init__(obs_shape, num_actions)
         self.beta, dim = options.beta, options.feature_dim
         self.target = Encoder(obs_shape, options.channels, dim).requires_grad_(False)
         self.target_scale = RunningMoments((dim,))
         self.encoder = Encoder(obs_shape, options.channels, dim)
         self.next_encoder = Encoder(obs_shape, options.channels, dim)
-        self.transition = _layers(dim + num_actions, dim)
+        self.transition = _layers(dim + self.actions.width, dim)
         self.prior = glorot(nn.Linear(dim, 2 * dim))
         self.posterior = nn.Sequential(_layers(2 * dim, dim), glorot(nn.Linear(dim, 2 * dim)))
         self.head = glorot(nn.Linear(dim, dim))
@@ -48,7 +51,7 @@ class LatentBayesianSurprise(Bonus):
     def expect(self, obs: Tensor, actions: Tensor) -> Tensor:
         """Return the hidden state of a transition, [B, D], from its state and action."""
         state = self.encoder(self.normalize.for_convs(obs))
-        return self.transition(torch.cat([state, one_hot(actions, self.num_actions).to(state)], -1))
+        return self.transition(torch.cat([state, self.actions.vector(actions)], -1))
 
     def believe(
         self, obs: Tensor, actions: Tensor, next_obs: Tensor

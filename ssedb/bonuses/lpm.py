@@ -6,8 +6,8 @@ import copy
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import one_hot
 
+from ssedb.actions import NumActions
 from ssedb.bonuses.base import FeatureOptions
 from ssedb.bonuses.icm import Encoded
 from ssedb.networks import LEAK, ForwardModels, glorot
@@ -25,7 +25,7 @@ class LearningProgress(Encoded):
     iterations: Tensor
 
     def __init__(
-        self, obs_shape: tuple[int, ...], num_actions: int, options: FeatureOptions
+        self, obs_shape: tuple[int, ...], num_actions: NumActions, options: FeatureOptions
     ) -> None:
         super().__init__(obs_shape, num_actions, options)
         self.encoder.requires_grad_(False)
@@ -33,7 +33,7 @@ class LearningProgress(Encoded):
         self.forward_model = ForwardModels(1, dim, num_actions)
         self.previous = copy.deepcopy(self.forward_model).requires_grad_(False)
         self.error_model = nn.Sequential(
-            glorot(nn.Linear(dim + num_actions, dim)),
+            glorot(nn.Linear(dim + self.actions.width, dim)),
             nn.LeakyReLU(LEAK),
             glorot(nn.Linear(dim, dim)),
             nn.LeakyReLU(LEAK),
@@ -46,14 +46,12 @@ class LearningProgress(Encoded):
 
         Args:
             features: of s, [B, D].
-            actions: a, int64 [B].
+            actions: a, int64 [B] or as the action space has them.
 
         Returns:
             Logarithms, [B].
         """
-        return self.error_model(
-            torch.cat([features, one_hot(actions, self.num_actions).to(features)], -1)
-        ).squeeze(-1)
+        return self.error_model(torch.cat([features, self.actions.vector(actions)], -1)).squeeze(-1)
 
     @torch.no_grad()
     def reward(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ssedb.actions import NumActions
 from ssedb.bonuses.base import Bonus, BonusOptions
 
 
@@ -13,7 +14,9 @@ class NoBonus(Bonus):
 
     gives_reward = False
 
-    def __init__(self, obs_shape: tuple[int, ...], num_actions: int, options: BonusOptions) -> None:
+    def __init__(
+        self, obs_shape: tuple[int, ...], num_actions: NumActions, options: BonusOptions
+    ) -> None:
         super().__init__(obs_shape, num_actions)
 
     def reward(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
+from ssedb.actions import NumActions
 from ssedb.bonuses.base import Bonus, FeatureOptions
 from ssedb.networks import Encoder
 from ssedb.validate import PositiveInt
@@ -44,7 +45,9 @@ class RE3(Bonus):
     Options = RE3Options
     fixed = ("encoder",)
 
-    def __init__(self, obs_shape: tuple[int, ...], num_actions: int, options: RE3Options) -> None:
+    def __init__(
+        self, obs_shape: tuple[int, ...], num_actions: NumActions, options: RE3Options
+    ) -> None:
         super().__init__(obs_shape, num_actions)
         self.options = options
         self.encoder = Encoder(obs_shape, options.channels, options.feature_dim).requires_grad_(

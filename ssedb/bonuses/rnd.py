@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from ssedb.actions import NumActions
 from ssedb.bonuses.base import Bonus, FeatureOptions
-from ssedb.networks import ConvTrunk, glorot
-from ssedb.normalize import FrameNorm
+from ssedb.networks import glorot, make_trunk
+from ssedb.normalize import FrameNorm, newest_frame
 from ssedb.objectives import masked_mean
 
 
@@ -18,23 +19,23 @@ class RandomNetworkDistillation(Bonus):
     fixed = ("target",)
 
     def __init__(
-        self, obs_shape: tuple[int, ...], num_actions: int, options: FeatureOptions
+        self, obs_shape: tuple[int, ...], num_actions: NumActions, options: FeatureOptions
     ) -> None:
         super().__init__(obs_shape, num_actions)
-        frame, dim = (1, *obs_shape[1:]), options.feature_dim
-        trunk = ConvTrunk(frame, options.channels)
+        frame, dim = newest_frame(obs_shape), options.feature_dim
+        trunk = make_trunk(frame, options.channels)
         self.target = nn.Sequential(trunk, glorot(nn.Linear(trunk.out_dim, dim))).requires_grad_(
             False
         )
         self.predictor = nn.Sequential(
-            ConvTrunk(frame, options.channels),
+            make_trunk(frame, options.channels),
             glorot(nn.Linear(trunk.out_dim, dim)),
             nn.ReLU(),
             glorot(nn.Linear(dim, dim)),
             nn.ReLU(),
             glorot(nn.Linear(dim, dim)),
         )
-        self.scale = FrameNorm(frame)
+        self.scale = FrameNorm(obs_shape)
 
     def errors(self, next_obs: Tensor) -> Tensor:
         """Return the mean squared error of the predictor on the newest frames, [B]."""

@@ -22,6 +22,7 @@ COMMANDS = {
     "train": "train an agent, or go on with --resume",
     "eval": "play episodes with a trained agent",
     "demo": "see in minutes what noise does to curiosity and to DB",
+    "doctor": "check a run's folder, or the installation",
     "export": "write a run's weights as safetensors",
     "sweep": "train a whole grid of runs; again, only what is missing",
     "stats": "tables and figures of many runs",

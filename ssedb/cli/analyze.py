@@ -23,6 +23,16 @@ if TYPE_CHECKING:
     from ssedb.analysis.probe import Probe as Measures
     from ssedb.analysis.tsne import Embedding
 
+MEASURED = {
+    "bonus_noise_share": ("share of noise in the bonus", "0 blind to it, 1 nothing else"),
+    "count_correlation": ("correlation with 1/sqrt(N(s,a)+1)", "1 rewards like a count"),
+    "feature_noise_share": ("share of noise in the features", "0 blind to it, 1 nothing else"),
+    "room_accuracy": ("room named from the features", "held-out accuracy of a linear probe"),
+    "place_explained": ("place explained by the features", "held-out R2 of row and column"),
+    "noise_explained": ("noise explained by the features", "held-out R2 of noise in 4x4 fields"),
+}
+"""How each number of a probe is called, and how it reads."""
+
 
 @dataclass(frozen=True)
 class Probe:
@@ -87,121 +97,60 @@ def probe(args: list[str]) -> None:
     require_installed("matplotlib", extra="report")
     from ssedb.analysis.probe import probe_run
 
-    result, picture = probe_run(
-        options.run,
-        fresh=options.fresh,
-        noise=options.noise,
-        transitions=options.transitions,
-        draws=options.draws,
-        device=options.device,
-    )
+    result, picture = probe_run(**vars(options))
     print_probe(result, config.bonus, picture)
 
 
 def print_probe(result: Measures, bonus: str, picture: Path) -> None:
     """Print what the probe measured, one a line."""
-    table = Table(
-        "measure", "value", "reads", title=f"{bonus} under {result.noise}", title_justify="left"
-    )
-    rows = [
-        ("share of noise in the bonus", result.bonus_noise_share, "0 blind to it, 1 nothing else"),
-        ("correlation with 1/sqrt(N(s,a)+1)", result.count_correlation, "1 rewards like a count"),
-        (
-            "share of noise in the features",
-            result.feature_noise_share,
-            "0 blind to it, 1 nothing else",
-        ),
-        (
-            "room named from the features",
-            result.room_accuracy,
-            "held-out accuracy of a linear probe",
-        ),
-        (
-            "place explained by the features",
-            result.place_explained,
-            "held-out R2 of row and column",
-        ),
-        (
-            "noise explained by the features",
-            result.noise_explained,
-            "held-out R2 of the noise in 4x4 fields",
-        ),
-        (
-            "bonus left after 50 repetitions, clean",
-            result.fall_clean[-1] / result.fall_clean[0],
-            "1 does not fade",
-        ),
-        ("the same under noise", result.fall_noisy[-1] / result.fall_noisy[0], "1 does not fade"),
-    ]
+    clean, noisy = (fall[-1] / fall[0] for fall in (result.fall_clean, result.fall_noisy))
+    rows = [(label, getattr(result, key), reads) for key, (label, reads) in MEASURED.items()]
+    rows.append(("bonus left after 50 repetitions, clean", clean, "1 does not fade"))
+    rows.append(("the same under noise", noisy, "1 does not fade"))
+    table = Table("measure", "value", "reads", title=f"{bonus} under {result.noise}")
     for name, value, reads in rows:
         table.add_row(name, "-" if value is None else f"{value:.3f}", reads)
-    console = terminal.console()
-    terminal.print_table(console, table)
-    console.print(f"picture  {picture}\nnumbers  {picture.with_suffix('.json')}", soft_wrap=True)
+    terminal.print_table(table)
+    terminal.print_places({"picture": picture, "numbers": picture.with_suffix(".json")})
 
 
 def spikes(args: list[str]) -> None:
     """Run an episode and find its spikes."""
     options = parse(Spikes, args, "analyze spikes")
-    _require_episode(options.run, options.steps, options.seed)
+    _require_episode(options, options.run)
     from ssedb.analysis.spikes import spikes_of_run
 
-    found = spikes_of_run(
-        options.run,
-        seed=options.seed,
-        max_steps=options.steps,
-        device=options.device,
-        progress=console(),
-    )
-    print_spikes(found)
+    print_spikes(spikes_of_run(**vars(options), progress=console()))
 
 
 def print_spikes(found: dict[str, Any]) -> None:
     """Print the spikes of an episode, strongest first, and where the pictures are."""
     length = plural(found["length"], "step")
     title = f"{found['bonus']}: spikes of an episode of {length} (score {found['score']:g})"
-    table = Table(
-        "number", "step", "bonus", "height (robust std)", "", title=title, title_justify="left"
-    )
+    table = Table("number", "step", "bonus", "height (robust std)", "", title=title)
     numbered = sorted(enumerate(found["spikes"], start=1), key=lambda pair: -pair[1]["height"])
     for number, spike in numbered:
+        bonus, height = f"{spike['bonus']:.4g}", f"{spike['height']:.1f}"
         clear = "clear" if spike["clear"] else "may be noise"
-        table.add_row(
-            str(number),
-            str(spike["step"]),
-            f"{spike['bonus']:.4g}",
-            f"{spike['height']:.1f}",
-            clear,
-        )
-    console, folder = terminal.console(), Path(found["run"]) / "spikes"
-    terminal.print_table(console, table)
+        table.add_row(str(number), str(spike["step"]), bonus, height, clear)
+    terminal.print_table(table)
     if not numbered:
-        console.print("nothing rises above the noise of the curve")
-    console.print(
-        f"curve    {folder / 'curve.png'}\nframes   {folder / 'frames.png'}", soft_wrap=True
-    )
-    console.print(
-        f"clips    {folder / 'clip-*.mp4'}\nepisode  {folder / 'episode.mp4'}", soft_wrap=True
-    )
+        print("nothing rises above the noise of the curve")
+    files = {"curve": "curve.png", "frames": "frames.png"}
+    files |= {"clips": "clip-*.mp4", "episode": "episode.mp4"}
+    folder = Path(found["run"]) / "spikes"
+    terminal.print_places({name: folder / file for name, file in files.items()})
 
 
 def tsne(args: list[str]) -> None:
     """Run an episode and draw its representations."""
     options = parse(Tsne, args, "analyze tsne")
-    _require_episode(options.run, options.steps, options.seed)
+    _require_episode(options, options.run)
     if options.compare is not None:
-        _require_episode(options.compare, options.steps, options.seed)
+        _require_episode(options, options.compare)
     from ssedb.analysis.tsne import tsne_of_run
 
-    maps, folder = tsne_of_run(
-        options.run,
-        options.compare,
-        seed=options.seed,
-        max_steps=options.steps,
-        device=options.device,
-        progress=console(),
-    )
-    print_maps(maps, folder)
+    print_maps(*tsne_of_run(**vars(options), progress=console()))
 
 
 def print_maps(maps: list[Embedding], folder: Path) -> None:
@@ -209,29 +158,23 @@ def print_maps(maps: list[Embedding], folder: Path) -> None:
     table = Table("representation", "distance of consecutive steps / of random pairs")
     for chart in maps:
         table.add_row(chart.title, "-" if chart.ratio is None else f"{chart.ratio:.3f}")
-    console = terminal.console()
-    terminal.print_table(console, table)
-    console.print("1: time leaves no trace in it; near 0: the episode is a smooth path")
-    console.print(
-        f"picture  {folder / 'tsne.png'}\nto explore, in a browser  {folder / 'tsne.html'}",
-        soft_wrap=True,
-    )
+    terminal.print_table(table)
+    print("1: time leaves no trace in it; near 0: the episode is a smooth path")
+    page = {"to explore, in a browser": folder / "tsne.html"}
+    terminal.print_places({"picture": folder / "tsne.png", **page})
 
 
-def _require_episode(run: Path, steps: int, seed: int) -> None:
+def _require_episode(options: Spikes, run: Path) -> None:
     """Raise ConfigError if no episode of the run can be run and drawn."""
-    require_checkpoint(run, dataclasses.replace(saved_config(run), seed=seed))
+    require_checkpoint(run, dataclasses.replace(saved_config(run), seed=options.seed))
     require_writable(run)
-    if steps < 1:
-        raise ConfigError(f"steps={steps}: must be 1 or more")
+    if options.steps < 1:
+        raise ConfigError(f"steps={options.steps}: must be 1 or more")
     require_installed("matplotlib", "sklearn", "av", extra="report")
 
 
 ANALYSES: dict[str, tuple[Callable[[list[str]], None], str]] = {
     "probe": (probe, "is the bonus blind to noise, does it fade with visits?"),
-    "spikes": (
-        spikes,
-        "where along an episode does the bonus spike, and what is on the screen there?",
-    ),
+    "spikes": (spikes, "where along an episode does the bonus spike, and what is on the screen?"),
     "tsne": (tsne, "does the representation keep together what follows in time?"),
 }

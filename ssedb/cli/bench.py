@@ -59,10 +59,10 @@ def main(args: list[str]) -> int:
 def print_rates(rates: Rates, config: TrainConfig) -> None:
     """Print the speed of each part, and of the whole beside the ideal of its parts in turn."""
     speed, games = rates.by_part, "library" in rates.by_part
+    envs = "the games in the pools of training" if games else "the environments"
     meanings = {
         "library": "all games in one vector of the emulator library, random actions",
-        "emulator": f"{'the games in the pools of training' if games else 'the environments'}, "
-        "random actions",
+        "emulator": f"{envs}, random actions",
         "inference": "choosing actions",
         "bonus": "intrinsic rewards",
         "update": f"PPO x{config.ppo_epochs} and {config.bonus} x{config.bonus_epochs}",
@@ -83,6 +83,7 @@ def print_rates(rates: Rates, config: TrainConfig) -> None:
             ratio = f"ours is {speed['update'] / speed[plain]:.2f}x as fast"
             table.add_row(plain, f"{speed[plain]:,.0f}", ratio)
     if rates.gpu_memory:
-        about = "allocated, and held by torch, at its highest"
-        table.add_row("GPU memory", rates.gpu_memory, about)
-    terminal.print_table(terminal.console(), table)
+        table.add_row(
+            "GPU memory", rates.gpu_memory, "allocated, and held by torch, at its highest"
+        )
+    terminal.print_table(table)

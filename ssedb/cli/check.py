@@ -55,22 +55,17 @@ def print_checks(name: str, device: str) -> bool:
         result = conformance.run_check(check, subject)
         failed += result.outcome == "fail"
         colour = {"pass": "green", "fail": "bold red", "skip": "dim"}[result.outcome]
-        line = Text(
-            terminal.wrapped(result.why, f"{result.outcome}  {result.name:<38} ", indent=" " * 6)
-        )
+        begin = f"{result.outcome}  {result.name:<38} "
+        line = Text(terminal.wrapped(result.why, begin, indent=" " * 6))
         line.stylize(colour, 0, len(result.outcome))
         console.print(line, soft_wrap=True)
     if not failed and isinstance(subject, Subject):
-        console.print(
-            "\nshare of noise in the bonus, hardly trained (0 is blind to it, 1 sees nothing else):"
-        )
+        reads = "(0 is blind to it, 1 sees nothing else)"
+        console.print(f"\nshare of noise in the bonus, hardly trained {reads}:")
         for noise, share in conformance.sensitivity(subject).items():
-            console.print(
-                f"  {noise:<12} " + ("the bonus does not vary" if share is None else f"{share:.2f}")
-            )
+            found = "the bonus does not vary" if share is None else f"{share:.2f}"
+            console.print(f"  {noise:<12} {found}")
         console.print("`ssedb analyze probe` measures a trained run\n")
-    verdict = (
-        f"{failed} of {plural(len(checks), 'check')} failed" if failed else "keeps its contract"
-    )
-    console.print(f"{name}: {verdict}")
+    failures = f"{failed} of {plural(len(checks), 'check')} failed"
+    console.print(f"{name}: {failures if failed else 'keeps its contract'}")
     return not failed

@@ -46,15 +46,8 @@ class Demo:
 def main(args: list[str]) -> int:
     """Run the command; return the exit code."""
     options = parse(Demo, args, "demo")
-    config = TrainConfig(
-        env=options.env,
-        noise=options.noise,
-        steps=options.steps,
-        preset="rooms",
-        fidelity="ours",
-        out=options.out,
-        **SETTINGS,
-    )
+    asked = {name: value for name, value in vars(options).items() if name != "seeds"}
+    config = TrainConfig(preset="rooms", fidelity="ours", **SETTINGS, **asked)
     if rooms_world(config.env) is None:
         raise ConfigError(
             f"env={config.env}: the demo needs a world whose true state is known; "

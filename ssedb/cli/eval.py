@@ -38,10 +38,7 @@ def main(args: list[str]) -> int:
     from ssedb.runs import evaluation
 
     evaluation.check_evaluation(options.run, options.episodes, options.video, options.seed)
-    result = evaluation.evaluate(
-        options.run, options.episodes, video=options.video, seed=options.seed, device=options.device
-    )
-    print_evaluation(result)
+    print_evaluation(evaluation.evaluate(**vars(options)))
     return 0
 
 
@@ -58,4 +55,4 @@ def print_evaluation(result: Evaluation) -> None:
     )
     print(terminal.wrapped(text))
     if result.video is not None:
-        terminal.console().print(f"video  {result.video}", soft_wrap=True)
+        terminal.print_places({"video": result.video})

@@ -15,7 +15,10 @@ from ssedb.options import bonus_names
 from ssedb.terminal import wrapped
 
 PAPER_PARAMETERS = {"db": "5.15M", "icm": "4.86M", "disagreement": "26.47M", "cb": "none"}
-"""Sizes in the paper's comparison: for ICM 2.21M + 2.65M, for CB none beyond the actor-critic."""
+ABOUT_SIZES = (
+    "parameters at paper size with 4 actions; trained: those that the bonus's own loss moves; "
+    "paper: what it lists (ICM 2.21M + 2.65M; CB nothing beyond the actor-critic)"
+)
 
 
 @dataclass(frozen=True)
@@ -43,15 +46,10 @@ def print_envs() -> None:
     rest = [game for game in atari_games() if game not in GAMES]
     print(f"the suite ({len(GAMES)}):\n{wrapped(' '.join(GAMES), '  ', '  ')}")
     print(f"every other Atari game ({len(rest)}):\n{wrapped(' '.join(rest), '  ', '  ')}")
-    print("a world whose true state is known:")
-    print("  rooms rooms-tiny rooms-small rooms-large")
+    print("a world whose true state is known:\n  rooms rooms-tiny rooms-small rooms-large")
     print("  rooms@7 is another layout of rooms")
-    print(
-        wrapped(
-            "and any Gymnasium id with image observations and discrete actions; "
-            "module:Id imports its module"
-        )
-    )
+    any_id = "any Gymnasium id with image observations and discrete actions"
+    print(wrapped(f"and {any_id}; module:Id imports its module"))
 
 
 def print_bonuses(names: list[str]) -> None:
@@ -71,9 +69,5 @@ def print_bonuses(names: list[str]) -> None:
         about = (bonus_class(name).__doc__ or "").strip().splitlines()[0].removesuffix(".")
         size = f"{sum(p.numel() for p in parameters):,}"
         table.add_row(name, size, f"{trained:,}", PAPER_PARAMETERS.get(name, "-"), about)
-    console = terminal.console()
-    terminal.print_table(console, table)
-    console.print(
-        "parameters at paper size with 4 actions; trained: those that the bonus's own loss moves; "
-        "paper: what it lists (ICM 2.21M + 2.65M; CB nothing beyond the actor-critic)"
-    )
+    terminal.print_table(table)
+    terminal.console().print(ABOUT_SIZES)

@@ -13,6 +13,7 @@ from contextlib import redirect_stderr
 from typing import Any, TypeVar, get_args, get_origin
 
 import tyro
+from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from ssedb.config import toml_value
 from ssedb.errors import ConfigError
@@ -26,21 +27,18 @@ def setting_names(cls: type[Any]) -> set[str]:
     names: set[str] = set()
     for field in dataclasses.fields(cls):
         inner = next(iter(get_args(field.type)), None)
-        names |= (
-            setting_names(inner)
-            if isinstance(inner, type) and dataclasses.is_dataclass(inner)
-            else {field.name}
-        )
+        if isinstance(inner, type) and dataclasses.is_dataclass(inner):
+            names |= setting_names(inner)
+        else:
+            names.add(field.name)
     return names
 
 
-_types = tyro.constructors.ConstructorRegistry()
+_types = ConstructorRegistry()
 
 
 @_types.primitive_rule
-def _whole_number(
-    info: tyro.constructors.PrimitiveTypeInfo,
-) -> tyro.constructors.PrimitiveConstructorSpec[int] | None:
+def _whole_number(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[int] | None:
     """Read 1e6 as a million, a whole number."""
     if info.type is not int:
         return None
@@ -56,19 +54,15 @@ def _whole_number(
             raise ValueError(f"{words[0]!r} is too large; use at most {MOST:,}")
         return int(number)
 
-    return tyro.constructors.PrimitiveConstructorSpec(
-        1, "INT", read, lambda x: type(x) is int, lambda number: [str(number)]
-    )
+    return PrimitiveConstructorSpec(1, "INT", read, lambda x: type(x) is int, lambda x: [str(x)])
 
 
 @_types.primitive_rule
-def _table(
-    info: tyro.constructors.PrimitiveTypeInfo,
-) -> tyro.constructors.PrimitiveConstructorSpec[Any] | None:
+def _table(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
     """Read a table from KEY=VALUE words."""
     if get_origin(info.type) not in (Mapping, dict):
         return None
-    return tyro.constructors.PrimitiveConstructorSpec(
+    return PrimitiveConstructorSpec(
         "*",
         "KEY=VALUE",
         lambda words: dict(map(key_value, words)),
@@ -127,10 +121,8 @@ def _refuse_unknown_flags(names: set[str], args: Sequence[str], command: str) ->
         prefix = "--no-" if flag.startswith("--no-") else "--"
         name = flag.removeprefix(prefix).replace("_", "-")
         if not {name, flag[2:].replace("_", "-")} & set(known) and not name.startswith("tyro-"):
-            near = " or ".join(
-                prefix + other for other in difflib.get_close_matches(name, known, 2, 0.65)
-            )
-            meant = f"did you mean {near}? " if near else ""
+            near = [prefix + other for other in difflib.get_close_matches(name, known, 2, 0.65)]
+            meant = f"did you mean {' or '.join(near)}? " if near else ""
             raise ConfigError(
                 f"there is no flag {flag}; {meant}`ssedb {command} --help` explains the flags"
             )

@@ -44,14 +44,6 @@ def main(args: list[str]) -> int:
     from ssedb.report.make import make_report
     from ssedb.runs import progress
 
-    index = make_report(
-        options.runs,
-        options.out,
-        single_file=options.single_file,
-        episodes=options.episodes,
-        title=options.title,
-        device=options.device,
-        progress=progress.console(),
-    )
+    index = make_report(**vars(options), progress=progress.console())
     console().print(f"open in a browser  {index}", soft_wrap=True)
     return 0

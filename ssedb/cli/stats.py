@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import tyro
 
@@ -40,16 +42,13 @@ def main(args: list[str]) -> int:
     out = options.out or options.runs[0] / "stats"
     runs = load_runs(*options.runs)
     tables = make_tables(runs, options.measures)
-    console = terminal.console()
-    if not console.is_terminal:
-        console = terminal.console(width=160)
+    console = terminal.console(width=None if sys.stdout.isatty() else 160)
     for table in tables:
         table.show(console)
     title = ", ".join(map(str, options.runs))
-    made, missed = write_stats(
-        runs, tables, out, title, measures=options.measures, figures=options.figures
-    )
-    console.print(f"written to {out}: {', '.join(made)}", soft_wrap=True)
+    how: dict[str, Any] = dict(measures=options.measures, figures=options.figures)
+    made, missed = write_stats(runs, tables, out, title, **how)
+    print(f"written to {out}: {', '.join(made)}")
     for line in missed:
         print(terminal.wrapped(line))
     return 0

@@ -73,17 +73,8 @@ def main(args: list[str]) -> int:
     from ssedb.sweep.run import run_sweep
 
     with locked(root):  # two would wait for each other's runs
-        outcome = run_sweep(
-            grid,
-            root,
-            device=grid.runs[0].config.device,
-            jobs=options.jobs,
-            retries=options.retries,
-            minutes=options.minutes,
-            ray=options.ray,
-            cpus=options.cpus,
-            gpus=options.gpus,
-        )
+        how: dict[str, Any] = {name: getattr(options, name) for name in (*LEAST, "ray")}
+        outcome = run_sweep(grid, root, device=grid.runs[0].config.device, **how)
     return 130 if outcome.stopped else 1 if outcome.failed or outcome.unfinished else 0
 
 

@@ -31,12 +31,7 @@ def main(args: list[str]) -> int:
 
         return 0 if train_along().finished else 130
     config, resume = parse_train(args)
-    if resume is None:
-        run = RunFolder.create(config)
-    else:
-        run = RunFolder.reopen(
-            resume, **{f.name: getattr(config, f.name) for f in dataclasses.fields(config)}
-        )
+    run = RunFolder.create(config) if resume is None else RunFolder.reopen(resume, **vars(config))
     try:
         with contextlib.closing(run):  # importing torch takes seconds, in which it may be stopped
             from ssedb.runs import progress
@@ -57,17 +52,13 @@ def parse_train(args: list[str]) -> tuple[TrainConfig, Path | None]:
     Some flags set the defaults of others (a preset the sizes, a game its alphas): read first.
     """
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    names = ("env", "noise", "bonus", "preset", "fidelity", "resume")
-    for name in names:
+    for name in ("env", "noise", "bonus", "preset", "fidelity", "resume"):
         first.add_argument(f"--{name}")
     # The bonus model's rate, too, unless that is given.
     first.add_argument("--learning-rate", "--learning_rate", type=float)
     try:
-        early = {
-            name: value
-            for name, value in vars(first.parse_known_args(args)[0]).items()
-            if value is not None
-        }
+        found = vars(first.parse_known_args(args)[0])
+        early = {name: value for name, value in found.items() if value is not None}
     except argparse.ArgumentError:  # a flag without its value: the real parser says it better
         early = {}
     resume = early.pop("resume", None)
@@ -80,28 +71,14 @@ def parse_train(args: list[str]) -> tuple[TrainConfig, Path | None]:
         )
     options = options_class(default.bonus)
     _refuse_options_of_others(args, default.bonus, options)
+    help = tyro.conf.arg(help="Go on with the run in this folder; it keeps its settings.")
+    fields = {
+        "config": (Annotated[TrainConfig, tyro.conf.arg(name="")], default),
+        "options": (Annotated[options, tyro.conf.arg(name="")], options(**default.bonus_options)),
+        "resume": (Annotated[Path | None, help], None),
+    }
     spec = dataclasses.make_dataclass(
-        "Train",
-        [
-            (
-                "config",
-                Annotated[TrainConfig, tyro.conf.arg(name="")],
-                dataclasses.field(default=default),
-            ),
-            (
-                "options",
-                Annotated[options, tyro.conf.arg(name="")],
-                dataclasses.field(default=options(**default.bonus_options)),
-            ),
-            (
-                "resume",
-                Annotated[
-                    Path | None,
-                    tyro.conf.arg(help="Go on with the run in this folder; it keeps its settings."),
-                ],
-                dataclasses.field(default=None),
-            ),
-        ],
+        "Train", [(k, t, dataclasses.field(default=v)) for k, (t, v) in fields.items()]
     )
     spec.__doc__ = "Train an agent that explores with no reward."
     parsed: Any = parse(spec, args, "train")
@@ -114,12 +91,8 @@ def _refuse_options_of_others(args: list[str], bonus: str, options: type[Any]) -
     known = setting_names(TrainConfig) | setting_names(options)
     for flag in (word.partition("=")[0] for word in args if word.startswith("--")):
         name = flag.removeprefix("--").removeprefix("no-").replace("-", "_")
-        owners = (
-            []
-            if name in known
-            else [other for other, of_other in OPTIONS.items() if name in setting_names(of_other)]
-        )
-        if owners:
+        owners = [other for other, cls in OPTIONS.items() if name in setting_names(cls)]
+        if owners and name not in known:
             raise ConfigError(
                 f"{flag} is an option of {owners[0]}, not of {bonus}; "
                 f"see `ssedb train --bonus {bonus} --help`"
@@ -130,26 +103,19 @@ def print_run(result: TrainResult, config: TrainConfig) -> None:
     """Print what a run did, and where it is."""
     from rich.table import Table
 
-    last = result.summary["last"]
-    console = terminal.console()
-    table = Table(
-        title=f"{config.bonus} on {config.env}, noise {config.noise}",
-        show_header=False,
-        title_justify="left",
-    )
-    table.add_row(
-        "agent steps",
-        f"{result.steps:,} (asked for {config.steps:,}, in rollouts of {config.rollout_size:,})",
-    )
+    last, score = result.summary["last"], result.summary["score"]
+    asked = f"(asked for {config.steps:,}, in rollouts of {config.rollout_size:,})"
+    title = f"{config.bonus} on {config.env}, noise {config.noise}"
+    table = Table(title=title, show_header=False)
+    table.add_row("agent steps", f"{result.steps:,} {asked}")
     if last:
         table.add_row("steps per second", f"{last['sps']:,.0f} (last update)")
-    score = result.summary["score"]
     table.add_row("episodes ended", f"{result.summary['episodes']:,}")
-    table.add_row(
-        "score, mean of the last 100",
-        "no episode has ended yet" if score is None else f"{score:.2f}",
-    )
-    table.add_row("score, best", "-" if score is None else f"{result.summary['score_best']:.2f}")
+    scores = ("no episode has ended yet", "-")
+    if score is not None:
+        scores = (f"{score:.2f}", f"{result.summary['score_best']:.2f}")
+    table.add_row("score, mean of the last 100", scores[0])
+    table.add_row("score, best", scores[1])
     names = {
         "bonus_raw": "bonus, mean before normalisation",
         "i_upper": "I_upper (nats in z)",
@@ -162,18 +128,14 @@ def print_run(result: TrainResult, config: TrainConfig) -> None:
     for name, label in names.items():
         if name in last:
             table.add_row(label, f"{last[name]:.3f}")
-    terminal.print_table(console, table)
+    terminal.print_table(table)
     for alarm in result.summary.get("alarms", []):
         print(terminal.wrapped(f"ALARM: {Alarm(**alarm).text(vars(config))}"))
-    console.print(f"run folder   {result.out}", soft_wrap=True)
-    console.print(f"metrics      {result.out / 'metrics.jsonl'}", soft_wrap=True)
-    console.print(
-        f"curves       tensorboard --logdir {shlex.quote(str(result.out / 'tb'))}", soft_wrap=True
-    )
+    places: dict[str, object] = {"run folder": result.out}
+    places["metrics"] = result.out / "metrics.jsonl"
+    places["curves"] = f"tensorboard --logdir {shlex.quote(str(result.out / 'tb'))}"
     if last:
-        console.print(
-            f"watch it     ssedb eval {shlex.quote(str(result.out))} --episodes 5 --video",
-            soft_wrap=True,
-        )
+        places["watch it"] = f"ssedb eval {shlex.quote(str(result.out))} --episodes 5 --video"
+    terminal.print_places(places)
     if not result.finished:
-        console.print(f"stopped early; go on with: {resume_command(result.out)}", soft_wrap=True)
+        print(f"stopped early; go on with: {resume_command(result.out)}")

@@ -8,14 +8,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ssedb.actions import action_space
 from ssedb.collect.rollout import Rollout
 from ssedb.engine.base import Engine
 from ssedb.envs.base import Env
 from ssedb.errors import ConfigError
 
 Act = Callable[..., tuple[Tensor, Tensor, Tensor]]
-"""Observations [N, 4, H, W] to actions, log-probabilities and values, each [N]. It may be given
-what to draw the actions with, too: [N, A] from the exponential distribution."""
+"""Observations [N, ...] to actions [N, ...], log-probabilities [N] and values [N]. It may be given
+what to draw the actions with, too: [N, width] of the action space's `fill`."""
 
 
 class Collector:
@@ -63,9 +64,9 @@ class Collector:
     def _begin(self, frames: Tensor, steps: int) -> None:
         """Allocate storage: a second rollout where the last is used while the next is collected."""
         engine = self.engine
-        shape = (frames.shape[1], frames.shape[2])
+        shape, process = tuple(frames.shape[1:]), (engine.rank, engine.size)
         self._storage = [
-            Rollout(steps, len(frames), shape, engine.device, engine.rank, engine.size)
+            Rollout(steps, len(frames), shape, engine.device, *process, self.env.num_actions)
             for _ in range(2 if engine.overlaps else 1)
         ]
         self._own = self._storage[0]
@@ -84,7 +85,7 @@ class Collector:
         if self.env.true_states() is None:
             return False
         for rollout in self._storage:
-            rollout.states = torch.zeros_like(rollout.actions)
+            rollout.states = torch.zeros_like(rollout.dones, dtype=torch.int64)
         return True
 
     def collect(self, act: Act) -> Rollout:
@@ -135,19 +136,12 @@ class Collector:
         if self.engine.size == 1:
             return act(obs)
         # All processes draw for the environments of all, so that their generators stay equal.
-        total = (self.engine.size, len(obs), self.env.num_actions)
-        return act(obs, torch.empty(total, device=obs.device).exponential_()[self.engine.rank])
+        space = action_space(self.env.num_actions)
+        draws = torch.empty(self.engine.size, len(obs), space.width, device=obs.device)
+        return act(obs, space.fill(draws)[self.engine.rank])
 
-    def _store(
-        self,
-        t: Tensor,
-        envs: Tensor,
-        frames: Tensor,
-        rewards: Tensor,
-        dones: Tensor,
-        rollout: Rollout,
-    ) -> None:
-        rollout.store_step(t, envs, frames, rewards, dones)
+    def _store(self, *step: Tensor, rollout: Rollout) -> None:
+        rollout.store_step(*step)
 
     def _store_values(self, t: Tensor, envs: Tensor, rollout: Rollout, act: Act) -> None:
         rollout.values[t, envs] = self._policy(t, envs, rollout, act)[2]

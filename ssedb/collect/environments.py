@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ssedb.actions import action_space
 from ssedb.collect.collector import Collector
 from ssedb.collect.pipelined import PipelinedCollector, low_priority_threads
 from ssedb.collect.rollout import STACK, Rollout
@@ -23,7 +24,7 @@ from ssedb.envs.names import pools_of, rooms_world
 from ssedb.envs.noisy import NoisyEnv
 from ssedb.envs.rooms.layout import SIZES
 from ssedb.errors import ConfigError
-from ssedb.normalize import Moments
+from ssedb.normalize import RunningMoments
 from ssedb.runs.progress import Progress, silent
 
 OBS_NORM_ENVS = 8
@@ -119,7 +120,7 @@ def learner_device(config: TrainConfig, group: Group = ALONE) -> torch.device:
 def look_around(
     config: TrainConfig, progress: Progress = silent, group: Group = ALONE
 ) -> tuple[Tensor, Tensor]:
-    """Return the mean picture [4, H, W] and the std of what a random agent sees.
+    """Return the mean observation and the std of what a random agent sees.
 
     The agent has environments of its own. A run does so before it makes those it trains in: to
     close one may take away what all of the process share.
@@ -139,19 +140,24 @@ def look_around(
 
 
 def random_agent_statistics(env: Env, steps: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Return what a uniform random agent sees: the mean picture and ONE std.
+    """Return the mean observation of a random agent, and the std: ONE for all pixels.
 
     Returns:
-        The mean [4, H, W], and a scalar: the mean of the pixels' stds.
+        The mean picture [4, H, W] and a scalar, the mean of the pixels' stds; of vectors the mean
+        and the std of each dimension, both [D].
     """
     generator = torch.Generator().manual_seed(seed)
     frames = env.reset()
     env.stagger()
-    rollout = Rollout(1, env.num_envs, (frames.shape[1], frames.shape[2]), env.device)
+    space = action_space(env.num_actions)
+    rollout = Rollout(1, env.num_envs, tuple(frames.shape[1:]), env.device, num_actions=space)
     rollout.begin(frames)
-    moments = Moments(rollout.obs_shape, env.device)
+    moments = RunningMoments(rollout.obs_shape, torch.float64).to(env.device)
     for _ in range(-(-steps // env.num_envs)):
         moments.add(rollout.obs(0))
-        actions = torch.randint(env.num_actions, (env.num_envs,), generator=generator)
+        actions = space.random(env.num_envs, generator)
         rollout.take(env.step(actions.to(env.device)))
-    return moments.mean.float(), moments.variance.sqrt().mean().clamp_min(1e-3).float()
+    std = moments.variance.sqrt()
+    if len(rollout.obs_shape) == 3:
+        std = std.mean().clamp_min(1e-3)
+    return moments.mean.float(), std.float()

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ssedb.actions import action_space
 from ssedb.collect.collector import Act, Collector
 from ssedb.collect.rollout import Rollout
 from ssedb.engine.base import Engine
@@ -54,7 +55,8 @@ class PipelinedCollector(Collector):
         """
         self.pools = [Pool(env, i, len(envs), engine, self) for i, env in enumerate(envs)]
         super().__init__(envs[0], steps, engine, on_step)
-        shape = (steps + 1, engine.size, self._own.num_envs, envs[0].num_actions)
+        self._space = action_space(envs[0].num_actions)
+        shape = (steps + 1, engine.size, self._own.num_envs, self._space.width)
         self.draws = torch.zeros(shape, device=engine.device)  # of all processes, kept equal
 
     def _reset(self) -> Tensor:
@@ -71,7 +73,7 @@ class PipelinedCollector(Collector):
     def collect(self, act: Act) -> Rollout:
         """Collect a rollout that continues the last one."""
         rollout = self._next_storage()
-        self.draws.exponential_()
+        self._space.fill(self.draws)
         answered: SimpleQueue[Pool] = SimpleQueue()
         times = dict.fromkeys(self.pools, 0)
         for pool in self.pools:
@@ -141,11 +143,8 @@ class Pool:
         self.transfer = Transfer(engine.device)
         self._worker = WorkerThread(engine.device)
         self._answer: Future[None] | None = None
-        wrap = partial(
-            engine.wrap,
-            capturable=env.observer.noise.capturable,
-            generators=env.generators,
-        )
+        capturable = env.observer.noise.capturable
+        wrap = partial(engine.wrap, capturable=capturable, generators=env.generators)
         self.first = wrap(self._act)
         self.next = wrap(self._store_and_act)
         self.last = wrap(self._store_and_value)

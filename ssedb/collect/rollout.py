@@ -1,6 +1,6 @@
 """Storage of one rollout, [T, N] on the learner's device.
 
-Every frame is kept once; stacks are made by indexing.
+Every frame is kept once; stacks are made by indexing. Vectors are not stacked.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ssedb.actions import NumActions, action_space
 from ssedb.envs.base import Step
 
 STACK = 4
@@ -23,29 +24,43 @@ class Rollout:
 
     Frame t + 3 is the newest of observation t, so T + 4 frames hold the observations 0 to T.
     `starts[t]` is the index of the first frame of the episode that observation t is in: older
-    frames are not looked at, the first stands in for them.
+    frames are not looked at, the first stands in for them. A vector is a stack of one frame.
     """
 
     def __init__(
         self,
         steps: int,
         num_envs: int,
-        frame_shape: tuple[int, int],
+        frame_shape: tuple[int, ...],
         device: torch.device | str = "cpu",
         rank: int = 0,
         size: int = 1,
+        num_actions: NumActions = 1,
     ) -> None:
-        """Allocate for environments of the process `rank` of `size` that have as many each."""
+        """Allocate for the environments of a process.
+
+        Args:
+            steps: T.
+            num_envs: N of this process; the others have as many.
+            frame_shape: [H, W] of images, uint8, or [D] of vectors, float32.
+            device: where the learner is.
+            rank: number of the process.
+            size: number of processes.
+            num_actions: the number of discrete actions, or the action space.
+        """
+        image = len(frame_shape) == 2
+        self.stack = STACK if image else 1
+        space = action_space(num_actions)
         self.steps = steps
         self.num_envs = num_envs
         self.device = torch.device(device)
         self.rank = rank
         self.size = size
-        self.frames = torch.zeros(
-            steps + STACK, num_envs, *frame_shape, dtype=torch.uint8, device=device
-        )
+        kind = torch.uint8 if image else torch.float32
+        length = steps + self.stack
+        self.frames = torch.zeros(length, num_envs, *frame_shape, dtype=kind, device=device)
         self.starts = torch.zeros(steps + 1, num_envs, dtype=torch.int64, device=device)
-        self.actions = torch.zeros(steps, num_envs, dtype=torch.int64, device=device)
+        self.actions = torch.zeros(steps, num_envs, *space.shape, dtype=space.dtype, device=device)
         self.rewards = torch.zeros(steps, num_envs, device=device)
         self.dones = torch.zeros(steps, num_envs, dtype=torch.bool, device=device)
         self.log_probs = torch.zeros(steps, num_envs, device=device)
@@ -57,22 +72,23 @@ class Rollout:
         """True states acted in, int64 [T, N], where the environment tells them and someone asks."""
         self._envs = torch.arange(num_envs, device=device)
         self._times = torch.arange(steps + 1, device=device)[:, None].repeat(1, num_envs)
-        self._offsets = torch.arange(STACK, device=device)
+        self._offsets = torch.arange(self.stack, device=device)
 
     @property
-    def obs_shape(self) -> tuple[int, int, int]:
-        """Shape of an observation, [4, H, W]."""
-        return (STACK, *self.frames.shape[2:])
+    def obs_shape(self) -> tuple[int, ...]:
+        """Shape of one observation: [4, H, W] of images, [D] of vectors."""
+        frame_shape = tuple(self.frames.shape[2:])
+        return (STACK, *frame_shape) if len(frame_shape) == 2 else frame_shape
 
     def begin(self, frames: Tensor) -> None:
-        """Make frames [N, H, W] observation 0, and until steps are stored the last one, too."""
+        """Make frames [N, ...] observation 0, and until steps are stored the last one, too."""
         for t in (0, self.steps):
-            self.frames[t + STACK - 1] = frames
-            self.starts[t] = t + STACK - 1
+            self.frames[t + self.stack - 1] = frames
+            self.starts[t] = t + self.stack - 1
 
     def continue_from(self, before: Rollout) -> None:
         """Make the last observation of a rollout, another one or this, observation 0."""
-        self.frames[:STACK] = before.frames[self.steps :].clone()
+        self.frames[: self.stack] = before.frames[self.steps :].clone()
         self.starts[0] = (before.starts[self.steps] - self.steps).clamp_min(0)
         self.episodes[0] = before.episodes[self.steps]
 
@@ -90,8 +106,8 @@ class Rollout:
         """Store how the environments answered the actions at times t [B] of envs [B]."""
         self.rewards[t, envs] = rewards
         self.dones[t, envs] = dones
-        self.frames[t + STACK, envs] = frames
-        self.starts[t + 1, envs] = torch.where(dones, t + STACK, self.starts[t, envs])
+        self.frames[t + self.stack, envs] = frames
+        self.starts[t + 1, envs] = torch.where(dones, t + self.stack, self.starts[t, envs])
         next_episodes = self.episodes[t, envs] + self.num_envs * self.size
         self.episodes[t + 1, envs] = torch.where(dones, next_episodes, self.episodes[t, envs])
 
@@ -116,7 +132,7 @@ class Rollout:
         return whole
 
     def stacks(self, t: Tensor, envs: Tensor) -> Tensor:
-        """Return the observations uint8 [B, 4, H, W] at times t [B] of envs [B]."""
+        """Return the observations [B, *obs_shape] at times t [B] of envs [B]."""
         index = torch.maximum(t[:, None] + self._offsets, self.starts[t, envs][:, None])  # [B, 4]
         rows = (index * self.num_envs + envs[:, None]).flatten()
         flat = self.frames.view(-1, self.frames[0, 0].numel())  # [(T + 4) N, H W]: rows copy fast

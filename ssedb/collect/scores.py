@@ -31,13 +31,8 @@ class Scores:
         self._episodes += len(ended)
         if ended:
             self._best = max([*ended, self._best] if self._best is not None else ended)
-        return {
-            "score": _mean(self._last),
-            "score_rollout": _mean(ended),
-            "score_rollout_best": max(ended, default=None),
-            "score_best": self._best,
-            "episodes": self._episodes,
-        }
+        rollout = {"score_rollout": _mean(ended), "score_rollout_best": max(ended, default=None)}
+        return {**self.summary(), **rollout}
 
     def summary(self) -> dict[str, Any]:
         """Return the metrics of all episodes so far."""
@@ -49,13 +44,8 @@ class Scores:
 
     def state_dict(self) -> dict[str, Any]:
         """Return sums of episodes under way, and scores."""
-        last = list(self._last)
-        return {
-            "running": self._running.tolist(),
-            "last": last,
-            "best": self._best,
-            "episodes": self._episodes,
-        }
+        counted = {"best": self._best, "episodes": self._episodes}
+        return {"running": self._running.tolist(), "last": list(self._last), **counted}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Load what `state_dict` returned."""

@@ -7,6 +7,7 @@ rows = condition_table(runs, "states_share")  # a row for each (env, noise, meth
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -23,9 +24,7 @@ Row = dict[str, Any]
 def run_table(runs: Iterable[Run], keys: Sequence[str] = ()) -> list[Row]:
     """Return a row for each run: what it was, how it ended, its measures (`keys`, or all)."""
     runs = list(runs)
-    keys = list(keys) or [
-        key for key in MEASURES if any(run.value(key) is not None for run in runs)
-    ]
+    keys = keys or [key for key in MEASURES if any(run.value(key) is not None for run in runs)]
     return [
         {
             **_about(run),
@@ -37,7 +36,7 @@ def run_table(runs: Iterable[Run], keys: Sequence[str] = ()) -> list[Row]:
             **{key: run.value(key) for key in keys},
         }
         for run in runs
-    ]  # fmt: skip
+    ]
 
 
 def condition_table(runs: Iterable[Run], key: str, *, seed: int = 0) -> list[Row]:
@@ -48,26 +47,13 @@ def condition_table(runs: Iterable[Run], key: str, *, seed: int = 0) -> list[Row
     """
     rows = []
     for (env, noise, method), several in conditions(runs).items():
-        values = [v for run in several if run.finished and (v := run.value(key)) is not None]
-        row: Row = {
-            "env": env,
-            "noise": noise,
-            "method": method,
-            "measure": key,
-            "runs": len(values),
-        }
-        row["left_out"] = len(several) - len(values)
+        values = _values(several, key)
+        row: Row = {"env": env, "noise": noise, "method": method, "measure": key}
+        row |= {"runs": len(values), "left_out": len(several) - len(values)}
+        e = statistics.Estimate(None, None, None, 0)
         if values:
             e = statistics.bootstrap({env: values}, statistics.mean, seed=seed, bounds=bounds(key))
-            row |= {
-                "mean": e.value,
-                "low": number_or_none(e.low),
-                "high": number_or_none(e.high),
-                "values": values,
-            }
-        else:
-            row |= {"mean": None, "low": None, "high": None, "values": []}
-        rows.append(row)
+        rows.append(row | _interval(e, "mean") | {"values": values})
     return rows
 
 
@@ -75,36 +61,35 @@ def scores_by_task(runs: Iterable[Run], key: str) -> dict[str, dict[str, list[fl
     """Return the values of the finished runs by method and by task ("env, noise")."""
     found: dict[str, dict[str, list[float]]] = {}
     for (env, noise, method), several in conditions(runs).items():
-        values = [v for run in several if run.finished and (v := run.value(key)) is not None]
-        if values:
+        if values := _values(several, key):
             found.setdefault(method, {})[f"{env}, {noise}"] = values
     return found
+
+
+def _values(runs: Iterable[Run], key: str) -> list[float]:
+    return [value for run in runs if run.finished and (value := run.value(key)) is not None]
+
+
+def _interval(estimate: statistics.Estimate, name: str, prefix: str = "") -> Row:
+    """Return the columns of an estimate; None where there is no interval."""
+    ends = {"low": estimate.low, "high": estimate.high}
+    return {name: estimate.value, **{prefix + end: number_or_none(x) for end, x in ends.items()}}
 
 
 def aggregate_table(runs: Iterable[Run], key: str, *, seed: int = 0) -> list[Row]:
     """Return a row for each method: IQM, mean, median, optimality gap over the tasks all have."""
     scores = scores_by_task(runs, key)
     common = _common_tasks(scores)
-    goal, bounds_ = measure(key).goal, bounds(key)
+    goal = measure(key).goal
     rows = []
     for method, tasks in scores.items():
-        row: Row = {
-            "method": method,
-            "measure": key,
-            "tasks": len(common),
-            "tasks_left_out": len(tasks) - len(common),
-        }
+        row: Row = {"method": method, "measure": key, "tasks": len(common)}
+        row["tasks_left_out"] = len(tasks) - len(common)
         chosen = {task: tasks[task] for task in common}
         for name, statistic in statistics.AGGREGATES.items():
-            if not chosen or (name == "optimality_gap" and goal is None):
-                continue
-            e = statistics.bootstrap(chosen, statistic, seed=seed, bounds=bounds_)
-            row |= {
-                "runs": e.runs,
-                name: e.value,
-                f"{name}_low": number_or_none(e.low),
-                f"{name}_high": number_or_none(e.high),
-            }
+            if chosen and (name != "optimality_gap" or goal is not None):
+                e = statistics.bootstrap(chosen, statistic, seed=seed, bounds=bounds(key))
+                row |= {"runs": e.runs, **_interval(e, name, f"{name}_")}
         rows.append(row)
     return rows
 
@@ -114,22 +99,12 @@ def improvement_table(runs: Iterable[Run], key: str, *, seed: int = 0) -> list[R
     scores = scores_by_task(runs, key)
     sign = -1.0 if measure(key).better == "low" else 1.0
     rows = []
-    for first, ours in scores.items():
-        for second, theirs in scores.items():
-            common = [task for task in ours if task in theirs]
-            if first == second or not common:
-                continue
-            x, y = ({t: [sign * v for v in tasks[t]] for t in common} for tasks in (ours, theirs))
-            e = statistics.improvement(x, y, seed=seed)
+    for first, second in itertools.permutations(scores, 2):
+        common = [task for task in scores[first] if task in scores[second]]
+        if common:
+            x, y = ({t: [sign * v for v in scores[m][t]] for t in common} for m in (first, second))
             row: Row = {"first": first, "second": second, "measure": key, "tasks": len(common)}
-            rows.append(
-                row
-                | {
-                    "probability": e.value,
-                    "low": number_or_none(e.low),
-                    "high": number_or_none(e.high),
-                }
-            )
+            rows.append(row | _interval(statistics.improvement(x, y, seed=seed), "probability"))
     return rows
 
 
@@ -148,30 +123,17 @@ def efficiency_table(
     if not ends:
         return []
     grid = np.linspace(min(steps[0] for steps in ends), max(steps[-1] for steps in ends), points)
+    how: dict[str, Any] = dict(reps=400, seed=seed, bounds=bounds(key))
     rows: list[Row] = []
     for method, tasks in found.items():
-        on_grid = {
-            task: [statistics.resample(*curve, grid) for curve in tasks[task]] for task in common
-        }
-        e, counts = statistics.curve(
-            on_grid, statistics.iqm, reps=400, seed=seed, bounds=bounds(key)
-        )
+        on_grid = {task: [statistics.resample(*c, grid) for c in tasks[task]] for task in common}
+        e, counts = statistics.curve(on_grid, statistics.iqm, **how)
         for i in np.flatnonzero(np.isfinite(e.value)):
-            row: Row = {
-                "method": method,
-                "measure": key,
-                "tasks": len(common),
-                "steps": float(grid[i]),
-                "runs": int(counts[i]),
-            }
-            rows.append(
-                row
-                | {
-                    "iqm": float(e.value[i]),
-                    "low": number_or_none(float(e.low[i])),
-                    "high": number_or_none(float(e.high[i])),
-                }
-            )
+            value, low, high = (float(x[i]) for x in (e.value, e.low, e.high))
+            here = statistics.Estimate(value, low, high, int(counts[i]))
+            row: Row = {"method": method, "measure": key, "tasks": len(common)}
+            row |= {"steps": float(grid[i]), "runs": here.runs}
+            rows.append(row | _interval(here, "iqm"))
     return rows
 
 
@@ -187,25 +149,13 @@ def left_out(runs: Iterable[Run]) -> list[Row]:
 
 def alarm_table(runs: Iterable[Run]) -> list[Row]:
     """Return one row an alarm about a policy, those that ended again included, with the remedy."""
-    return [
-        {
-            "run": run.path.name,
-            "method": run.method,
-            **asdict(alarm),
-            "text": alarm.text(run.config),
-        }
-        for run in runs
-        for alarm in run.alarms
-    ]
+    rows = []
+    for run in runs:
+        about = {"run": run.path.name, "method": run.method}
+        rows += [{**about, **asdict(a), "text": a.text(run.config)} for a in run.alarms]
+    return rows
 
 
 def _about(run: Run) -> Row:
-    return {
-        "run": run.path.name,
-        "env": run.env,
-        "noise": run.noise,
-        "method": run.method,
-        "seed": run.seed,
-        "status": run.status,
-        "reason": run.reason,
-    }
+    names = ("env", "noise", "method", "seed", "status", "reason")
+    return {"run": run.path.name, **{name: getattr(run, name) for name in names}}

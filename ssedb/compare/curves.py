@@ -5,7 +5,6 @@ Each function takes runs and returns a matplotlib Figure, or None where the runs
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,14 +16,7 @@ from ssedb.compare.aggregate import efficiency_table
 from ssedb.compare.measures import bounds, label
 from ssedb.compare.references import random_score, random_source
 from ssedb.compare.results import Run, method_order, tasks_of
-from ssedb.compare.style import (
-    GRAY,
-    add_legend,
-    label_axes,
-    method_styles,
-    panels,
-    steps_formatter,
-)
+from ssedb.compare.style import GRAY, add_legend, label_steps, method_styles, panels
 from ssedb.terminal import plural
 
 POINTS = 80
@@ -49,66 +41,50 @@ def learning_curves(runs: Sequence[Run], key: str, *, noise: str | None = None) 
     The dotted line is the score of a uniform random agent (`random_score`). Unfinished runs count
     as far as they go.
     """
-    runs = [
-        run
-        for run in _counted(runs)
-        if (noise is None or run.noise == noise) and run.curve(key)[0].size
-    ]
+    runs = [r for r in _counted(runs) if noise in (None, r.noise) and r.curve(key)[0].size]
     tasks = tasks_of(runs)
     if not tasks:
         return None
-    methods = method_order(runs)
-    styles = method_styles(methods)
+    styles = method_styles(method_order(runs))
     figure, axes = panels(len(tasks))
     dotted: list[str] = []
-    for panel, task in zip(axes, tasks, strict=True):
-        for method in methods:
-            several = [run for run in runs if (run.env, run.noise, run.method) == (*task, method)]
-            if several:
-                _draw_curve(panel, several, key, styles[method])
-        if key in ("score", "human_score") and (random := random_score(task[0])) is not None:
+    for panel, (env, under) in zip(axes, tasks, strict=True):
+        for method, style in styles.items():
+            _draw_curve(panel, _of(runs, env, under, method), key, style)
+        if key in ("score", "human_score") and (random := random_score(env)) is not None:
             panel.axhline(random if key == "score" else 0, color=GRAY, ls=":", lw=1)
-            dotted.append(task[0])
-        panel.set_title(task[0] if task[1] == "none" else f"{task[0]}, {task[1]}")
-        panel.xaxis.set_major_formatter(steps_formatter())
-    label_axes(figure, "agent steps", label(key))
-    add_legend(
-        figure,
-        styles
-        | (
-            {f"random agent, {random_source(dotted)}": {"color": GRAY, "ls": ":"}} if dotted else {}
-        ),
-    )
+            dotted.append(env)
+        panel.set_title(env if under == "none" else f"{env}, {under}")
+    label_steps(figure, label(key))
+    if dotted:
+        styles[f"random agent, {random_source(dotted)}"] = {"color": GRAY, "ls": ":"}
+    add_legend(figure, styles)
     return figure
 
 
 def noise_curves(runs: Sequence[Run], key: str, noise: str) -> Figure | None:
     """Draw a panel for each environment: methods without noise (full line) and with it (dashed)."""
-    runs = [
-        run for run in _counted(runs) if run.noise in ("none", noise) and run.curve(key)[0].size
-    ]
+    runs = [r for r in _counted(runs) if r.noise in ("none", noise) and r.curve(key)[0].size]
     tasks = tasks_of(runs)
     envs = [env for env, under in tasks if under == noise and (env, "none") in tasks]
     methods = method_order(runs)
     if not envs or len(methods) > FEW:
         return None
-    colours = {method: style["color"] for method, style in method_styles(methods).items()}
+    styles = {method: {"color": s["color"]} for method, s in method_styles(methods).items()}
     figure, axes = panels(len(envs))
     for panel, env in zip(axes, envs, strict=True):
-        for method in methods:
+        for method, style in styles.items():
             for under, line in (("none", "-"), (noise, "--")):
-                several = [
-                    run for run in runs if (run.env, run.noise, run.method) == (env, under, method)
-                ]
-                if several:
-                    _draw_curve(
-                        panel, several, key, {"color": colours[method], "ls": line}, band=0.1
-                    )
+                several = _of(runs, env, under, method)
+                _draw_curve(panel, several, key, {**style, "ls": line}, band=0.1)
         panel.set_title(env)
-        panel.xaxis.set_major_formatter(steps_formatter())
-    label_axes(figure, "agent steps", f"{label(key)}; dashed: {noise}")
-    add_legend(figure, {method: {"color": colour} for method, colour in colours.items()})
+    label_steps(figure, f"{label(key)}; dashed: {noise}")
+    add_legend(figure, styles)
     return figure
+
+
+def _of(runs: Sequence[Run], *condition: str) -> list[Run]:
+    return [run for run in runs if (run.env, run.noise, run.method) == condition]
 
 
 def ablation_panels(runs: Sequence[Run], env: str, noise: str) -> Figure | None:
@@ -117,33 +93,26 @@ def ablation_panels(runs: Sequence[Run], env: str, noise: str) -> Figure | None:
     The dotted line is the I_nce of blind guessing; what lies well below it, at the start of a run,
     is cut off.
     """
-    runs = [
-        r
-        for r in runs
-        if (r.env, r.noise, r.config.get("bonus")) == (env, noise, "db")
-        and r.curve("i_upper")[0].size
-    ]
+    asked = (env, noise, "db")
+    runs = [run for run in runs if (run.env, run.noise, run.config.get("bonus")) == asked]
+    runs = [run for run in runs if run.curve("i_upper")[0].size]
     methods = method_order(runs)
     if len(methods) < 2:
         return None
     styles = method_styles(methods)
     figure, axes = panels(len(DB_TERMS), columns=2, width=3.4)
     for panel, (key, name) in zip(axes, DB_TERMS.items(), strict=True):
-        for method in methods:
-            _draw_curve(panel, [run for run in runs if run.method == method], key, styles[method])
+        for method, style in styles.items():
+            _draw_curve(panel, _of(runs, env, noise, method), key, style)
         panel.set_title(name)
-        panel.xaxis.set_major_formatter(steps_formatter())
     guessed = np.concatenate([run.curve("i_nce_chance")[1] for run in runs])
     if guessed.size:  # a young model, far below chance, would squeeze all that matters
         chance, curves = np.nanmax(guessed), [run.curve("i_nce")[1] for run in runs]
-        low, high = (
-            min(chance, *(curve[-1] for curve in curves)),
-            max(chance, *map(np.nanmax, curves)),
-        )
+        low, high = min(chance, *(c[-1] for c in curves)), max(chance, *map(np.nanmax, curves))
         margin = max(0.2 * (high - low), 0.1)
         axes[-1].axhline(chance, color=GRAY, ls=":", lw=1)
         axes[-1].set_ylim(low - margin, high + margin)
-    label_axes(figure, "agent steps", "")
+    label_steps(figure, "")
     figure.suptitle(f"{env}, noise {noise}", fontsize=10)
     add_legend(figure, styles)
     return figure
@@ -159,17 +128,11 @@ def sample_efficiency(runs: Sequence[Run], key: str) -> Figure | None:
     figure, (panel,) = panels(1, width=5.0, height=3.2)
     for method in methods:
         own = [row for row in rows if row["method"] == method]
-        steps, middle = [row["steps"] for row in own], [row["iqm"] for row in own]
-        low, high = (
-            [math.nan if row[k] is None else row[k] for row in own] for k in ("low", "high")
+        steps, *line = (  # None becomes NaN
+            np.array([row[name] for row in own], float) for name in ("steps", "iqm", "low", "high")
         )
-        _draw_line(panel, steps, middle, low, high, styles[method], band=0.12)
-    panel.xaxis.set_major_formatter(steps_formatter())
-    label_axes(
-        figure,
-        "agent steps",
-        f"{label(key)}, IQM over {plural(rows[0]['tasks'], 'task')}",
-    )
+        _draw_line(panel, steps, line, styles[method], band=0.12)
+    label_steps(figure, f"{label(key)}, IQM over {plural(rows[0]['tasks'], 'task')}")
     add_legend(figure, styles)
     return figure
 
@@ -177,31 +140,21 @@ def sample_efficiency(runs: Sequence[Run], key: str) -> Figure | None:
 def _draw_curve(
     panel: Any, runs: Sequence[Run], key: str, style: dict[str, Any], band: float = 0.18
 ) -> None:
-    curves = [run.curve(key) for run in runs]
-    curves = [(steps, values) for steps, values in curves if np.isfinite(values).any()]
+    curves = [curve for run in runs if np.isfinite((curve := run.curve(key))[1]).any()]
     if not curves:
         return
-    grid = np.linspace(
-        min(steps[0] for steps, _ in curves), max(steps[-1] for steps, _ in curves), POINTS
-    )
-    found, _ = statistics.curve(
-        {"": [statistics.resample(*curve, grid) for curve in curves]},
-        reps=400,
-        bounds=bounds(key),
-    )
-    _draw_line(panel, grid, found.value, found.low, found.high, style, band)
+    first, last = min(steps[0] for steps, _ in curves), max(steps[-1] for steps, _ in curves)
+    grid = np.linspace(first, last, POINTS)
+    on_grid = {"": [statistics.resample(*curve, grid) for curve in curves]}
+    found, _ = statistics.curve(on_grid, reps=400, bounds=bounds(key))
+    _draw_line(panel, grid, (found.value, found.low, found.high), style, band)
 
 
 def _draw_line(
-    panel: Any,
-    steps: Sequence[float] | np.ndarray,
-    middle: Sequence[float] | np.ndarray,
-    low: Sequence[float] | np.ndarray,
-    high: Sequence[float] | np.ndarray,
-    style: dict[str, Any],
-    band: float,
+    panel: Any, steps: np.ndarray, line: Sequence[np.ndarray], style: dict[str, Any], band: float
 ) -> None:
-    """Draw a line and its band; or, of a single step, a point and a bar."""
+    """Draw a line (values, low, high) and its band; or, of a single step, a point and a bar."""
+    middle, low, high = line
     style = {k: v for k, v in style.items() if k != "marker"}
     if steps[0] == steps[-1]:
         panel.plot(steps[:1], middle[:1], marker="o", ms=4, **style)

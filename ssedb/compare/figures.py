@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import matplotlib
@@ -13,44 +13,45 @@ from ssedb.compare.curves import ablation_panels, learning_curves, noise_curves,
 from ssedb.compare.results import Run, tasks_of
 from ssedb.compare.style import STYLE
 
+Figures = Iterator[tuple[str, Figure | None]]
+
 
 def write_figures(runs: Sequence[Run], folder: Path, keys: Sequence[str], main: str) -> list[Path]:
     """Draw everything that the runs allow, as PNG and PDF; return the PNGs."""
     folder.mkdir(parents=True, exist_ok=True)
-    made: list[Path] = []
-
-    def save(name: str, figure: Figure | None) -> None:
-        if figure is None:
-            return
-        path = folder / f"{name}.png"
-        figure.savefig(path, dpi=160)
-        figure.savefig(path.with_suffix(".pdf"))
-        made.append(path)
-
     with matplotlib.rc_context(STYLE):
-        tasks = tasks_of(runs)
-        envs, noises = (
-            list(dict.fromkeys(env for env, _ in tasks)),
-            list(dict.fromkeys(noise for _, noise in tasks)),
-        )
-        for key in [
-            k for k in ("score", "states_share") if any(run.curve(k)[0].size for run in runs)
-        ]:
-            together = len(tasks) <= 6
-            for noise in [None] if together else noises:
-                save(
-                    f"curves-{key}" + (f"-{noise}" if noise else ""),
-                    learning_curves(runs, key, noise=noise),
-                )
-            for noise in [n for n in noises if n != "none"]:
-                save(f"noise-{key}-{noise}", noise_curves(runs, key, noise))
-        for key in keys:
-            save(f"measure-{key.replace(':', '-')}", by_condition(runs, key))
-        for env in envs:
-            for noise in noises:
-                save(f"ablation-{env}-{noise}".replace("/", "_"), ablation_panels(runs, env, noise))
-        save(f"aggregates-{main.replace(':', '-')}", aggregates(runs, main))
-        save(f"efficiency-{main.replace(':', '-')}", sample_efficiency(runs, main))
-        save(f"profiles-{main.replace(':', '-')}", profiles(runs, main))
-        save(f"improvement-{main.replace(':', '-')}", improvement(runs, main))
+        made = []
+        for name, figure in _draw(runs, keys, main):
+            if figure is not None:
+                path = folder / f"{name.replace(':', '-').replace('/', '_')}.png"
+                figure.savefig(path, dpi=160)
+                figure.savefig(path.with_suffix(".pdf"))
+                made.append(path)
     return made
+
+
+def _draw(runs: Sequence[Run], keys: Sequence[str], main: str) -> Figures:
+    """Draw figures, each with its name; None where the runs do not allow one."""
+    tasks = tasks_of(runs)
+    envs = list(dict.fromkeys(env for env, _ in tasks))
+    noises = list(dict.fromkeys(noise for _, noise in tasks))
+    for key in ("score", "states_share"):
+        if not any(run.curve(key)[0].size for run in runs):
+            continue
+        if len(tasks) <= 6:
+            yield f"curves-{key}", learning_curves(runs, key)
+        else:
+            for noise in noises:
+                yield f"curves-{key}-{noise}", learning_curves(runs, key, noise=noise)
+        for noise in noises:
+            if noise != "none":
+                yield f"noise-{key}-{noise}", noise_curves(runs, key, noise)
+    for key in keys:
+        yield f"measure-{key}", by_condition(runs, key)
+    for env in envs:
+        for noise in noises:
+            yield f"ablation-{env}-{noise}", ablation_panels(runs, env, noise)
+    yield f"aggregates-{main}", aggregates(runs, main)
+    yield f"efficiency-{main}", sample_efficiency(runs, main)
+    yield f"profiles-{main}", profiles(runs, main)
+    yield f"improvement-{main}", improvement(runs, main)

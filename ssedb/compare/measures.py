@@ -80,9 +80,9 @@ def label(key: str) -> str:
 
 def about(key: str, games: Iterable[str]) -> str:
     """Return what the 0 of a normalised score is; empty for other measures."""
-    return (
-        references.about(games, literature=key.endswith("_literature")) if key in NORMALISED else ""
-    )
+    if key not in NORMALISED:
+        return ""
+    return references.about(games, literature=key.endswith("_literature"))
 
 
 def bounds(key: str) -> tuple[float, float]:

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
@@ -25,6 +25,16 @@ Statistic = Callable[[list[Array]], Array]
 
 REPS = 2000
 CONFIDENCE = 0.95
+
+
+class How(TypedDict, total=False):
+    """Arguments of a bootstrap; see `bootstrap`."""
+
+    reps: int
+    seed: int
+    confidence: float
+    widen: bool
+    bounds: tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -76,16 +86,7 @@ AGGREGATES: dict[str, Statistic] = {
 # Intervals.
 
 
-def bootstrap(
-    scores: Scores,
-    statistic: Statistic,
-    *,
-    reps: int = REPS,
-    seed: int = 0,
-    confidence: float = CONFIDENCE,
-    widen: bool = True,
-    bounds: tuple[float, float] = (-math.inf, math.inf),
-) -> Estimate:
+def bootstrap(scores: Scores, statistic: Statistic, **how: Unpack[How]) -> Estimate:
     """Compute a statistic and its bootstrap interval, stratified by task.
 
     The plain percentile interval is too short when runs are few: its spread is that of n - 1 runs,
@@ -101,20 +102,10 @@ def bootstrap(
         widen: whether to widen the interval when runs are few.
         bounds: least and greatest value of the statistic.
     """
-    return _bootstrap(
-        [scores], lambda sets: statistic(sets[0]), reps, seed, confidence, widen, bounds
-    )
+    return _bootstrap([scores], lambda sets: statistic(sets[0]), **how)
 
 
-def improvement(
-    first: Scores,
-    second: Scores,
-    *,
-    reps: int = REPS,
-    seed: int = 0,
-    confidence: float = CONFIDENCE,
-    widen: bool = True,
-) -> Estimate:
+def improvement(first: Scores, second: Scores, **how: Unpack[How]) -> Estimate:
     """Return the probability that a run of the first beats one of the second, a tie being half.
 
     Tasks that only one of them has are an error: they cannot be compared.
@@ -123,9 +114,8 @@ def improvement(
         odd = sorted(set(first) ^ set(second))
         raise ValueError(f"only one of the two has {odd[0]!r}; compare what both have")
     second = {task: second[task] for task in first}
-    return _bootstrap(
-        [first, second], lambda sets: _beats(*sets), reps, seed, confidence, widen, (0.0, 1.0)
-    )
+    how["bounds"] = (0.0, 1.0)
+    return _bootstrap([first, second], lambda sets: _beats(*sets), **how)
 
 
 def _beats(first: list[Array], second: list[Array]) -> Array:
@@ -136,26 +126,19 @@ def _beats(first: list[Array], second: list[Array]) -> Array:
     return np.mean(shares, 0)
 
 
-def profile(
-    scores: Scores, thresholds: Numbers, *, reps: int = REPS, seed: int = 0, widen: bool = True
-) -> Estimate:
+def profile(scores: Scores, thresholds: Numbers, **how: Unpack[How]) -> Estimate:
     """Return the performance profile: the share of runs that score above each threshold."""
     taus = np.asarray(thresholds, float)
 
     def above(samples: list[Array]) -> Array:
         return (np.concatenate(samples, 1)[:, :, None] > taus).mean(1)
 
-    return bootstrap(scores, above, reps=reps, seed=seed, widen=widen, bounds=(0.0, 1.0))
+    how["bounds"] = (0.0, 1.0)
+    return bootstrap(scores, above, **how)
 
 
 def _bootstrap(
-    sets: list[Scores],
-    statistic: Callable[[list[list[Array]]], Array],
-    reps: int,
-    seed: int,
-    confidence: float,
-    widen: bool,
-    bounds: tuple[float, float],
+    sets: list[Scores], statistic: Callable[[list[list[Array]]], Array], **how: Unpack[How]
 ) -> Estimate:
     data = [[np.asarray(runs, float) for runs in scores.values()] for scores in sets]
     for scores, arrays in zip(sets, data, strict=True):
@@ -173,22 +156,16 @@ def _bootstrap(
     if freedom == 0:
         nothing = np.full_like(value, math.nan)[()]
         return Estimate(_plain(value), _plain(nothing), _plain(nothing), runs)
-    generator = np.random.default_rng(seed)
-    drawn = [
-        [a[generator.integers(len(a), size=(reps, len(a)))] for a in arrays] for arrays in data
-    ]
-    tail = (1 - confidence) / 2
+    reps, tail = how.get("reps", REPS), (1 - how.get("confidence", CONFIDENCE)) / 2
+    generator = np.random.default_rng(how.get("seed", 0))
+    drawn = [[a[generator.integers(len(a), size=(reps, len(a)))] for a in row] for row in data]
     low, high = np.quantile(statistic(drawn), [tail, 1 - tail], axis=0)
-    if widen:
-        factor = (
-            math.sqrt(runs / freedom)
-            * _student_quantile(1 - tail, freedom)
-            / NormalDist().inv_cdf(1 - tail)
-        )
+    if how.get("widen", True):
+        student = _student_quantile(1 - tail, freedom)
+        factor = math.sqrt(runs / freedom) * student / NormalDist().inv_cdf(1 - tail)
         low, high = value + factor * (low - value), value + factor * (high - value)
-    return Estimate(
-        _plain(value), _plain(np.clip(low, *bounds)), _plain(np.clip(high, *bounds)), runs
-    )
+    low, high = np.clip((low, high), *how.get("bounds", (-math.inf, math.inf)))
+    return Estimate(_plain(value), _plain(low), _plain(high), runs)
 
 
 def _plain(value: Any) -> Any:
@@ -216,12 +193,7 @@ def resample(steps: Numbers, values: Numbers, grid: Numbers) -> Array:
 
 
 def curve(
-    runs: Mapping[str, Sequence[Array]],
-    statistic: Statistic = mean,
-    *,
-    reps: int = 1000,
-    seed: int = 0,
-    bounds: tuple[float, float] = (-math.inf, math.inf),
+    runs: Mapping[str, Sequence[Array]], statistic: Statistic = mean, **how: Unpack[How]
 ) -> tuple[Estimate, Array]:
     """Compute a statistic along training of curves on one grid, and the runs at each point.
 
@@ -230,14 +202,12 @@ def curve(
     """
     stacked = {task: np.array(curves, float) for task, curves in runs.items()}
     points = next(iter(stacked.values())).shape[1]
-    counts = np.array(
-        [sum(np.isfinite(c[:, i]).sum() for c in stacked.values()) for i in range(points)], float
-    )
+    counts = np.isfinite(np.concatenate(list(stacked.values()))).sum(0).astype(float)
     found = np.full((3, points), math.nan)
     for i in range(points):
         here = {task: c[np.isfinite(c[:, i]), i].tolist() for task, c in stacked.items()}
         if all(here.values()):
-            e = bootstrap(here, statistic, reps=reps, seed=seed, bounds=bounds)
+            e = bootstrap(here, statistic, **how)
             found[:, i] = e.value, e.low, e.high
     total = sum(len(c) for c in stacked.values())
     return Estimate(found[0], found[1], found[2], total), counts

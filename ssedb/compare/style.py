@@ -6,10 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import EngFormatter
 
 # Okabe and Ito's colours, which the colour-blind can tell apart; yellow is too pale for lines.
 BLUE, ORANGE, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
@@ -33,17 +32,14 @@ STYLE: dict[Any, Any] = {
 
 def method_styles(methods: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Choose a colour, a line and a marker for each method; the random agent is gray."""
-    found: dict[str, dict[str, Any]] = {}
+    styles = {}
     for i, method in enumerate(m for m in methods if m != "none"):
-        round_ = i // len(COLOURS)
-        found[method] = {
-            "color": COLOURS[i % len(COLOURS)],
-            "ls": LINES[round_ % 4],
-            "marker": MARKERS[round_ % 7],
-        }
-    return found | (
-        {"none": {"color": GRAY, "ls": "-", "marker": "x"}} if "none" in methods else {}
-    )
+        round_, colour = divmod(i, len(COLOURS))
+        line, marker = LINES[round_ % len(LINES)], MARKERS[round_ % len(MARKERS)]
+        styles[method] = {"color": COLOURS[colour], "ls": line, "marker": marker}
+    if "none" in methods:
+        styles["none"] = {"color": GRAY, "ls": "-", "marker": "x"}
+    return styles
 
 
 def panels(
@@ -69,31 +65,22 @@ def label_axes(figure: Figure, x: str, y: str) -> None:
         figure.supylabel(y, fontsize=9)
 
 
+def label_steps(figure: Figure, y: str) -> None:
+    """Label x as steps, 1000000 written as 1M, and y."""
+    for panel in figure.axes:
+        panel.xaxis.set_major_formatter(EngFormatter(sep=""))
+    label_axes(figure, "agent steps", y)
+
+
 def add_legend(figure: Figure, styles: dict[str, dict[str, Any]]) -> None:
     """Add a legend below the panels, for which the figure grows."""
-    from matplotlib.lines import Line2D
-
     width, height = figure.get_size_inches()
     longest = max(len(name) for name in styles)
     columns = max(1, min(len(styles), int(width / (0.55 + 0.065 * longest))))
     figure.set_size_inches(width, height + 0.1 + 0.19 * math.ceil(len(styles) / columns))
-
     lines = [
         Line2D([], [], **{k: v for k, v in s.items() if k != "marker" or s.get("ls") == ""})
         for s in styles.values()
     ]
-    figure.legend(
-        lines,
-        list(styles),
-        loc="outside lower center",
-        ncols=columns,
-        frameon=False,
-        handlelength=2.2,
-    )
-
-
-def steps_formatter() -> Any:
-    """Return a formatter that writes 1000000 as 1M."""
-    from matplotlib.ticker import EngFormatter
-
-    return EngFormatter(sep="")
+    place: dict[str, Any] = dict(loc="outside lower center", ncols=columns)
+    figure.legend(lines, list(styles), frameon=False, handlelength=2.2, **place)

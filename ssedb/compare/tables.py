@@ -18,9 +18,10 @@ from ssedb.compare.aggregate import (
     left_out,
     scores_by_task,
 )
-from ssedb.compare.measures import MEASURES, NORMALISED, PROBED, about, label
+from ssedb.compare.measures import MEASURES, NORMALISED, PROBED, about, label, measure
 from ssedb.compare.references import LITERATURE, MEASURED, random_score
 from ssedb.compare.results import Run, method_order
+from ssedb.compare.statistics import AGGREGATES
 from ssedb.errors import ConfigError
 from ssedb.terminal import plural
 
@@ -55,7 +56,7 @@ class Table:
             table.add_column(column, justify="right" if i else "left")
         for row in self.rows:
             table.add_row(*row)
-        terminal.print_table(console, table)
+        terminal.print_table(table, console)
         for note in self.notes:
             print(terminal.wrapped(note))
 
@@ -74,11 +75,11 @@ def choose_measures(runs: Sequence[Run], asked: Sequence[str] = ()) -> tuple[lis
                 f"measures={key}: no finished run has it; use {', '.join(MEASURES)}, "
                 "or a key of metrics.jsonl"
             )
-    shown = list(asked) or [
-        key for key in SHOWN if any(run.value(key) is not None for run in finished)
-    ]
-    main = [key for key in MAIN if any(run.value(key) is not None for run in finished)]
-    return shown, (asked[0] if asked else main[0] if main else "score")
+    if asked:
+        return list(asked), asked[0]
+    known = [k for k in {*SHOWN, *MAIN} if any(run.value(k) is not None for run in finished)]
+    main = next((key for key in MAIN if key in known), "score")
+    return [key for key in SHOWN if key in known], main
 
 
 def make_tables(runs: Sequence[Run], asked: Sequence[str] = ()) -> list[Table]:
@@ -94,13 +95,8 @@ def make_tables(runs: Sequence[Run], asked: Sequence[str] = ()) -> list[Table]:
         tables += [_improvement(runs, main)]
     if alarms := alarm_table(runs):
         rows = [[row["run"], "yes" if row["stands"] else "no", row["text"]] for row in alarms]
-        tables.append(
-            Table(
-                "ALARMS: policies that do not follow their bonus",
-                ["run", "at its end", "what"],
-                rows,
-            )
-        )
+        title = "ALARMS: policies that do not follow their bonus"
+        tables.append(Table(title, ["run", "at its end", "what"], rows))
     if left := left_out(runs):
         rows = [[row["run"], row["status"], row["reason"]] for row in left]
         tables.append(Table("Runs that no average holds", ["run", "status", "why"], rows))
@@ -114,24 +110,19 @@ def _overview(runs: Sequence[Run]) -> Table:
         done = [run for run in own if run.finished]
         steps = sorted({run.summary["steps"] for run in done})
         lengths = (
-            "-"
-            if not steps
-            else f"{steps[0]:,}" + ("" if len(steps) == 1 else f" to {steps[-1]:,}")
+            " to ".join(f"{steps[i]:,}" for i in sorted({0, len(steps) - 1})) if steps else "-"
         )
         tasks = len({(run.env, run.noise) for run in own})
         rows.append([method, str(tasks), f"{len(done)} of {len(own)}", lengths])
-    notes = [
-        "In the tables below: mean [95% interval] over the seeds; "
-        "(n) where n seeds alone have a value."
-    ]
+    few = "(n) where n seeds alone have a value"
+    notes = [f"In the tables below: mean [95% interval] over the seeds; {few}."]
     finished = [run for run in runs if run.finished]
     if len({run.summary["steps"] for run in finished}) > 1:
         notes.append("Finished runs differ in length; they are compared as they ended.")
     codes = sorted({str(run.origin["code"]) for run in runs if run.origin.get("code")})
     if len(codes) > 1:
-        notes.append(
-            f"The runs were made by {len(codes)} versions of the code: {'; '.join(codes)}."
-        )
+        versions = f"{len(codes)} versions of the code"
+        notes.append(f"The runs were made by {versions}: {'; '.join(codes)}.")
     notes += said_of_logs(runs)
     return Table("Runs", ["method", "tasks", "finished", "steps of a run"], rows, notes)
 
@@ -148,13 +139,14 @@ def said_of_logs(runs: Sequence[Run]) -> list[str]:
 
 
 def _measure(runs: Sequence[Run], key: str) -> Table:
-    rows = condition_table(runs, key)
-    tasks = list(dict.fromkeys((row["env"], row["noise"]) for row in rows if row["values"]))
+    rows = [row for row in condition_table(runs, key) if row["values"]]
+    tasks = list(dict.fromkeys((row["env"], row["noise"]) for row in rows))
     usual = max((row["runs"] for row in rows), default=0)
-    cells = {(row["method"], row["env"], row["noise"]): _cell(row, usual) for row in rows}
-    methods = [
-        m for m in method_order(runs) if any(row["method"] == m and row["values"] for row in rows)
-    ]
+    cells = {}
+    for row in rows:
+        few = "" if row["runs"] == usual else f" ({row['runs']})"
+        cells[row["method"], row["env"], row["noise"]] = _with_interval(row, "mean") + few
+    methods = [m for m in method_order(runs) if any(row["method"] == m for row in rows)]
     envs = {env for env, _ in tasks}
     names = [noise if len(envs) == 1 else f"{env}, {noise}" for env, noise in tasks]
     body = [[method, *(cells.get((method, *task), "-") for task in tasks)] for method in methods]
@@ -162,42 +154,26 @@ def _measure(runs: Sequence[Run], key: str) -> Table:
     if len(tasks) > max(4, len(methods)):  # many games: down rather than across
         body = [list(row) for row in zip(names, *(row[1:] for row in body), strict=True)]
         columns = ["task", *methods]
-    measure = MEASURES.get(key)
-    better = {"high": ", more is better", "low": ", less is better"}.get(
-        measure.better if measure else "", ""
-    )
-    title = f"{measure.label if measure else key}{better}" + (
-        f" ({envs.pop()})" if len(envs) == 1 else ""
-    )
+    better = {"high": ", more is better", "low": ", less is better", "": ""}[measure(key).better]
     games = [env for env, _ in tasks]
     notes = [f"Reference scores: {about(key, games)}."] if key in NORMALISED else []
-    return Table(f"{title}, {plural(usual, 'seed')}", columns, body, notes)
+    where = f" ({envs.pop()})" if len(envs) == 1 else ""
+    return Table(f"{label(key)}{better}{where}, {plural(usual, 'seed')}", columns, body, notes)
 
 
 def _references(runs: Sequence[Run]) -> Table:
     """Make the table of scores that normalised ones rest on, ours and the literature's."""
     rows = []
     for game, row in reference_rows(runs).items():
-        measured = (
-            f"{number(row['random'])} ± {number(row['standard_error'])} ({row['episodes']})"
-            if "random" in row
-            else "-"
-        )
-        rows.append(
-            [
-                game,
-                measured,
-                number(row.get("random_literature")),
-                number(row.get("human_literature")),
-            ]
-        )
+        measured = "-"
+        if "random" in row:
+            error = f"{number(row['standard_error'])} ({row['episodes']})"
+            measured = f"{number(row['random'])} ± {error}"
+        literature = (row.get(f"{agent}_literature") for agent in ("random", "human"))
+        rows.append([game, measured, *map(number, literature)])
     note = "Measured here: mean ± standard error (episodes) of a uniform random agent."
-    return Table(
-        "Reference scores",
-        ["game", "random, measured here", "random, literature", "human, literature"],
-        rows,
-        [note],
-    )
+    columns = ["game", "random, measured here", "random, literature", "human, literature"]
+    return Table("Reference scores", columns, rows, [note])
 
 
 def reference_rows(runs: Sequence[Run]) -> dict[str, dict[str, float]]:
@@ -206,62 +182,35 @@ def reference_rows(runs: Sequence[Run]) -> dict[str, dict[str, float]]:
     for game in sorted({run.env for run in runs if random_score(run.env) is not None}):
         rows[game] = {}
         if measured := MEASURED.get(game):
-            rows[game] |= {
-                "random": measured.mean,
-                "standard_error": measured.standard_error,
-                "episodes": measured.episodes,
-            }
+            rows[game] = {"random": measured.mean, "standard_error": measured.standard_error}
+            rows[game]["episodes"] = measured.episodes
         if game in LITERATURE:
-            rows[game] |= dict(
-                zip(("random_literature", "human_literature"), LITERATURE[game], strict=True)
-            )
+            rows[game]["random_literature"], rows[game]["human_literature"] = LITERATURE[game]
     return rows
 
 
-def _cell(row: dict[str, Any], usual: int) -> str:
-    if not row["values"]:
-        return "-"
-    few = "" if row["runs"] == usual else f" ({row['runs']})"
-    return f"{number(row['mean'])} [{number(row['low'])}, {number(row['high'])}]{few}"
+def _with_interval(row: dict[str, Any], name: str, prefix: str = "") -> str:
+    low, high = row[f"{prefix}low"], row[f"{prefix}high"]
+    return f"{number(row[name])} [{number(low)}, {number(high)}]"
 
 
 def _aggregates(runs: Sequence[Run], key: str) -> Table:
     rows = {row["method"]: row for row in aggregate_table(runs, key)}
-    names = [
-        name
-        for name in ("iqm", "mean", "median", "optimality_gap")
-        if any(name in row for row in rows.values())
-    ]
-    body = []
-    for method in [m for m in method_order(runs) if m in rows]:
-        row = rows[method]
-        body.append(
-            [
-                method,
-                *(
-                    f"{number(row[n])} [{number(row[f'{n}_low'])}, {number(row[f'{n}_high'])}]"
-                    for n in names
-                ),
-            ]
-        )
     first = next(iter(rows.values()))
-    notes = [
-        f"Over {plural(first['tasks'], 'task')} (an environment under a noise) "
-        "that every method has."
+    names = [name for name in AGGREGATES if name in first]
+    body = [
+        [method, *(_with_interval(rows[method], name, f"{name}_") for name in names)]
+        for method in method_order(runs)
+        if method in rows
     ]
-    missing = [
-        f"{row['tasks_left_out']} of {method}"
-        for method, row in rows.items()
-        if row["tasks_left_out"]
-    ]
+    tasks = f"{plural(first['tasks'], 'task')} (an environment under a noise)"
+    notes = [f"Over {tasks} that every method has."]
+    left = {method: row["tasks_left_out"] for method, row in rows.items()}
+    missing = [f"{count} of {method}" for method, count in left.items() if count]
     if missing:
         notes.append(f"Left out, because not every method has them: {', '.join(missing)}.")
-    return Table(
-        f"All tasks together: {label(key)}",
-        ["method", *(name.replace("_", " ") for name in names)],
-        body,
-        notes,
-    )
+    columns = ["method", *(name.replace("_", " ") for name in names)]
+    return Table(f"All tasks together: {label(key)}", columns, body, notes)
 
 
 def _improvement(runs: Sequence[Run], key: str) -> Table:
@@ -294,13 +243,5 @@ def number(value: float | None) -> str:
     """Return a number as text, to about three digits that matter; "-" for None."""
     if value is None:
         return "-"
-    size = abs(value)
-    return (
-        f"{value:,.0f}"
-        if size >= 1000
-        else f"{value:.1f}"
-        if size >= 100
-        else f"{value:.2f}"
-        if size >= 1
-        else f"{value:.3f}"
-    )
+    digits = next((d for d, least in enumerate((1000, 100, 1)) if abs(value) >= least), 3)
+    return f"{value:,.{digits}f}"

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ssedb.engine.distributed import ALONE, Group
 from ssedb.engine.precision import Precision
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -56,10 +57,6 @@ class Engine:
     """Whether background updates run while environments step."""
     fuse = False
     """Whether elementwise functions are compiled."""
-    rank = 0
-    """Number of this process, of those that share the run."""
-    size = 1
-    """How many processes share the run."""
 
     def __init__(
         self,
@@ -68,6 +65,7 @@ class Engine:
         precision: str = "fp32",
         seed: int = 0,
         own_draws: bool = False,
+        group: Group = ALONE,
     ) -> None:
         """Set up a device.
 
@@ -77,16 +75,26 @@ class Engine:
             seed: of the generator that background updates draw from.
             own_draws: whether they draw from a generator of their own on a CPU. On a GPU they do,
                 so that an engine which overlaps them with other work draws the same numbers.
+            group: the processes that share the run.
         """
         self.device = device
+        self.group = group
         self.precision = Precision(precision, device)
         self._generator: torch.Generator | None = None
         if device.type == "cuda" or own_draws:
-            self._generator = torch.Generator(device).manual_seed(self._background_seed(seed))
+            # Another seed, or both generators would draw the same numbers.
+            seeds = np.random.SeedSequence(seed).generate_state(self.rank + 1)
+            self._generator = torch.Generator(device).manual_seed(int(seeds[self.rank]))
 
-    def _background_seed(self, seed: int) -> int:
-        """Derive another seed, or both generators would draw the same numbers."""
-        return int(np.random.SeedSequence(seed).generate_state(self.rank + 1)[self.rank])
+    @property
+    def rank(self) -> int:
+        """Number of this process, of those that share the run."""
+        return self.group.rank
+
+    @property
+    def size(self) -> int:
+        """How many processes share the run."""
+        return self.group.size
 
     # The five verbs.
 
@@ -161,15 +169,15 @@ class Engine:
 
     def gather(self, shard: Tensor, dim: int = 0) -> Tensor:
         """Concatenate the shards of all processes along a dimension."""
-        return shard
+        return self.group.gather(shard, dim)
 
     def gather_objects(self, own: T) -> list[T]:
         """Return the objects of all processes, by rank."""
-        return [own]
+        return self.group.gather_objects(own)
 
     def mean(self, values: Tensor) -> Tensor:
         """Average over the processes."""
-        return values
+        return self.group.all_reduce(values) / self.size
 
     # What a task is made of.
 

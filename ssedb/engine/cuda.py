@@ -107,7 +107,7 @@ class CapturedStep:
     def __call__(self, *tensors: Tensor, **objects: Any) -> Any:
         """Run the step, or replay its graph for tensors of these shapes and these objects."""
         shapes = tuple(tensor.shape for tensor in tensors)
-        key = (*shapes, *sorted(objects.items(), key=_name))
+        key = (*shapes, *((name, objects[name]) for name in sorted(objects)))
         graph = self._graphs.get(key)
         if graph is None:
             step = functools.partial(self._step, **objects)
@@ -126,10 +126,6 @@ class CapturedStep:
         return _copied(result)
 
 
-def _name(item: tuple[str, Any]) -> str:
-    return item[0]
-
-
 class _Graph:
     """One CUDA graph, and the tensors it reads and writes."""
 
@@ -144,10 +140,8 @@ class _Graph:
         self._graph = torch.cuda.CUDAGraph()
         for generator in generators:
             self._graph.register_generator_state(generator)
-        # Threads that wait for actions may go on meanwhile: that is no error.
-        capturing = torch.cuda.graph(
-            self._graph, pool.handle, pool.stream, capture_error_mode="thread_local"
-        )
+        mode = "thread_local"  # threads that wait for actions may go on meanwhile
+        capturing = torch.cuda.graph(self._graph, pool.handle, pool.stream, capture_error_mode=mode)
         with one_thread, capturing:
             self._result = step(*self._inputs)
 
@@ -202,10 +196,7 @@ class Transfer:
 
         def views(block: Tensor) -> list[Tensor]:
             pieces = zip(block.split(sizes), given, strict=True)
-            return [
-                piece[: tensor.nbytes].view(tensor.dtype).view(tensor.shape)
-                for piece, tensor in pieces
-            ]
+            return [piece[: x.nbytes].view(x.dtype).view(x.shape) for piece, x in pieces]
 
         self._staged = [view.numpy() for view in views(self._pinned)]
         self.uploaded = views(self._on_device)

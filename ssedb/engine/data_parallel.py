@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from ssedb.engine.base import Engine
 from ssedb.engine.distributed import Group
-
-T = TypeVar("T")
 
 
 class DataParallelEngine(Engine):
@@ -23,10 +21,7 @@ class DataParallelEngine(Engine):
     def __init__(
         self, device: torch.device, *, precision: str = "fp32", seed: int = 0, group: Group
     ) -> None:
-        self.rank = group.rank
-        self.size = group.size
-        self._group = group
-        super().__init__(device, precision=precision, seed=seed, own_draws=True)
+        super().__init__(device, precision=precision, seed=seed, own_draws=True, group=group)
 
     def adam(self, module: nn.Module, rate: float, eps: float) -> torch.optim.Adam:
         """Make an optimizer that averages gradients over the processes before it steps."""
@@ -42,18 +37,6 @@ class DataParallelEngine(Engine):
         means = flat.split([gradient.numel() for gradient in gradients])
         for gradient, mean in zip(gradients, means, strict=True):
             gradient.copy_(mean.view_as(gradient))
-
-    def gather(self, shard: Tensor, dim: int = 0) -> Tensor:
-        """Concatenate the shards of all processes along a dimension."""
-        return self._group.gather(shard, dim)
-
-    def gather_objects(self, own: T) -> list[T]:
-        """Return the objects of all processes, by rank."""
-        return self._group.gather_objects(own)
-
-    def mean(self, values: Tensor) -> Tensor:
-        """Average over the processes."""
-        return self._group.all_reduce(values) / self.size
 
     def state_dict(self) -> dict[str, Any]:
         """Return the random states of all processes."""

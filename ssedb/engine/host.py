@@ -65,9 +65,8 @@ def machine(device: torch.device) -> dict[str, str]:
 def _cpu_name() -> str:
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
-            return next(
-                line.split(":", 1)[1].strip() for line in file if line.startswith("model name")
-            )
+            names = (line.split(":", 1)[1] for line in file if line.startswith("model name"))
+            return next(names).strip()
     except (OSError, StopIteration):  # not Linux, or another kind of processor
         return platform.processor() or platform.machine()
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ssedb.actions import NumActions
 from ssedb.envs import timeout
 from ssedb.envs.frames import SIDE
 
@@ -20,7 +21,8 @@ class Step:
     """Answer of N environments to N actions; where an episode has ended, the next has begun."""
 
     frames: Tensor
-    """uint8 [N, H, W] or [N, H, W, 3]; where dones is set, the first frame of the next episode."""
+    """uint8 [N, H, W] or [N, H, W, 3], or vectors, float32 [N, D]; where dones is set, the first
+    of the next episode."""
     rewards: Tensor
     """float32 [N], extrinsic and not clipped."""
     dones: Tensor
@@ -34,8 +36,11 @@ class Env(ABC):
     """N environments side by side."""
 
     num_envs: int
-    num_actions: int
+    num_actions: NumActions
+    """The number of discrete actions, or the action space."""
     device: torch.device
+    vectors: bool = False
+    """Whether frames are vectors, not images."""
     side: int = SIDE
     """Height and width of the agent's frames."""
     on_host: bool = False
@@ -50,11 +55,11 @@ class Env(ABC):
 
     @abstractmethod
     def reset(self) -> Tensor:
-        """Begin an episode everywhere; return frames, uint8 [N, H, W] or [N, H, W, 3]."""
+        """Begin an episode everywhere; return the frames as `Step` has them."""
 
     @abstractmethod
     def step(self, actions: Tensor) -> Step:
-        """Execute actions int64 [N]."""
+        """Execute actions, int64 [N] or as the action space has them."""
 
     def stagger(self) -> None:  # noqa: B027 (games end at different times by themselves)
         """Cut the first episodes after a reset short by group, where all would end at once."""

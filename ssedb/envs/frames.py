@@ -20,7 +20,7 @@ def _luma(device: torch.device) -> Tensor:
 
 
 def to_agent_frames(frames: Tensor, side: int = SIDE) -> Tensor:
-    """Convert frames to gray and resize them.
+    """Convert images to gray and resize them; vectors [N, D] stay as they are.
 
     Weighted gray, then a bilinear resize with antialiasing (as Pillow's), then truncation.
 
@@ -31,7 +31,8 @@ def to_agent_frames(frames: Tensor, side: int = SIDE) -> Tensor:
     Returns:
         Frames, uint8 [N, side, side].
     """
-    return frames if frames.shape[1:] == (side, side) else _shrink(frames, side)
+    done = frames.ndim == 2 or frames.shape[1:] == (side, side)
+    return frames if done else _shrink(frames, side)
 
 
 @exact

@@ -1,4 +1,4 @@
-"""Any Gymnasium environment with image observations and discrete actions."""
+"""Any Gymnasium environment that observes images or vectors."""
 
 from __future__ import annotations
 
@@ -16,12 +16,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ssedb.actions import Box, action_space
 from ssedb.envs import timeout
 from ssedb.envs.base import Env, Step
 from ssedb.envs.names import bare_id, gymnasium_id
+from ssedb.envs.seen import Seen
 from ssedb.envs.workers import NOT_MADE, CalledCopies, Workers
 from ssedb.errors import ConfigError, TrainingError, one_line
 
+RENDER = "render"
+"""The `obs_key` of an agent that sees what the environment draws."""
 TIMED_STEPS, TIMED_SECONDS = 20, 0.5
 """Steps that are timed to decide on worker processes, and seconds after which timing stops."""
 ROUND_TRIP = 5e-4
@@ -36,12 +40,19 @@ class Maker:
     kwargs: Mapping[str, Any]
     max_steps: int | None
 
-    def __call__(self) -> gymnasium.Env[Any, Any]:
+    def __call__(self) -> Seen:
         gymnasium_id(self.env_id)  # imports the module, also in a process that was not forked
         own = gymnasium.spec(bare_id(self.env_id)).max_episode_steps  # never lengthened
         limits = [steps for steps in (own, self.max_steps) if steps is not None]
         limit: dict[str, Any] = {"max_episode_steps": min(limits)} if limits else {}
-        return gymnasium.make(self.env_id, **limit, **self.kwargs)
+        kwargs = dict(self.kwargs)
+        key = kwargs.pop("obs_key", "")
+        if key == RENDER:
+            kwargs["render_mode"] = "rgb_array"
+        env: gymnasium.Env[Any, Any] = gymnasium.make(self.env_id, **limit, **kwargs)
+        if key == RENDER:
+            env, key = gymnasium.wrappers.AddRenderObservation(env, render_only=True), ""
+        return Seen(env, key)
 
 
 class GymnasiumEnv(Env):
@@ -66,6 +77,8 @@ class GymnasiumEnv(Env):
             first = caller.call(make, NOT_MADE.format(env_id), timeout.CONSTRUCTION_TIME_OUT)
         except TrainingError:
             raise
+        except ConfigError as error:  # of what is seen
+            raise ConfigError(f"{env_id!r}: {error}") from None
         except (Exception, SystemExit) as error:  # an environment may raise what it likes
             remedy = (
                 "see --env-kwargs for what it is made with"
@@ -76,27 +89,32 @@ class GymnasiumEnv(Env):
                 f"Gymnasium cannot make {env_id!r}: {one_line(error)}; {remedy}"
             ) from None
         try:
-            shape, actions = _check_spaces(env_id, first)
+            self._space = action_space(first.action_space)
             most = min(num_envs, torch.get_num_threads())  # another thread has a number of its own
             self.workers = (
                 caller.call(partial(workers_worth, first, num_envs, most))
                 if workers == "auto"
                 else min(workers, num_envs)
             )
+        except ConfigError as error:
+            raise ConfigError(f"{env_id!r}: {error}") from None
         finally:
             if not caller.stuck:
                 caller.call(first.close)
         self.num_envs = num_envs
-        self.num_actions = int(actions.n)
+        discrete = isinstance(first.action_space, gymnasium.spaces.Discrete)
+        self.num_actions = self._space.width if discrete else self._space
+        self.vectors = first.vectors
         self.device = torch.device(device)
-        self._first_action = int(actions.start)
+        self._first_action = getattr(first.action_space, "start", 0)
+        self._action_shape = first.action_space.shape or ()
         rng = np.random.default_rng(seed)
         self._seeds: list[int] = rng.integers(0, 2**31 - 1, num_envs).tolist()
-        shape = (num_envs, *shape)
+        shape = (num_envs, *first.shape)
         self._envs = (
-            Workers(make, shape, self.workers)
+            Workers(make, shape, first.dtype, self.workers)
             if self.workers
-            else CalledCopies(make, np.zeros(shape, np.uint8), caller)
+            else CalledCopies(make, np.zeros(shape, first.dtype), caller)
         )
 
     def reset(self) -> Tensor:
@@ -104,7 +122,7 @@ class GymnasiumEnv(Env):
         return self._frames(self._envs.frames)
 
     def step(self, actions: Tensor) -> Step:
-        self._envs.send(actions.cpu().numpy() + self._first_action)
+        self._envs.send(self._executable(actions))
         rewards, dones, last = self._envs.recv()
         final = None
         if last:
@@ -119,6 +137,12 @@ class GymnasiumEnv(Env):
             final,
         )
 
+    def _executable(self, actions: Tensor) -> np.ndarray:
+        """Return actions as the environments take them: within bounds, in their shape."""
+        if not isinstance(self._space, Box):
+            return actions.cpu().numpy() + self._first_action
+        return self._space.clip(actions).cpu().numpy().reshape(-1, *self._action_shape)
+
     def _frames(self, frames: np.ndarray) -> Tensor:
         if frames.ndim == 4 and frames.shape[-1] == 1:
             frames = frames[..., 0]
@@ -127,27 +151,6 @@ class GymnasiumEnv(Env):
 
     def close(self) -> None:
         self._envs.close()
-
-
-def _check_spaces(
-    env_id: str, env: gymnasium.Env[Any, Any]
-) -> tuple[tuple[int, ...], gymnasium.spaces.Discrete]:
-    """Return the observations' shape and the actions; raise ConfigError if they are unsuitable."""
-    observations, actions = env.observation_space, env.action_space
-    wanted = "ssedb needs uint8 images [H, W], [H, W, 1] or [H, W, 3]"
-    if isinstance(observations, gymnasium.spaces.Dict):
-        raise ConfigError(
-            f"{env_id!r} observes a Dict ({', '.join(observations)}) and {wanted}; "
-            "register it behind a wrapper that returns the picture "
-            "(docs/environments.md shows how)"
-        )
-    shape = observations.shape or ()
-    image = len(shape) == 2 or (len(shape) == 3 and shape[-1] in (1, 3))
-    if not (image and observations.dtype == np.uint8):
-        raise ConfigError(f"{env_id!r} observes {' '.join(str(observations).split())}; {wanted}")
-    if not isinstance(actions, gymnasium.spaces.Discrete):
-        raise ConfigError(f"{env_id!r} takes {actions}; ssedb needs discrete actions")
-    return shape, actions
 
 
 def workers_worth(env: gymnasium.Env[Any, Any], num_envs: int, most: int) -> int:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+from ssedb.actions import NumActions
 from ssedb.envs.base import Env, Step
 from ssedb.envs.frames import SIDE, to_agent_frames
+from ssedb.errors import ConfigError
+from ssedb.noises import list_noises, noise_class
 from ssedb.noises.base import Memory, Noise
 
 
@@ -28,7 +31,7 @@ class Observer:
         self,
         noise: Noise,
         num_envs: int,
-        num_actions: int,
+        num_actions: NumActions,
         *,
         seed: int = 0,
         device: torch.device | str = "cpu",
@@ -48,18 +51,18 @@ class Observer:
         self._remember(self.noise.begin(self.num_envs, self.num_actions, self.generator))
 
     def disturb(self, actions: Tensor) -> Tensor:
-        """Return the actions to execute, int64 [N], for those that the policy has chosen."""
+        """Return the actions to execute, [N, ...], for those that the policy has chosen."""
         if not self.noise.changes_actions():
             return actions
         return self.noise.disturb_actions(actions, self.memory, self.generator)[0]
 
     def advance(self, actions: Tensor, dones: Tensor) -> None:
-        """Advance the memory by a step with executed actions [N] and dones [N]."""
+        """Advance the memory by a step with executed actions [N, ...] and dones [N]."""
         if self.memory:
             self._remember(self.noise.advance(self.memory, actions, dones, self.generator))
 
     def observe(self, frames: Tensor) -> Tensor:
-        """Return the agent's frames, uint8 [N, side, side], for frames of the source."""
+        """Return the agent's frames, uint8 [N, side, side] or vectors, for those of the source."""
         if not self.noise.raw:
             frames = to_agent_frames(frames, self.side)
         if self.noise.changes_frames():
@@ -89,15 +92,28 @@ class Observer:
                 rows.copy_(state["memory"][name])
 
 
+def _require_kind(noise: Noise, env: Env) -> None:
+    """Raise ConfigError for a noise on images over vectors, or the other way round."""
+    seen: Literal["images", "vectors"] = "vectors" if env.vectors else "images"
+    if not noise.fits(seen):
+        fitting = ", ".join(name for name in list_noises() if noise_class(name).fits(seen))
+        raise ConfigError(
+            f"{type(noise).__name__} disturbs {noise.disturbs}, and the environment observes "
+            f"{seen}; use a noise that fits: {fitting}"
+        )
+
+
 class NoisyEnv(Env):
     """Environment whose frames and actions pass through an observer."""
 
     def __init__(self, env: Env, noise: Noise, *, seed: int = 0) -> None:
+        _require_kind(noise, env)
         self.env = env
         self.num_envs, self.num_actions, self.device = env.num_envs, env.num_actions, env.device
         self.on_host = env.on_host
         self.side = env.side
         self.must_continue = env.must_continue
+        self.vectors = env.vectors
         self.observer = Observer(
             noise,
             env.num_envs,

@@ -39,6 +39,8 @@ def wait_for(get: Callable[[float], T], what: str = SILENT, seconds: float | Non
 
 def result_of(future: Future[T], what: str = SILENT, seconds: float | None = None) -> T:
     """Wait for a future; raise what it raised, or TrainingError after the time-out."""
+    if future.done():  # as always where the pipelined collector asks
+        return future.result()
 
     def done(seconds: float) -> None:
         if not wait([future], seconds).done:

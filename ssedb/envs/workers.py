@@ -60,7 +60,7 @@ class Copies:
             frame, reward, terminated, truncated, _ = env.step(action)
             rewards[i] = checked_reward(env, reward)
             if terminated or truncated:
-                dones[i], last[i] = True, np.array(frame, np.uint8)
+                dones[i], last[i] = True, np.array(frame, self.frames.dtype)
                 frame = env.reset()[0]
             self.frames[i] = frame
         return rewards, dones, last
@@ -135,20 +135,19 @@ def _when_made(pipe: Connection, process: Any) -> Any:
 class Workers:
     """N environments in several processes, which step their shares in parallel; see `Copies`."""
 
-    def __init__(self, make: Make, shape: tuple[int, ...], workers: int) -> None:
+    def __init__(self, make: Make, shape: tuple[int, ...], kind: np.dtype, workers: int) -> None:
         # Forked processes know every environment registered here, and do not run the user's script
         # again.
         context: Any = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
-        memory = context.RawArray("B", int(np.prod(shape)))
-        self.frames = np.frombuffer(memory, np.uint8).reshape(shape)
+        memory = context.RawArray("B", int(np.prod(shape)) * kind.itemsize)
+        self.frames = np.frombuffer(memory, kind).reshape(shape)
         self._shares = [slice(i, None, workers) for i in range(workers)]
         self._pipes: list[Connection] = []
         self._processes: list[Any] = []
         for share in self._shares:
             ours, theirs = context.Pipe()
-            process = context.Process(
-                target=_serve, args=(theirs, make, memory, shape, share), daemon=True
-            )
+            work = theirs, make, memory, shape, kind, share
+            process = context.Process(target=_serve, args=work, daemon=True)
             process.start()
             theirs.close()
             self._pipes.append(ours)
@@ -223,7 +222,14 @@ def _end_all(owner: int, pipes: list[Connection], processes: list[Any]) -> None:
         pipe.close()
 
 
-def _serve(pipe: Connection, make: Make, memory: Any, shape: tuple[int, ...], share: slice) -> None:
+def _serve(
+    pipe: Connection,
+    make: Make,
+    memory: Any,
+    shape: tuple[int, ...],
+    kind: np.dtype,
+    share: slice,
+) -> None:
     """Step a share of the environments, until the learner's process sends None or is gone."""
     # A fork inherits OpenMP's pool without its threads, and would wait for them for ever.
     torch.set_num_threads(1)
@@ -234,7 +240,7 @@ def _serve(pipe: Connection, make: Make, memory: Any, shape: tuple[int, ...], sh
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     envs = None
     try:
-        envs = Copies(make, np.frombuffer(memory, np.uint8).reshape(shape)[share])
+        envs = Copies(make, np.frombuffer(memory, kind).reshape(shape)[share])
         pipe.send(None)  # the environments are made
         while (order := pipe.recv()) is not None:
             if order[0] == "reset":

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
+from ssedb.actions import Box, Choices, NumActions, action_space
 from ssedb.errors import ConfigError
 
 Memory = dict[str, Tensor]
@@ -37,6 +38,8 @@ class Noise:
     """The variants there are: the paper's first, then that of the released code."""
     setting: ClassVar[str] = ""
     """The setting of `TrainConfig` that names the variant, if one does."""
+    disturbs: ClassVar[Literal["images", "vectors"]] = "images"
+    """What the frames must be, for a noise that disturbs frames."""
     max_strength: ClassVar[float] = math.inf
     capturable: ClassVar[bool] = True
     """Whether a CUDA graph may hold the noise: no shapes that depend on data, no waiting for the
@@ -67,6 +70,11 @@ class Noise:
         """Tell whether the noise disturbs frames."""
         return cls.disturb_frames is not Noise.disturb_frames
 
+    @classmethod
+    def fits(cls, seen: Literal["images", "vectors"]) -> bool:
+        """Tell whether the noise takes such frames; one that leaves frames alone takes any."""
+        return cls.disturbs == seen or not cls.changes_frames()
+
     @property
     def raw(self) -> bool:
         """Whether frames are disturbed as the source makes them, before they are gray 84x84."""
@@ -77,8 +85,14 @@ class Noise:
         """Probability with which the emulator itself repeats actions; None leaves it as it is."""
         return None
 
-    def begin(self, num_envs: int, num_actions: int, generator: torch.Generator) -> Memory:
-        """Return the memory when episodes begin everywhere."""
+    def begin(self, num_envs: int, num_actions: NumActions, generator: torch.Generator) -> Memory:
+        """Return the memory when episodes begin everywhere.
+
+        Args:
+            num_envs: N, rows of each tensor.
+            num_actions: the number of discrete actions, or the action space.
+            generator: the only source of randomness.
+        """
         return {}
 
     def disturb_actions(
@@ -87,12 +101,12 @@ class Noise:
         """Return the actions to execute, and a mask of replaced ones.
 
         Args:
-            actions: int64 [N], those that the agent has chosen.
+            actions: int64 [N], or as the action space has them, those that the agent has chosen.
             memory: what `begin` or `advance` has returned last.
             generator: the only source of randomness.
 
         Returns:
-            The actions, int64 [N], and a mask, bool [N], or None if no action ever is replaced.
+            The actions, and a mask, bool [N], or None if no action ever is replaced.
         """
         return actions, None
 
@@ -103,7 +117,7 @@ class Noise:
 
         Args:
             memory: the memory before.
-            actions: int64 [N], those that were executed.
+            actions: those that were executed.
             dones: bool [N], where an episode has ended (and the next has begun).
             generator: the only source of randomness.
         """
@@ -119,16 +133,34 @@ class Noise:
         """Return the noisy frames, and a mask of changed pixels.
 
         Args:
-            frames: uint8 [N, H, W] or [N, H, W, 3].
+            frames: uint8 [N, H, W] or [N, H, W, 3]; float32 [N, D] if it disturbs vectors.
             memory: what `begin` or `advance` has returned last.
             generator: the only source of randomness.
             want_mask: whether to return the mask; training does not.
 
         Returns:
-            The noisy frames, and a mask, bool, or None; both are shaped like the frames. Pixels
-            outside of the mask are unchanged.
+            The noisy frames, and a mask, bool, or None; both are shaped like the frames, but
+            vectors may get further dimensions. What is outside of the mask is unchanged.
         """
         return frames, torch.zeros_like(frames, dtype=torch.bool) if want_mask else None
+
+
+def last_action(num_envs: int, num_actions: NumActions, device: torch.device) -> Tensor:
+    """Return the least that the last action is, [N], for `takes_last_action`.
+
+    The last of all discrete actions, the last option of the last of several choices, or the upper
+    half of the last dimension of a vector.
+    """
+    space = action_space(num_actions)
+    if isinstance(space, Box):
+        return space.scale(device)[0][-1].repeat(num_envs)
+    assert isinstance(space, Choices)
+    return torch.full((num_envs,), space.sizes[-1] - 1, device=device)
+
+
+def takes_last_action(actions: Tensor, last: Tensor) -> Tensor:
+    """Return where the last action is taken, bool [N]."""
+    return (actions if actions.ndim == 1 else actions[:, -1]) >= last
 
 
 def with_channels(light: Tensor, frames: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from ssedb.actions import NumActions
 from ssedb.noises.base import Memory, Noise, with_channels
 
 
@@ -19,7 +20,7 @@ class Clouds(Noise):
     radius: ClassVar[float] = 0.08
     brightness: ClassVar[float] = 160.0
 
-    def begin(self, num_envs: int, num_actions: int, generator: torch.Generator) -> Memory:
+    def begin(self, num_envs: int, num_actions: NumActions, generator: torch.Generator) -> Memory:
         shape, device = (num_envs, self.count, 2), generator.device
         return {"clouds": torch.rand(shape, generator=generator, device=device)}
 

@@ -7,7 +7,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ssedb.noises.base import Memory, Noise, with_channels
+from ssedb.actions import NumActions
+from ssedb.noises.base import Memory, Noise, last_action, takes_last_action, with_channels
 
 
 class NoisyTV(Noise):
@@ -19,14 +20,14 @@ class NoisyTV(Noise):
     side: ClassVar[int] = 28
     """Height and width of the screen: a third of the agent's frame, and at most that of any."""
 
-    def begin(self, num_envs: int, num_actions: int, generator: torch.Generator) -> Memory:
-        button = torch.full((num_envs,), num_actions - 1, device=generator.device)
+    def begin(self, num_envs: int, num_actions: NumActions, generator: torch.Generator) -> Memory:
+        button = last_action(num_envs, num_actions, generator.device)
         return {"screen": self._screens(num_envs, generator), "button": button}
 
     def advance(
         self, memory: Memory, actions: Tensor, dones: Tensor, generator: torch.Generator
     ) -> Memory:
-        pressed = (actions == memory["button"])[:, None, None]
+        pressed = takes_last_action(actions, memory["button"])[:, None, None]
         fresh = self._screens(len(actions), generator)
         return {**memory, "screen": torch.where(pressed, fresh, memory["screen"])}
 

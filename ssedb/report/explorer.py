@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from ssedb.analysis.episode import BonusTrace, Episode, record_episode, trace_bonus
-from ssedb.analysis.spikes import find_spikes, has_clean
-from ssedb.analysis.tsne import Embedding, embeddings_of
+from ssedb.analysis.spikes import Spike, find_spikes, has_clean
+from ssedb.analysis.tsne import Embedding, embeddings_of, thin
 from ssedb.compare.results import Run, conditions
 from ssedb.envs.names import env_label
 from ssedb.errors import ConfigError
@@ -38,17 +38,14 @@ def add_episodes(
         first = next((run for run in several if any(run.path.glob("checkpoints/*.ckpt"))), None)
         if first is not None:
             by_task.setdefault((env, noise), []).append(first)
-    for several in sorted(
-        by_task.values(), key=lambda runs: runs[0].noise == "none"
-    ):  # where there is noise to see first
-        chosen += [
-            (run, [run, *(r for r in several if r is not run)][:MOST_TRACES]) for run in several
-        ]
+    # Where there is noise to see first.
+    for several in sorted(by_task.values(), key=lambda runs: runs[0].noise == "none"):
+        for run in several:
+            readers = [run, *(other for other in several if other is not run)]
+            chosen.append((run, readers[:MOST_TRACES]))
     for number, (run, readers) in enumerate(chosen[:most]):
-        progress.note(
-            f"episode {number + 1} of {min(len(chosen), most)}: "
-            f"{run.method} on {run.env}, noise {run.noise}"
-        )
+        which = f"episode {number + 1} of {min(len(chosen), most)}"
+        progress.note(f"{which}: {run.method} on {run.env}, noise {run.noise}")
         try:
             episode = record_episode(run.path, device=device)
         except (ConfigError, RuntimeError, KeyError) as error:
@@ -66,14 +63,12 @@ def add_episodes(
                 complaints.append(f"{reader.path}: {error}")
         if traces:
             entry = describe(page, episode, traces, embeddings_of(episode, traces, names), names)
-            page.data["episodes"].append(
-                {**entry, "run": next(i for i, r in enumerate(runs) if r is run)}
-            )
+            entry["run"] = next(i for i, r in enumerate(runs) if r is run)
+            page.data["episodes"].append(entry)
     if len(chosen) > most:
-        complaints.append(
-            f"no episode on the page of {plural(len(chosen) - most, 'more agent')}; "
-            f"--episodes {len(chosen)} plays all"
-        )
+        others = plural(len(chosen) - most, "more agent")
+        remedy = f"--episodes {len(chosen)} plays all"
+        complaints.append(f"no episode on the page of {others}; {remedy}")
     return complaints
 
 
@@ -93,6 +88,7 @@ def describe(
     if has_clean(episode):
         clean = page.add_picture(f"frames/{number}-clean.webp", sheet(episode.clean.numpy()[steps]))
     config, rewards = episode.config, episode.rewards.numpy()
+    size = list(episode.seen.shape[1:])
     where = {chart.title: i for i, chart in enumerate(maps)}
     return {
         "env": env_label(config.env, config.env_kwargs),
@@ -103,27 +99,17 @@ def describe(
         "length": len(episode),
         "score": float(rewards.sum()),
         "rewards": [[int(t), float(rewards[t])] for t in np.flatnonzero(rewards)],
-        "frames": {
-            "steps": steps,
-            "columns": COLUMNS,
-            "size": list(episode.seen.shape[1:]),
-            "seen": seen,
-            "clean": clean,
-        },
+        "frames": {"steps": steps, "columns": COLUMNS, "size": size, "seen": seen, "clean": clean},
         "traces": [
-            {
-                "name": name,
-                "bonus": compact(trace.bonus),
-                "spikes": [
-                    {"step": s.step, "clear": s.clear, "height": round(s.height, 1)}
-                    for s in several
-                ],
-                "map": where.get(name),
-            }
-            for name, trace, several in zip(names, traces, spikes, strict=True)
+            {"name": n, "bonus": compact(r.bonus), "spikes": _spikes(found), "map": where.get(n)}
+            for n, r, found in zip(names, traces, spikes, strict=True)
         ],
         "maps": [_map(chart) for chart in maps],
     }
+
+
+def _spikes(found: Sequence[Spike]) -> list[dict[str, Any]]:
+    return [{"step": s.step, "clear": s.clear, "height": round(s.height, 1)} for s in found]
 
 
 def _map(chart: Embedding) -> dict[str, Any]:
@@ -142,8 +128,7 @@ def _map(chart: Embedding) -> dict[str, Any]:
 
 def kept_steps(length: int, needed: set[int], most: int = MOST_FRAMES) -> list[int]:
     """Choose the frames of an episode to keep: at even distances, and all that are needed."""
-    even = np.unique(np.linspace(0, length - 1, min(length, most)).round().astype(int))
-    return sorted({*even.tolist(), *needed})
+    return sorted({*thin(length, most).tolist(), *needed})
 
 
 def sheet(frames: np.ndarray) -> bytes:
@@ -154,11 +139,8 @@ def sheet(frames: np.ndarray) -> bytes:
     rows = -(-count // COLUMNS)
     whole = np.zeros((rows * COLUMNS, *frames.shape[1:]), np.uint8)
     whole[:count] = frames
-    grid = (
-        whole.reshape(rows, COLUMNS, height, width, -1)
-        .swapaxes(1, 2)
-        .reshape(rows * height, COLUMNS * width, -1)
-    )
+    tiles = whole.reshape(rows, COLUMNS, height, width, -1).swapaxes(1, 2)
+    grid = tiles.reshape(rows * height, COLUMNS * width, -1)
     picture = Image.fromarray(grid.squeeze(-1) if grid.shape[-1] == 1 else grid)
     found = []
     for settings in ({"lossless": True}, {"quality": QUALITY}):
@@ -176,13 +158,7 @@ def write_episode_page(
     path: Path,
 ) -> None:
     """Write one episode as a page in one file."""
-    config = episode.config
-    page = Page(
-        {
-            "title": f"{names[0]} on {config.env}, noise {config.noise}",
-            "methods": list(dict.fromkeys(names)),
-            "episodes": [],
-        }
-    )
+    title = f"{names[0]} on {episode.config.env}, noise {episode.config.noise}"
+    page = Page({"title": title, "methods": list(dict.fromkeys(names)), "episodes": []})
     page.data["episodes"].append(describe(page, episode, traces, maps, names))
     page.write_file(path)

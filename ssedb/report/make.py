@@ -15,7 +15,7 @@ from ssedb.terminal import plural
 
 
 def make_report(
-    folders: tuple[Path, ...],
+    runs: tuple[Path, ...],
     out: Path,
     *,
     single_file: bool = False,
@@ -24,10 +24,10 @@ def make_report(
     device: str = "auto",
     progress: Progress = silent,
 ) -> Path:
-    """Write a page of every run below the folders; return its index.
+    """Write a page of every run below some folders; return its index.
 
     Args:
-        folders: hold runs, at any depth.
+        runs: folders that hold runs, at any depth.
         out: folder of the page, or its file.
         single_file: whether everything goes into one HTML file.
         episodes: agents that play an episode for the explorer.
@@ -38,7 +38,7 @@ def make_report(
     target = out if single_file and out.suffix == ".html" else out / "index.html"
     refuse_to_overwrite(target)  # before the long work
     require_writable(target)
-    page = build_page(folders, episodes, title, device, progress)
+    page = build_page(runs, episodes, title, device, progress)
     return page.write_file(target) if single_file else page.write_folder(out)
 
 
@@ -54,13 +54,8 @@ def build_page(
     for line in (plural(len(runs), "run"), *said_of_logs(runs)):
         progress.note(line)
     origin = folders[0] if len(folders) == 1 else Path.cwd()
-    page = Page(
-        collect(
-            runs,
-            title or f"ssedb: {', '.join(folder.resolve().name for folder in folders)}",
-            origin,
-        )
-    )
+    title = title or f"ssedb: {', '.join(folder.resolve().name for folder in folders)}"
+    page = Page(collect(runs, title, origin))
     page.data["made"] = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
     if episodes:
         from ssedb.report.explorer import add_episodes

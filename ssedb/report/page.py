@@ -72,20 +72,13 @@ class Page:
         refuse_to_overwrite(path)
         script = "\n".join(_static(name) for name in SCRIPTS)
         style = _static(STYLE)
-        allowed = [
-            f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-            for text in (script, style)
-        ]
-        policy = (
-            f"default-src 'none'; img-src data:; style-src {allowed[1]}; script-src {allowed[0]}"
-        )
-        pictures = {
-            name: "data:image/webp;base64," + base64.b64encode(data).decode()
-            for name, data in self._pictures.items()
-        }
-        text = self._html(
-            policy, f"<style>{style}</style>\n", f"<script>{script}</script>\n", pictures
-        )
+        hashes = (_base64(hashlib.sha256(text.encode()).digest()) for text in (style, script))
+        allowed = "style-src 'sha256-{}'; script-src 'sha256-{}'".format(*hashes)
+        policy = f"default-src 'none'; img-src data:; {allowed}"
+        webp = "data:image/webp;base64,"
+        pictures = {name: webp + _base64(data) for name, data in self._pictures.items()}
+        tags = f"<style>{style}</style>\n", f"<script>{script}</script>\n"
+        text = self._html(policy, *tags, pictures)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(path, text)
@@ -119,15 +112,14 @@ def refuse_to_overwrite(path: Path) -> None:
         raise ConfigError(f"{path} is a folder; choose another --out")
     if path.exists() and MARK not in path.read_text(encoding="utf-8", errors="replace")[:4000]:
         raise ConfigError(f"{path} exists and is not a report; choose another --out")
-    if (
-        path.name == "index.html"
-        and not path.exists()
-        and path.parent.is_dir()
-        and any(path.parent.iterdir())
-    ):
-        raise ConfigError(
-            f"{path.parent} holds other files; choose an empty or a new folder for --out"
-        )
+    folder = path.parent
+    fresh = path.name == "index.html" and not path.exists()
+    if fresh and folder.is_dir() and any(folder.iterdir()):
+        raise ConfigError(f"{folder} holds other files; choose an empty or a new folder for --out")
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
 
 
 def _static(name: str) -> str:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from ssedb.actions import Choices, NumActions, action_space, from_data
 from ssedb.bonuses import make_bonus
-from ssedb.collect.rollout import STACK
 from ssedb.config import TrainConfig
 from ssedb.engine.host import pick_device, tune_allocator
 from ssedb.errors import ConfigError
@@ -39,40 +39,62 @@ class Agent:
         self.device = device
         sizes = (config.policy_channels, config.policy_width, config.policy_layers)
         with checkpoint.must_fit(config.out):
-            self.num_actions = len(state["policy"]["policy.bias"])
+            saved = state.get("actions")  # older checkpoints are of discrete actions
+            discrete = len(state["policy"]["policy.bias"])
+            self.actions = action_space(discrete) if saved is None else from_data(saved)
             self.obs_shape = tuple(state["policy"]["normalize.mean"].shape[1:])
             # Weights that are replaced at once must not cost the caller's randomness.
             with torch.random.fork_rng([]):
-                self.policy = ActorCritic(self.obs_shape, self.num_actions, *sizes).to(device)
+                self.policy = ActorCritic(self.obs_shape, self.actions, *sizes).to(device)
             self.policy.load_state_dict(state["policy"])
+
+    @property
+    def num_actions(self) -> NumActions:
+        """The number of discrete actions, or the action space."""
+        single = isinstance(self.actions, Choices) and self.actions.single
+        return self.actions.width if single else self.actions
 
     @torch.no_grad()
     def act(self, obs: Tensor | np.ndarray, *, greedy: bool = False) -> Tensor:
         """Choose actions.
 
         Args:
-            obs: stacks of the four newest frames, the newest last, uint8 [N, 4, H, W], or one
-                stack [4, H, W]; as large as in training, 84x84 almost everywhere.
+            obs: stacks of the four newest frames, the newest last, uint8 [N, 4, H, W], as large as
+                in training, 84x84 almost everywhere; or vectors, float32 [N, D]. One observation,
+                without N, will do.
             greedy: take the likeliest actions; otherwise draw them as in training, from torch's
                 generator.
 
         Returns:
-            Actions int64 [N], or [] for one stack, on the agent's device.
+            Actions [N, *shape of one action], int64 [N] for discrete ones, as the environment
+            takes them, on the agent's device; without N for one observation.
         """
-        stacks = torch.as_tensor(obs)
-        if (
-            stacks.dtype != torch.uint8
-            or stacks.shape[-3:] != self.obs_shape
-            or stacks.ndim not in (3, 4)
-        ):
-            side = self.obs_shape[-1]
+        given = torch.as_tensor(obs)
+        rank = len(self.obs_shape)
+        kind = torch.uint8 if rank == 3 else torch.float32
+        fits = given.shape[-rank:] == self.obs_shape and given.ndim in (rank, rank + 1)
+        if given.dtype != kind or not fits:
+            shape = ", ".join(map(str, self.obs_shape))
             raise ConfigError(
-                f"obs is {str(stacks.dtype).removeprefix('torch.')} {list(stacks.shape)}; "
-                f"act takes uint8 [N, {STACK}, {side}, {side}] or [{STACK}, {side}, {side}]"
+                f"obs is {_word(given.dtype)} {list(given.shape)}; "
+                f"act takes {_word(kind)} [N, {shape}] or [{shape}]"
             )
-        batch = stacks.to(self.device).view(-1, *self.obs_shape)
-        actions = self.policy(batch)[0].argmax(-1) if greedy else self.policy.act(batch)[0]
-        return actions.view(stacks.shape[:-3])
+        batch = given.to(self.device).view(-1, *self.obs_shape)
+        drawn = (
+            self.actions.likeliest(self.policy(batch)[0]) if greedy else self.policy.act(batch)[0]
+        )
+        return self.actions.clip(drawn).view((*given.shape[:-rank], *self.actions.shape))
+
+    def require_pictures(self) -> None:
+        """Raise ConfigError unless the run observes images and takes one of some actions."""
+        single = isinstance(self.actions, Choices) and self.actions.single
+        if len(self.obs_shape) != 3 or not single:
+            seen = "images" if len(self.obs_shape) == 3 else "vectors"
+            taken = "discrete" if single else "other"
+            raise ConfigError(
+                f"{self.config.out} observes {seen} and takes {taken} actions; "
+                "`ssedb analyze` is for images and discrete actions"
+            )
 
     def when(self) -> str:
         """Return, for an error's line, which agent was at work."""
@@ -83,12 +105,10 @@ class Agent:
         from ssedb.collect.environments import env_of
 
         env = env_of(dataclasses.replace(self.config, seed=seed), num_envs, seed_key, self.device)
-        if env.num_actions != self.num_actions:
+        if (found := action_space(env.num_actions)) != self.actions:
             env.close()
             with checkpoint.must_fit(self.config.out):
-                raise ValueError(
-                    f"{self.config.env} has {env.num_actions} actions, not {self.num_actions}"
-                )
+                raise ValueError(f"{self.config.env} takes {found}, not {self.actions}")
         return env
 
     def make_bonus(self, fresh: bool = False) -> Bonus:
@@ -127,6 +147,10 @@ def load(run: Path | str, device: str = "auto") -> Agent:
     # Small, and the probe compares its visit counts with states there.
     state["env"] = _moved(state["env"], place)
     return Agent(config, state, about["steps"], place)
+
+
+def _word(kind: torch.dtype) -> str:
+    return str(kind).removeprefix("torch.")
 
 
 def _moved(state: Any, device: torch.device) -> Any:

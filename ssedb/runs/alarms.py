@@ -73,11 +73,13 @@ class Watch:
     def see(self, row: Mapping[str, Any]) -> list[Alarm]:
         """Observe a row of metrics; return the alarms that begin with it, only each metric's first.
 
-        A policy that is not trained has no entropy in its rows, and raises no alarm.
+        A policy that is not trained has no entropy in its rows, and raises no alarm. The entropy
+        of a Gaussian policy, which has a std, may be of any sign, and raises none either.
         """
         if not _finite(row.get("entropy")):
             return []
-        known = [metric for name, metric in self._metrics.items() if _finite(row.get(name))]
+        told = {name for name in LIMITS if name != "entropy" or "policy_std" not in row}
+        known = [self._metrics[name] for name in LIMITS if name in told and _finite(row.get(name))]
         steps = int(row["steps"])
         return [metric.alarms[0] for metric in known if metric.see(steps, row[metric.name])]
 

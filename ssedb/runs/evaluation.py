@@ -75,6 +75,8 @@ def evaluate(
     run = Path(run)
     config = check_evaluation(run, episodes, video, seed)
     agent = load(run, device)
+    if video and len(agent.obs_shape) != 3:
+        raise ConfigError(f"{config.env} observes vectors, which no video shows; leave --video out")
     scores: list[float] = []
     lengths: list[int] = []
     frames: list[Tensor] = []
@@ -117,7 +119,8 @@ def run_episodes(
     from ssedb.collect.rollout import Rollout
 
     frames = env.reset()
-    rollout = Rollout(1, env.num_envs, tuple(frames.shape[1:]), env.device)
+    shape = tuple(frames.shape[1:])
+    rollout = Rollout(1, env.num_envs, shape, env.device, num_actions=env.num_actions)
     rollout.begin(frames)
     scores, lengths = torch.zeros(env.num_envs), torch.zeros(env.num_envs, dtype=torch.int64)
     running = torch.ones(env.num_envs, dtype=torch.bool)

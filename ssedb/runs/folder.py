@@ -257,21 +257,29 @@ def require_own(path: Path, about: dict[str, Any], config: TrainConfig) -> None:
         about: the header; an older version wrote no settings into it.
         config: the run's settings.
     """
-    own = identity(config)
-    settings = about.get("settings")
+    if other := difference(about.get("settings"), identity(config)):
+        raise ConfigError(
+            f"the checkpoint in {path} is of a run with {other[0]}={other[1]}, and its config.toml "
+            f"says {other[2]}; put back the folder's own files, or start a new run"
+        )
+
+
+def difference(settings: Any, own: dict[str, Any]) -> tuple[str, Any, Any] | None:
+    """Return name and both values of a setting in which a checkpoint's differ from the run's own.
+
+    What only one of the two has is of another version of ssedb, and does not count.
+    """
     for name, saved in migrated(settings if isinstance(settings, dict) else {}).items():
         new = own.get(name, saved)
         if name == "env":
-            saved, new = bare_id(str(saved)), bare_id(new)
+            saved, new = bare_id(str(saved)), bare_id(str(new))
         if saved == new:
             continue
         if isinstance(saved, dict) and isinstance(new, dict):
             name = next(key for key in {**saved, **new} if saved.get(key) != new.get(key))
             saved, new = saved.get(name), new.get(name)
-        raise ConfigError(
-            f"the checkpoint in {path} is of a run with {name}={saved}, and its config.toml says "
-            f"{new}; put back the folder's own files, or start a new run"
-        )
+        return name, saved, new
+    return None
 
 
 def require_checkpoint(path: Path, config: TrainConfig) -> None:

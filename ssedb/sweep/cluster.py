@@ -85,7 +85,7 @@ def connected(address: str, **local: Any) -> Iterator[Any]:
                 logging_level=logging.ERROR,
                 **local,
             )
-        except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        except Exception as error:  # Ray has errors of many kinds for it
             said = " ".join(str(error).split()).rstrip(".")
             remedy = "start one with `ray start --head`, or use --ray local"
             if "uthenti" in said:

@@ -126,7 +126,7 @@ def print_estimate(grid: Grid, root: Path, jobs: int | None) -> None:
             _size(space),
         )
     if missing:
-        terminal.print_table(console, table)
+        terminal.print_table(table, console)
     finished = len(grid.runs) - len(missing)
     console.print(
         f"{grid.name}: {plural(len(grid.runs), 'run')} in {root}, "

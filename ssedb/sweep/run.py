@@ -120,7 +120,7 @@ def _say_how_it_ended(console: Console, grid: Grid, root: Path, outcome: Outcome
         )
         for name, error in outcome.failed.items():
             table.add_row(name, error)
-        terminal.print_table(console, table)
+        terminal.print_table(table, console)
     left = outcome.unfinished
     state = (
         f"{plural(len(grid.runs), 'run')}, all finished"

@@ -46,14 +46,9 @@ def literal(text: str, keep: str = "") -> str:
 def wrapped(text: str, begin: str = "", indent: str = "") -> str:
     """Wrap a paragraph between words at the terminal's width; later lines begin with `indent`."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else ENDLESS
-    return textwrap.fill(
-        literal(text, keep="\n\t"),
-        width,
-        initial_indent=begin,
-        subsequent_indent=indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    text = literal(text, keep="\n\t")
+    whole_words: dict[str, Any] = dict(break_long_words=False, break_on_hyphens=False)
+    return textwrap.fill(text, width, initial_indent=begin, subsequent_indent=indent, **whole_words)
 
 
 def print_pairs(pairs: Mapping[str, str], indent: str = "") -> None:
@@ -63,23 +58,32 @@ def print_pairs(pairs: Mapping[str, str], indent: str = "") -> None:
         print(wrapped(meaning, f"{indent}{name:<{column}}  ", " " * (len(indent) + column + 2)))
 
 
-def print_table(console: Console, table: Table) -> None:
+def print_places(places: Mapping[str, object]) -> None:
+    """Print names and paths, one a line, as two columns; no path is broken."""
+    column = max(map(len, places))
+    for name, place in places.items():
+        print(f"{name:<{column}}   {place}")
+
+
+def print_table(table: Table, on: Console | None = None) -> None:
     """Print a table, or a paragraph for each row where the terminal is too narrow for its words."""
     from rich.padding import Padding
     from rich.table import Table
 
-    if _fit_columns(console, table):
-        console.print(table)
+    screen = on or console()
+    table.title_justify = "left"
+    if _fit_columns(screen, table):
+        screen.print(table)
         return
     if table.title:
-        console.print(table.title)
+        screen.print(table.title)
     headings = [column.header for column in table.columns]
     for cells in zip(*(column.cells for column in table.columns), strict=True):
         rows = Table.grid(padding=(0, 2, 0, 0))
         for heading, cell in zip(headings[1:], cells[1:], strict=True):
             rows.add_row(heading, cell)
-        console.print(cells[0])
-        console.print(Padding(rows, (0, 0, 0, 2)))
+        screen.print(cells[0])
+        screen.print(Padding(rows, (0, 0, 0, 2)))
 
 
 def _fit_columns(console: Console, table: Table) -> bool:
@@ -91,14 +95,11 @@ def _fit_columns(console: Console, table: Table) -> bool:
     widths = [max(map(len, cells)) for cells in texts]
     least = [max(len(word) for cell in cells for word in ["", *cell.split()]) for cells in texts]
     whole = Measurement.get(console, console.options.update(max_width=ENDLESS), table).maximum
-    excess = whole - console.width
-    while excess > 0:
-        spare = [width - word for width, word in zip(widths, least, strict=True)]
-        if not any(spare):
+    for _ in range(whole - console.width):
+        wide = [(width, i) for i, width in enumerate(widths) if width > least[i]]
+        if not wide:
             return False
-        widest = max((width, i) for i, width in enumerate(widths) if spare[i])[1]
-        widths[widest] -= 1
-        excess -= 1
+        widths[max(wide)[1]] -= 1
     for column, width in zip(table.columns, widths, strict=True):
         column.width = width
     return True

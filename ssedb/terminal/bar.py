@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from ssedb import terminal
@@ -28,14 +29,10 @@ class Bar:
 
         console = terminal.console(stderr=True)
         width = terminal.bar_width(console.width)
-        texts = (
-            f"{{task.description:<{label}}}",
-            "{task.percentage:>3.0f}%",
-            "{task.fields[line]}",
-        )
-        doing, share, line = (TextColumn(text, markup=False) for text in texts)
-        columns = [BarColumn(width), share, line]
-        self._live = Progress(*([doing] if label else []), *columns, console=console)
+        text = partial(TextColumn, markup=False)
+        columns = [BarColumn(width), text("{task.percentage:>3.0f}%"), text("{task.fields[line]}")]
+        doing = [text(f"{{task.description:<{label}}}")] if label else []
+        self._live = Progress(*doing, *columns, console=console)
         self._task = self._live.add_task("starting", total=None, line="")
         self._room = console.width - width - len(" 100% ") - (label + 1 if label else 0)
 
@@ -79,11 +76,8 @@ class Bar:
             last: print the plain line whenever the one before it was.
         """
         if self._live is not None:
-            line = terminal.fit(parts, self._room)
-            completed = min(done, total)
-            self._live.update(
-                self._task, description=doing, total=total, completed=completed, line=line
-            )
+            at: dict[str, Any] = dict(total=total, completed=min(done, total), description=doing)
+            self._live.update(self._task, line=terminal.fit(parts, self._room), **at)
         elif last or time.monotonic() - self._said >= PLAIN_LINE_EVERY:
             self._said = time.monotonic()
             self.note(terminal.fit(parts, terminal.ENDLESS))

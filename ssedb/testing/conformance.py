@@ -93,7 +93,7 @@ def sensitivity(subject: Subject) -> dict[str, float | None]:
         return {
             noise: _share(bonus, real_transitions(subject.device, noise))
             for noise in list_noises()
-            if noise_class(noise).changes_frames()
+            if noise_class(noise).changes_frames() and noise_class(noise).fits("images")
         }
 
 

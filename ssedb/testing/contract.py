@@ -33,10 +33,8 @@ def loss_is_a_scalar_with_metrics(subject: Subject) -> None:
     bonus = subject.fresh()
     loss, metrics = bonus.loss(*subject.batch(bonus)[:3])
     if loss.shape != () or not loss.isfinite():
-        raise Failure(
-            f"loss is of shape {tuple(loss.shape)} and worth {loss.detach().cpu().numpy()}, "
-            "must be a finite scalar"
-        )
+        found = f"of shape {tuple(loss.shape)} and worth {loss.detach().cpu().numpy()}"
+        raise Failure(f"loss is {found}, must be a finite scalar")
     for name, value in metrics.items():
         if not isinstance(value, Tensor) or value.requires_grad or value.numel() != 1:
             raise Failure(f"the metric {name!r} must be a tensor of one number without gradient")
@@ -50,47 +48,35 @@ def features_are_rows(subject: Subject) -> None:
         raise Skip("it has no features")
     if features.ndim != 2 or len(features) != SAMPLES or features.requires_grad:
         gradient = "with" if features.requires_grad else "without"
-        raise Failure(
-            f"features are of shape {tuple(features.shape)} {gradient} gradient, "
-            f"must be [{SAMPLES}, D] without"
-        )
+        found = f"of shape {tuple(features.shape)} {gradient} gradient"
+        raise Failure(f"features are {found}, must be [{SAMPLES}, D] without")
 
 
 def tensors_are_registered(subject: Subject) -> None:
     """Check that every tensor is a parameter or a buffer, moved by .to(device) and saved."""
     for path, module in subject.practised().named_modules():
         for name, value in _loose_tensors(vars(module)):
-            where = f"{path}.{name}" if path else name
-            raise Failure(
-                f"the tensor {where} ({tuple(value.shape)}) is neither; use register_buffer"
-            )
+            where = f"{path}.{name} ({tuple(value.shape)})".removeprefix(".")
+            raise Failure(f"the tensor {where} is neither; use register_buffer")
 
 
 def _loose_tensors(attributes: dict[str, Any]) -> Iterator[tuple[str, Tensor]]:
     for name, value in attributes.items():
         if name in ("_parameters", "_buffers", "_modules"):
             continue
-        inside = (
-            value.values()
-            if isinstance(value, dict)
-            else value
-            if isinstance(value, (list, tuple))
-            else [value]
-        )
+        if isinstance(value, dict):
+            value = list(value.values())
+        inside = value if isinstance(value, (list, tuple)) else [value]
         yield from ((name, item) for item in inside if isinstance(item, Tensor))
 
 
 def reward_is_finite(subject: Subject) -> None:
     """Check that reward is finite, before training and after some."""
-    for bonus, when in (
-        (subject.fresh(), "untrained"),
-        (subject.practised(), "after some training"),
-    ):
+    for make, when in ((subject.fresh, "untrained"), (subject.practised, "after some training")):
+        bonus = make()
         reward = bonus.reward(*subject.batch(bonus))
-        if not reward.isfinite().all():
-            raise Failure(
-                f"{int((~reward.isfinite()).sum())} of {len(reward)} rewards are not finite, {when}"
-            )
+        if odd := int((~reward.isfinite()).sum()):
+            raise Failure(f"{odd} of {len(reward)} rewards are not finite, {when}")
 
 
 def reward_has_no_gradient(subject: Subject) -> None:
@@ -107,10 +93,8 @@ def reward_is_deterministic(subject: Subject) -> None:
         raise Skip("it declares deterministic = False")
     first, second = (reward_of(bonus, subject.batch(bonus), seed) for seed in (0, 1))
     if not torch.equal(first.nan_to_num(), second.nan_to_num()):
-        raise Failure(
-            f"two calls differ by up to {(first - second).abs().max():.3g}; "
-            "fix it or set deterministic = False"
-        )
+        most = (first - second).abs().max()
+        raise Failure(f"two calls differ by up to {most:.3g}; fix it or set deterministic = False")
 
 
 def reward_changes_nothing(subject: Subject) -> None:
@@ -127,15 +111,11 @@ def diagnostics_change_nothing(subject: Subject) -> None:
     metrics: dict[str, Tensor] = {}
     batch = subject.batch(bonus)[:3]
     if _changes(bonus, "diagnostics", lambda: metrics.update(bonus.diagnostics(*batch))):
-        raise Failure(
-            "diagnostics drew random numbers; during collection that would change the actions"
-        )
-    if odd := [
-        name
-        for name, value in metrics.items()
-        if not isinstance(value, Tensor) or value.numel() != 1
-    ]:
-        raise Failure(f"diagnostics must be tensors of one number; {odd[0]} is {metrics[odd[0]]!r}")
+        harm = "during collection that would change the actions"
+        raise Failure(f"diagnostics drew random numbers; {harm}")
+    for name, value in metrics.items():
+        if not isinstance(value, Tensor) or value.numel() != 1:
+            raise Failure(f"diagnostics must be tensors of one number; {name} is {value!r}")
 
 
 def _changes(bonus: Bonus, what: str, call: Callable[[], object]) -> bool:
@@ -143,17 +123,12 @@ def _changes(bonus: Bonus, what: str, call: Callable[[], object]) -> bool:
     before = {name: value.clone() for name, value in bonus.state_dict().items()}
     random = _randomness(bonus.normalize.mean.device)
     call()
-    if changed := [
-        name for name, value in bonus.state_dict().items() if not torch.equal(value, before[name])
-    ]:
-        raise Failure(
-            f"{what} changed {', '.join(changed)}; what counts or remembers belongs in observe"
-        )
+    after = bonus.state_dict()
+    if changed := ", ".join(name for name in after if not torch.equal(after[name], before[name])):
+        raise Failure(f"{what} changed {changed}; what counts or remembers belongs in observe")
     return not torch.equal(_randomness(bonus.normalize.mean.device), random)
 
 
 def _randomness(device: torch.device) -> Tensor:
-    states = [torch.get_rng_state()]
-    return torch.cat(
-        [*states, torch.cuda.get_rng_state(device)] if device.type == "cuda" else states
-    )
+    on_gpu = [torch.cuda.get_rng_state(device)] if device.type == "cuda" else []
+    return torch.cat([torch.get_rng_state(), *on_gpu])

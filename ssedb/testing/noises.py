@@ -6,6 +6,7 @@ every variant of the noise.
 
 from __future__ import annotations
 
+import pickle
 import random
 from collections.abc import Callable, Iterator
 
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from ssedb.engine.host import pick_device
 from ssedb.envs import make_env
+from ssedb.envs.base import Env, Step
 from ssedb.envs.noisy import NoisyEnv
 from ssedb.noises import noise_class
 from ssedb.noises.base import Memory, Noise
@@ -23,6 +25,7 @@ from ssedb.testing.subject import Failure, Skip
 
 ENVS, ACTIONS, STEPS = 6, 5, 4
 SHAPES = {"gray": (84, 84), "colour": (210, 160, 3)}
+VECTORS = {"vector": (6,)}
 MANY, FIELDS = 200, 4
 """Frames and fields of each by which a batch is compared with frames one by one."""
 BOUND = 5.0
@@ -37,6 +40,11 @@ class NoiseSubject:
     def __init__(self, name: str, device: str = "cpu") -> None:
         self.name, self.device, self.cls = name, pick_device(device), noise_class(name)
 
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Kinds of frames that the noise is shown, the usual one first."""
+        return tuple(SHAPES if self.cls.disturbs == "images" else VECTORS)
+
     def variants(self, strength: float = 1.0) -> Iterator[Noise]:
         """Yield the noise in each of its variants."""
         for variant in self.cls.variants or ("",):
@@ -47,7 +55,10 @@ class NoiseSubject:
         return torch.Generator(self.device).manual_seed(seed)
 
     def frames(self, kind: str, count: int = ENVS) -> Tensor:
-        """Return the same frame for all environments, a quarter of it black."""
+        """Return the same frame for all environments: a vector, or an image, a quarter black."""
+        if kind in VECTORS:
+            vector = torch.randn(VECTORS[kind], generator=torch.Generator().manual_seed(0))
+            return vector.to(self.device).expand(count, -1).clone()
         frame = torch.randint(256, SHAPES[kind], generator=torch.Generator().manual_seed(0))
         frame[: len(frame) // 2, : frame.shape[1] // 2] = 0
         return frame.to(torch.uint8).to(self.device).expand(count, *frame.shape).clone()
@@ -66,7 +77,7 @@ class NoiseSubject:
             frames = self.frames(kind)
             if odd_row:
                 actions[0], dones[0] = (actions[0] + 1) % ACTIONS, ~dones[0]
-                frames[0] = 255 - frames[0]
+                frames[0] = (255 if kind in SHAPES else 1) - frames[0]
             executed, replaced = noise.disturb_actions(actions, memory, generator)
             memory = noise.advance(memory, executed, dones, generator)
             noisy, mask = noise.disturb_frames(frames, memory, generator, want_mask=True)
@@ -74,30 +85,33 @@ class NoiseSubject:
                 raise Failure("disturb_frames returns no mask, though it is wanted")
             trace["actions"] += [actions, executed]
             trace["replaced"] += [replaced] if replaced is not None else []
-            trace["frames"] += [frames, noisy]
+            trace["frames"] += [_widened(frames, noisy), noisy]
             trace["mask"] += [mask]
             trace["memory"] += list(memory.values())
         return trace
 
 
-def _same(first: Trace, second: Trace) -> bool:
-    return all(
-        len(first[name]) == len(second[name])
-        and all(torch.equal(a, b) for a, b in zip(first[name], second[name], strict=True))
-        for name in first
-    )
+def _changed(trace: Trace, name: str) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield actions or frames before and after the noise."""
+    return zip(trace[name][::2], trace[name][1::2], strict=True)
+
+
+def _widened(frames: Tensor, noisy: Tensor) -> Tensor:
+    """Return frames with zeros where a noise has appended dimensions to vectors."""
+    appended = noisy.shape[-1] - frames.shape[-1] if noisy.ndim == frames.ndim == 2 else 0
+    return torch.nn.functional.pad(frames, (0, max(appended, 0)))
 
 
 # The checks, in the order of a report.
 
 
 def frames_and_actions_keep_their_kind(subject: NoiseSubject) -> None:
-    """Check that frames stay uint8 and actions int64, of the same shape and on the same device."""
+    """Check that frames and actions keep dtype, shape (vectors may get wider) and device."""
     for noise in subject.variants():
-        for kind in SHAPES:
+        for kind in subject.kinds:
             trace = subject.trace(noise, kind)
             for name in ("actions", "frames"):
-                for before, after in zip(trace[name][::2], trace[name][1::2], strict=True):
+                for before, after in _changed(trace, name):
                     _require_kind(after, before.dtype, before, name)
             for mask, frames in zip(trace["mask"], trace["frames"][::2], strict=True):
                 _require_kind(mask, torch.bool, frames, "the mask")
@@ -130,16 +144,12 @@ def _kinds(memory: Memory) -> dict[str, tuple[torch.dtype, torch.Size]]:
 def strength_0_is_none(subject: NoiseSubject) -> None:
     """Check that at strength 0 frames and actions are as they were."""
     for noise in subject.variants(0.0):
-        for kind in SHAPES:
+        for kind in subject.kinds:
             trace = subject.trace(noise, kind)
             for name in ("actions", "frames"):
-                for before, after in zip(trace[name][::2], trace[name][1::2], strict=True):
-                    if not torch.equal(before, after):
-                        raise Failure(f"{name} change at strength 0 ({_share(before, after)})")
-
-
-def _share(before: Tensor, after: Tensor) -> str:
-    return f"{float((before != after).double().mean()):.1%} of them"
+                for before, after in _changed(trace, name):
+                    if share := float((before != after).double().mean()):
+                        raise Failure(f"{name} change at strength 0 ({share:.1%} of them)")
 
 
 def the_same_seed_gives_the_same_noise(subject: NoiseSubject) -> None:
@@ -151,20 +161,18 @@ def the_same_seed_gives_the_same_noise(subject: NoiseSubject) -> None:
             np.random.seed(seed)
             random.seed(seed)
             before = _global_randomness()
-            traces.append(subject.trace(noise, "gray"))
+            traces.append(subject.trace(noise, subject.kinds[0]))
             if _global_randomness() != before:
                 raise Failure("it draws from a global random state; use the generator alone")
-        if not _same(*traces):
+        first, second = ([x for values in t.values() for x in values] for t in traces)
+        if len(first) != len(second) or not all(map(torch.equal, first, second)):
             raise Failure("two runs with the same seed of the generator differ")
 
 
 def _global_randomness() -> tuple[object, ...]:
-    numpy = [
-        part.tolist() if isinstance(part, np.ndarray) else part for part in np.random.get_state()
-    ]
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
     states = [state.tolist() for state in (torch.get_rng_state(), *cuda)]
-    return states, numpy, random.getstate()
+    return states, pickle.dumps(np.random.get_state()), random.getstate()
 
 
 def arguments_are_left_alone(subject: NoiseSubject) -> None:
@@ -173,7 +181,7 @@ def arguments_are_left_alone(subject: NoiseSubject) -> None:
         generator = subject.generator(0)
         memory = noise.begin(ENVS, ACTIONS, generator)
         actions = torch.arange(ENVS, device=subject.device) % ACTIONS
-        dones, frames = actions > 2, subject.frames("gray")
+        dones, frames = actions > 2, subject.frames(subject.kinds[0])
         given = {"actions": actions, "dones": dones, "frames": frames, **memory}
         before = {name: value.clone() for name, value in given.items()}
         noise.disturb_actions(actions, memory, generator)
@@ -186,29 +194,32 @@ def arguments_are_left_alone(subject: NoiseSubject) -> None:
 def mask_holds_all_that_changed(subject: NoiseSubject) -> None:
     """Check that outside of the mask nothing changes, and asking for the mask changes no frame."""
     for noise in subject.variants():
-        for kind in SHAPES:
+        for kind in subject.kinds:
             trace = subject.trace(noise, kind)
             masks = {"frames": trace["mask"], "actions": trace["replaced"]}
             for name, found in masks.items():
-                pairs = list(zip(trace[name][::2], trace[name][1::2], strict=True))
+                pairs = list(_changed(trace, name))
                 if not found and any(not torch.equal(*pair) for pair in pairs):
                     raise Failure(f"{name} are replaced, and no mask says where")
                 for (before, after), mask in zip(pairs, found or [], strict=bool(found)):
                     if ((before != after) & ~mask).any():
                         raise Failure(f"{name} change outside of the mask")
-        memory, frames = noise.begin(ENVS, ACTIONS, subject.generator(0)), subject.frames("gray")
-        with_mask, without = (
+        memory, frames = (
+            noise.begin(ENVS, ACTIONS, subject.generator(0)),
+            subject.frames(subject.kinds[0]),
+        )
+        seen, without = (
             noise.disturb_frames(frames, memory, subject.generator(1), want_mask=want)[0]
             for want in (True, False)
         )
-        if not torch.equal(with_mask, without):
+        if not torch.equal(seen, without):
             raise Failure("the frames differ between want_mask=True and False")
 
 
 def rows_do_not_mix(subject: NoiseSubject) -> None:
     """Check that what one environment sees and does changes nothing for the others."""
     for noise in subject.variants():
-        usual, odd = (subject.trace(noise, "gray", odd_row=odd) for odd in (False, True))
+        usual, odd = (subject.trace(noise, subject.kinds[0], odd_row=odd) for odd in (False, True))
         for name, rows in usual.items():
             if any(not torch.equal(a[1:], b[1:]) for a, b in zip(rows, odd[name], strict=True)):
                 raise Failure(f"another first row changes {name} of the other rows")
@@ -220,7 +231,7 @@ def each_environment_has_noise_of_its_own(subject: NoiseSubject) -> None:
         raise Skip("it leaves frames alone")
     for noise in subject.variants():
         generator = subject.generator(0)
-        before, frames = generator.get_state(), subject.frames("gray", MANY)
+        before, frames = generator.get_state(), subject.frames(subject.kinds[0], MANY)
         noisy, _ = noise.disturb_frames(frames, _memory(noise, frames, generator), generator)
         if torch.equal(generator.get_state(), before):
             raise Skip("it draws nothing at random")
@@ -233,7 +244,7 @@ def a_batch_is_like_one_by_one(subject: NoiseSubject) -> None:
     if not subject.cls.changes_frames():
         raise Skip("it leaves frames alone")
     for noise in subject.variants():
-        frames, generator = subject.frames("gray", MANY), subject.generator(0)
+        frames, generator = subject.frames(subject.kinds[0], MANY), subject.generator(0)
         batch = _changes(noise, frames, generator)
         single = torch.cat([_changes(noise, frame[None], generator) for frame in frames])
         error = ((batch.var(0) + single.var(0)) / MANY).sqrt().clamp_min(1e-6)
@@ -243,9 +254,11 @@ def a_batch_is_like_one_by_one(subject: NoiseSubject) -> None:
 
 
 def _changes(noise: Noise, frames: Tensor, generator: torch.Generator) -> Tensor:
-    """Return the mean change and its size in each field of each frame, [N, 2 x fields]."""
+    """Return the mean change and its size in each field of each frame, or dimension, [N, 2 K]."""
     noisy, _ = noise.disturb_frames(frames, _memory(noise, frames, generator), generator)
-    change = noisy.double() - frames.double()
+    change = noisy.double() - _widened(frames, noisy).double()
+    if change.ndim == 2:
+        return torch.cat([change, change.abs()], 1)
     fields = change.unflatten(1, (FIELDS, -1)).unflatten(3, (FIELDS, -1))
     return torch.cat([fields.mean((2, 4)), fields.abs().mean((2, 4))], 1).flatten(1)
 
@@ -265,8 +278,8 @@ def noise_reaches_the_agent(subject: NoiseSubject) -> None:
     if not (noise.changes_actions() or noise.changes_frames()):
         raise Skip("it changes nothing")
     clean, noisy = (_episode(subject, made) for made in (None, noise))
-    if torch.equal(clean, noisy):
-        raise Failure("20 steps of Rooms look the same with and without it")
+    if clean.shape == noisy.shape and torch.equal(clean, noisy):
+        raise Failure("20 steps look the same with and without it")
 
 
 def restoring_goes_on_exactly(subject: NoiseSubject) -> None:
@@ -279,11 +292,17 @@ def restoring_goes_on_exactly(subject: NoiseSubject) -> None:
 
 
 def _episode(subject: NoiseSubject, noise: Noise | None, restore_at: int | None = None) -> Tensor:
-    """Return the frames of 20 random steps of Rooms, half of them by a restored twin if asked."""
+    """Return the frames of 20 random steps, half of them by a restored twin if asked.
+
+    Images are those of Rooms, vectors those of `Points`.
+    """
 
     def make(seed: int) -> NoisyEnv:
-        plain = make_env("rooms-small", ENVS, device=str(subject.device))
-        return plain if noise is None else NoisyEnv(plain, noise, seed=seed)
+        if subject.cls.disturbs == "images":
+            plain: Env = make_env("rooms-small", ENVS, device=str(subject.device))
+        else:
+            plain = Points(ENVS, subject.device)
+        return NoisyEnv(plain, noise or Noise(), seed=seed)
 
     env, inputs = make(0), torch.Generator().manual_seed(0)
     seen = [env.reset()]
@@ -293,9 +312,45 @@ def _episode(subject: NoiseSubject, noise: Noise | None, restore_at: int | None 
             twin.reset()
             twin.load_state_dict(env.state_dict())
             env = twin
-        actions = torch.randint(env.num_actions, (ENVS,), generator=inputs)
+        actions = torch.randint(ACTIONS, (ENVS,), generator=inputs)
         seen.append(env.step(actions.to(subject.device)).frames)
     return torch.stack(seen)
+
+
+class Points(Env):
+    """N points in space, one dimension of which an action moves."""
+
+    num_actions = ACTIONS
+    vectors = True
+
+    def __init__(self, num_envs: int, device: torch.device) -> None:
+        self.num_envs = num_envs
+        self.device = device
+        self.places = torch.zeros(num_envs, ACTIONS, device=device)
+
+    def reset(self) -> Tensor:
+        """Return to the origin."""
+        self.places.zero_()
+        return self.places.clone()
+
+    def step(self, actions: Tensor) -> Step:
+        """Move by 1."""
+        self.places[torch.arange(self.num_envs, device=self.device), actions] += 1
+        nothing = torch.zeros(self.num_envs, device=self.device)
+        return Step(self.places.clone(), nothing, nothing > 0)
+
+    @property
+    def restorable(self) -> bool:
+        """Whether `state_dict` is all."""
+        return True
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return the places."""
+        return {"places": self.places.clone()}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Load the places."""
+        self.places.copy_(state["places"])
 
 
 CHECKS: tuple[Callable[[NoiseSubject], None], ...] = (

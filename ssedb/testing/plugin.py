@@ -32,9 +32,8 @@ def pytest_collection_modifyitems(
 ) -> None:
     """Add the checks of each bonus that is named."""
     for name in config.getoption("--ssedb-bonus"):
-        items.extend(
-            session.genitems(BonusChecks.from_parent(session, name=name, nodeid=f"ssedb::{name}"))
-        )
+        checks = BonusChecks.from_parent(session, name=name, nodeid=f"ssedb::{name}")
+        items.extend(session.genitems(checks))
 
 
 class BonusChecks(pytest.Collector):
@@ -60,9 +59,8 @@ class BonusChecks(pytest.Collector):
         from ssedb.testing.conformance import CHECKS
 
         for check in CHECKS:
-            yield BonusCheck.from_parent(
-                self, name=check.__name__, check=check, subject=self.subject
-            )
+            about: dict[str, Any] = dict(name=check.__name__, check=check, subject=self.subject)
+            yield BonusCheck.from_parent(self, **about)
 
 
 class BonusCheck(pytest.Item):
@@ -89,9 +87,8 @@ class BonusCheck(pytest.Item):
         from ssedb.testing.conformance import sentence
         from ssedb.testing.subject import Failure
 
-        if not isinstance(
-            excinfo.value, Failure
-        ):  # an error of the bonus itself: its traceback says where
+        # Of an error of the bonus itself the traceback says where.
+        if not isinstance(excinfo.value, Failure):
             excinfo.traceback = excinfo.traceback.cut(path=__file__)  # without pytest's own part
             return super().repr_failure(excinfo, *args, **kwargs)
         return f"{excinfo.value}\n  wanted: {sentence(self.check)}"

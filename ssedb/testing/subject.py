@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ssedb.analysis.practice import make_adam, practise
 from ssedb.analysis.probe import Transitions, draw_transitions, experience
 from ssedb.bonuses import make_bonus
 from ssedb.bonuses.base import Bonus
@@ -18,7 +19,7 @@ from ssedb.engine.host import pick_device, tune_allocator
 from ssedb.envs.rooms.world import World
 from ssedb.noises import make_noise
 
-WORLD = "rooms-small"
+WORLD = "rooms-tiny"
 SAMPLES = 40
 NOISE_DRAWS = 4
 LEARNING_RATE = 1e-3
@@ -33,7 +34,7 @@ class Skip(Exception):
 
 
 class Subject:
-    """A bonus to check, and real transitions of a small Rooms world.
+    """A bonus to check, and real transitions of a tiny Rooms world.
 
     Args:
         name: of the bonus, or `package.module:Class`.
@@ -49,9 +50,8 @@ class Subject:
     def fresh(self) -> Bonus:
         """Make an instance that knows the scale of observations, as at the start of training."""
         shape = (STACK, *self.data.clean.shape[2:])
-        bonus = make_bonus(
-            self.name, shape, World.num_actions, preset="rooms", env=WORLD, **self.options
-        ).to(self.device)
+        settings: dict[str, Any] = {"preset": "rooms", "env": WORLD, **self.options}
+        bonus = make_bonus(self.name, shape, World.num_actions, **settings).to(self.device)
         frames = self.data.clean.float()
         bonus.normalize.set(frames.mean((0, 1)).expand(shape), frames.std(1).mean())
         return bonus
@@ -59,7 +59,9 @@ class Subject:
     def practised(self) -> Bonus:
         """Make an instance that has been through a few rounds of training."""
         bonus = self.fresh()
-        practise(bonus, self.batch(bonus), rounds=3)
+        adam = make_adam(bonus, LEARNING_RATE)
+        for _ in range(3):
+            practise(bonus, self.batch(bonus), adam)
         return bonus
 
     def batch(self, bonus: Bonus) -> tuple[Any, ...]:
@@ -70,35 +72,8 @@ class Subject:
 @cache
 def real_transitions(device: torch.device, noise: str = "none") -> Transitions:
     """Draw transitions from all over the world, clean and under some draws of a noise."""
-    return draw_transitions(
-        World("small", device=device), None, SAMPLES, NOISE_DRAWS, make_noise(noise), seed=0
-    )
-
-
-def practise(bonus: Bonus, batch: tuple[Any, ...], rounds: int) -> None:
-    """Do what a trainer does with a rollout, for some rounds."""
-    adam = make_adam(bonus)
-    for _ in range(rounds):
-        bonus.observe(*batch)
-        train_step(bonus, batch, adam)
-        bonus.after_epoch()
-        bonus.after_rollout()
-
-
-def make_adam(bonus: Bonus) -> torch.optim.Optimizer | None:
-    """Make an optimiser of the trained parameters; None where there are none."""
-    trained = [p for p in bonus.parameters() if p.requires_grad]
-    return torch.optim.Adam(trained, lr=LEARNING_RATE) if trained else None
-
-
-def train_step(bonus: Bonus, batch: tuple[Any, ...], adam: torch.optim.Optimizer | None) -> None:
-    """Make one update of the bonus on a batch."""
-    loss, _ = bonus.loss(*batch[:3])
-    if adam is not None and loss.requires_grad:
-        adam.zero_grad()
-        loss.sum().backward()
-        adam.step()
-    bonus.after_step()
+    world = World("tiny", device=device)
+    return draw_transitions(world, None, SAMPLES, NOISE_DRAWS, make_noise(noise), seed=0)
 
 
 def reward_of(bonus: Bonus, batch: tuple[Any, ...], seed: int = 0) -> Tensor:
@@ -111,9 +86,8 @@ def require_close(actual: Tensor, expected: Tensor, what: str) -> None:
     """Raise Failure unless both are equal up to rounding; what is not finite is another check's."""
     actual, expected = actual.double(), expected.double()
     if not torch.allclose(actual, expected, rtol=1e-3, atol=1e-5, equal_nan=True):
-        raise Failure(
-            f"{what}: they differ by up to {(actual - expected).abs().nan_to_num().max():.3g}"
-        )
+        most = (actual - expected).abs().nan_to_num().max()
+        raise Failure(f"{what}: they differ by up to {most:.3g}")
 
 
 @contextmanager

@@ -47,12 +47,10 @@ def theorem1(quick: bool, seed: int, tell: Tell) -> Section:
     for done, (norm, lam) in enumerate(((1.0, 1.0), (3.0, 1.0), (1.0, 0.1))):
         draws = gain.random_problems(np.random.default_rng((seed, done)), 12_000, norm, lam)
         setting = f"{len(draws.gains):,} draws, norms <= {norm:g}, lambda = {lam:g}"
-        claims += (
-            [closed_form(draws, setting), sandwich(draws, setting)]
-            if done == 0
-            else [broken(draws, setting)]
-        )
-        ratio = np.sqrt(draws.gains) / gain.ucb_bounds(draws.squared_widths, draws.outputs)[1]
+        claims += [
+            make(draws, setting) for make in ((broken,) if done else (closed_form, sandwich))
+        ]
+        ratio = against_bounds(draws)[2]
         shown = {"squared_width": draws.squared_widths[::8].tolist(), "ratio": ratio[::8].tolist()}
         data[f"norm {norm:g}, lambda {lam:g}"] = shown
         tell((done + 1) / 3)
@@ -74,17 +72,14 @@ def closed_form(draws: gain.Draws, setting: str) -> Claim:
 def sandwich(draws: gain.Draws, setting: str) -> Claim:
     """Count the draws that lie outside of Theorem 1's bounds."""
     under, over, ratio = against_bounds(draws)
+    below, above = int(under.sum()), int(over.sum())
+    low, high = float(ratio.min()), float(ratio.max())
     return Claim(
         "sqrt(c/4) u <= sqrt(I) <= sqrt(c/2) u",
         setting,
-        f"{under.sum()} below, {over.sum()} above; "
-        f"sqrt(I) / (sqrt(c/2) u) from {ratio.min():.4f} to {ratio.max():.4f}",
-        verdict(not under.any() and not over.any()),
-        {
-            "below": int(under.sum()),
-            "above": int(over.sum()),
-            "ratio": [float(ratio.min()), float(ratio.max())],
-        },
+        f"{below} below, {above} above; sqrt(I) / (sqrt(c/2) u) from {low:.4f} to {high:.4f}",
+        verdict(not below and not above),
+        {"below": below, "above": above, "ratio": [low, high]},
     )
 
 
@@ -93,18 +88,14 @@ def broken(draws: gain.Draws, setting: str) -> Claim:
     under, over, _ = against_bounds(draws)
     first = float(draws.squared_widths[under].min(initial=math.inf))
     last = float(draws.squared_widths[~under].max(initial=0))
+    lower = f"lower fails in {under.mean():.1%}, from u^2 = {first:.3f} on, holds up to {last:.3f}"
+    below, above = int(under.sum()), int(over.sum())
     return Claim(
         f"assumption broken: the lower bound fails where u^2 > {gain.WIDEST:.3f}, the upper never",
         setting,
-        f"lower fails in {under.mean():.1%}, from u^2 = {first:.3f} on, holds up to {last:.3f}; "
-        f"upper fails in {over.sum()}",
-        verdict(last <= gain.WIDEST <= first < math.inf and not over.any()),
-        {
-            "below": int(under.sum()),
-            "first_failure": first,
-            "last_success": last,
-            "above": int(over.sum()),
-        },
+        f"{lower}; upper fails in {above}",
+        verdict(last <= gain.WIDEST <= first < math.inf and not above),
+        {"below": below, "first_failure": first, "last_success": last, "above": above},
     )
 
 
@@ -127,48 +118,39 @@ def theorem2(quick: bool, seed: int, tell: Tell) -> Section:
     for done, lam in enumerate((1.0, 0.1, 10.0)):
         visits = gain.tabular_visits(counts, states, lam=lam, seed=seed)
         ratio = visits.bonus / visits.predicted
-        data[f"lambda {lam:g}"] = {
-            "bonus": visits.bonus.tolist(),
-            "count_bonus": visits.predicted.tolist(),
-        }
+        found = {"bonus": visits.bonus, "count_bonus": visits.predicted}
+        data[f"lambda {lam:g}"] = {name: values.tolist() for name, values in found.items()}
         x = 1 / (visits.counts + lam)
         exact = np.sqrt(np.log1p(x) / x)
         # For large N the shortfall is 1 / (4 (N + lambda)).
         trend = float((1 - ratio[-1]) * 4 / x[-1])
-        setting = f"|S| = {states}, lambda = {lam:g}, N from 0 to {counts[-1]:,}"
-        measured = f"ratio {ratio[0]:.4f} at N = 0, {ratio[5]:.4f} at 10, "
-        measured += f"{ratio[-1]:.6f} at {counts[-1]:,}"
+        most = f"{counts[-1]:,}"
+        setting = f"|S| = {states}, lambda = {lam:g}, N from 0 to {most}"
+        measured = f"ratio {ratio[0]:.4f} at N = 0, {ratio[5]:.4f} at 10, {ratio[-1]:.6f} at {most}"
         grows = bool((np.diff(ratio) > 0).all() and (1 - 1e-4 < ratio[-1] < 1))
-        claims.append(
-            Claim(
-                "sqrt(I) -> sqrt(|S|/2) / sqrt(N + lambda)",
-                setting,
-                measured,
-                verdict(grows and np.allclose(ratio, exact, rtol=1e-9) and abs(trend - 1) < 0.01),
-                {"ratio": ratio.tolist(), "shortfall_times_4_n_lambda": trend},
-            )
-        )
+        holds = grows and np.allclose(ratio, exact, rtol=1e-9) and abs(trend - 1) < 0.01
+        values = {"ratio": ratio.tolist(), "shortfall_times_4_n_lambda": trend}
+        claim = "sqrt(I) -> sqrt(|S|/2) / sqrt(N + lambda)"
+        claims.append(Claim(claim, setting, measured, verdict(holds), values))
         tell((done + 1) / 3)
     return claims, data
 
 
-FULL: dict[str, Any] = dict(sizes=(8, 64, 256), samples=40_000, steps=400)
-QUICK: dict[str, Any] = dict(sizes=(8, 64), samples=10_000, steps=150)
+FULL = ((8, 64, 256), 40_000, 400)
+QUICK = ((8, 64), 10_000, 150)
+"""Batch sizes, samples of each, and steps of training a critic."""
 
 
 def infonce(quick: bool, seed: int, tell: Tell) -> Section:
     """Measure Appendix A: I_nce + log N never exceeds the mutual information."""
-    dims, correlations, scale = 4, (0.3, 0.6, 0.9, 0.97, 0.99), QUICK if quick else FULL
-    sizes, samples, steps = scale["sizes"], scale["samples"], scale["steps"]
+    dims, correlations = 4, (0.3, 0.6, 0.9, 0.97, 0.99)
+    sizes, samples, steps = QUICK if quick else FULL
     rows = []
     for size in sizes:
         for rho in correlations:
             generator = torch.Generator().manual_seed(seed)
-            critics = {
-                "best": contrast.best_critic(rho),
-                "trained": contrast.trained_critic(rho, dims, size, steps, generator),
-            }
-            for name, critic in critics.items():
+            trained = contrast.trained_critic(rho, dims, size, steps, generator)
+            for name, critic in (("best", contrast.best_critic(rho)), ("trained", trained)):
                 found = contrast.nce_estimate(critic, rho, dims, size, samples // size, generator)
                 rows.append({"critic": name, "batch": size, "rho": rho, **found._asdict()})
             tell(len(rows) / 2 / len(sizes) / len(correlations))
@@ -178,14 +160,9 @@ def infonce(quick: bool, seed: int, tell: Tell) -> Section:
         over = [row for row in own if row["value"] - 3 * row["error"] > row["truth"]]
         least = min(own, key=lambda row: row["truth"] - row["value"])
         nearest = f"{least['value']:.4f} +- {least['error']:.4f} for I = {least['truth']:.4f}"
-        claims.append(
-            Claim(
-                "I_nce + log N <= I",
-                f"{name} critic, Gaussians of {dims} dims, rho 0.3 to 0.99, "
-                f"N {min(sizes)} to {max(sizes)}",
-                f"{len(over)} of {len(own)} above; nearest {nearest}",
-                verdict(not over),
-                {"above": len(over), "of": len(own)},
-            )
-        )
+        setting = f"{name} critic, Gaussians of {dims} dims, rho 0.3 to 0.99"
+        setting += f", N {min(sizes)} to {max(sizes)}"
+        measured = f"{len(over)} of {len(own)} above; nearest {nearest}"
+        values = {"above": len(over), "of": len(own)}
+        claims.append(Claim("I_nce + log N <= I", setting, measured, verdict(not over), values))
     return claims, {"rows": rows}

@@ -74,15 +74,9 @@ def gain_by_determinants(data: Array, eta: Array, c: int, lam: float = 1.0) -> A
     Returns:
         Nats, [...].
     """
-    d = data.shape[-1]
-    blocks = np.zeros((*data.shape[:-1], c, c, d))  # one copy of eta for each row of W
-    blocks[..., range(c), range(c), :] = data[..., None, :]
-    rows = blocks.reshape(*data.shape[:-2], -1, c * d)
-    before = rows.swapaxes(-1, -2) @ rows + lam * np.eye(c * d)
-    new = np.zeros((*eta.shape[:-1], c, c, d))
-    new[..., range(c), range(c), :] = eta[..., None, :]
-    new = new.reshape(*eta.shape[:-1], c, c * d)
-    after = before + new.swapaxes(-1, -2) @ new
+    copies = np.eye(c)  # of eta, one for each row of W
+    before = gram(np.kron(data, copies), lam)
+    after = before + gram(np.kron(eta[..., None, :], copies), 0)
     return (np.linalg.slogdet(after)[1] - np.linalg.slogdet(before)[1]) / 2
 
 
@@ -133,9 +127,8 @@ def random_problems(
     found = []
     for d, m, c in sizes:
         features = rng.normal(size=(each, m + 1, d))
-        lengths = np.where(
-            rng.random((each, m + 1, 1)) < 0.1, norm, norm * rng.random((each, m + 1, 1))
-        )
+        at_it, lengths = rng.random((2, each, m + 1, 1))
+        lengths = np.where(at_it < 0.1, norm, norm * lengths)
         features *= lengths / np.linalg.norm(features, axis=-1, keepdims=True)
         data, eta = features[:, :-1], features[:, -1]
         squared = squared_width(gram(data, lam), eta)
@@ -169,7 +162,6 @@ def tabular_visits(
     bonus = []
     for n in counts:
         visited = np.concatenate([np.zeros(n, np.int64), rng.integers(1, pairs, 3 * pairs)])
-        bonus.append(
-            np.sqrt(information_gain(squared_width(gram(onehot[visited], lam), onehot[0]), states))
-        )
+        width = squared_width(gram(onehot[visited], lam), onehot[0])
+        bonus.append(np.sqrt(information_gain(width, states)))
     return Visits(np.array(counts), np.array(bonus), count_bonus(np.array(counts), states, lam))

@@ -138,9 +138,8 @@ def run_lsvi(
     for episode in range(episodes):
         bonuses = np.empty_like(model.squared_widths)
         for i, (kind, beta) in enumerate(settings):
-            bonuses[:, i] = beta * bonus_of(
-                kind, model.squared_widths[:, i], model.counts[:, i], lam
-            )
+            widths, counts = model.squared_widths[:, i], model.counts[:, i]
+            bonuses[:, i] = beta * bonus_of(kind, widths, counts, lam)
         policy, earned = plan(model, bonuses, ties)
         regret[..., episode] = best - earned
         state = np.zeros((len(settings), mdp.copies), np.int64)

@@ -29,9 +29,8 @@ class MDP:
     @property
     def is_tabular(self) -> bool:
         """Whether the features are one-hot."""
-        return self.features.shape[-1] == self.features.shape[-2] and bool(
-            (self.features == np.eye(self.features.shape[-1])).all()
-        )
+        _, pairs, d = self.features.shape
+        return pairs == d and bool((self.features == np.eye(d)).all())
 
     def best_values(self) -> Array:
         """Return the expected return of the best policy, [n], by dynamic programming."""
@@ -54,15 +53,8 @@ def tabular(name: str, horizon: int, kernel: Array, rewards: Array) -> MDP:
     n, states, actions = rewards.shape
     pairs = states * actions
     features = np.broadcast_to(np.eye(pairs), (n, pairs, pairs))
-    return MDP(
-        name,
-        states,
-        actions,
-        horizon,
-        features,
-        kernel.reshape(n, pairs, states),
-        rewards.reshape(n, pairs),
-    )
+    kernel, rewards = kernel.reshape(n, pairs, states), rewards.reshape(n, pairs)
+    return MDP(name, states, actions, horizon, features, kernel, rewards)
 
 
 def river_swim(copies: int, states: int = 6, horizon: int = 12) -> MDP:
@@ -79,9 +71,8 @@ def river_swim(copies: int, states: int = 6, horizon: int = 12) -> MDP:
     kernel[0, 1, :2] = 0.4, 0.6
     kernel[last, 1, -2:] = 0.4, 0.6
     rewards[0, 0], rewards[last, 1] = 0.005, 1
-    return tabular(
-        "RiverSwim", horizon, *(np.repeat(x[None], copies, 0) for x in (kernel, rewards))
-    )
+    kernels, rewards = (np.repeat(x[None], copies, 0) for x in (kernel, rewards))
+    return tabular("RiverSwim", horizon, kernels, rewards)
 
 
 def combination_lock(
@@ -123,6 +114,5 @@ def random_linear(
     """
     features = rng.dirichlet(np.full(d, 0.05), (copies, states * actions))
     mixed = rng.dirichlet(np.full(states, 0.05), (copies, d))
-    return MDP(
-        "random linear", states, actions, horizon, features, features @ mixed, features[..., -1]
-    )
+    kernel, rewards = features @ mixed, features[..., -1]
+    return MDP("random linear", states, actions, horizon, features, kernel, rewards)

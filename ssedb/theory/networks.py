@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ssedb import objectives
+from ssedb.analysis.practice import train_step
 from ssedb.analysis.probe import draw_transitions
 from ssedb.bonuses import make_bonus
 from ssedb.bonuses.db import DynamicBottleneck
@@ -88,12 +89,10 @@ def divergence_from_mixture(
     total = torch.zeros(len(mean), dtype=torch.float64)
     for _ in range(SAMPLES):
         noise = torch.randn(mean.shape, generator=generator, dtype=torch.float64)
-        own = (-0.5 * noise.square() - std.log()).sum(-1) - mean.shape[-1] / 2 * math.log(
-            2 * math.pi
-        )
-        total += own - (
-            log_densities(mean + std * noise, centre, seen.std.double()) + shares
-        ).logsumexp(-1)
+        constant = mean.shape[-1] / 2 * math.log(2 * math.pi)
+        own = (-0.5 * noise.square() - std.log()).sum(-1) - constant
+        others = log_densities(mean + std * noise, centre, seen.std.double())
+        total += own - (others + shares).logsumexp(-1)
     return total / SAMPLES
 
 
@@ -130,16 +129,8 @@ def take_snapshot(
     inside = (share * divergence_from_mixture(seen.mean, seen.std, seen, generator)).sum()
     marginal = divergence_from_mixture(mean, std, seen, generator).clamp_min(0).sqrt()
     practical = bonus.reward(obs, actions, obs)
-    return Snapshot(
-        steps,
-        counts,
-        torch.from_numpy(exact),
-        practical,
-        marginal,
-        linear,
-        float(upper),
-        float(inside),
-    )
+    ranked = torch.from_numpy(exact), practical, marginal, linear
+    return Snapshot(steps, counts, *ranked, float(upper), float(inside))
 
 
 class OneHotRiver:
@@ -196,20 +187,16 @@ def train_on_river(
         s, a, after = world.walk(128)
         for _ in range(4):
             for i in torch.randperm(len(s)).split(256):
-                loss, _ = bonus.loss(world.pictures(s[i]), a[i], world.pictures(after[i]))
-                adam.zero_grad()
-                loss.backward()
-                adam.step()
-                bonus.after_step()
+                batch = world.pictures(s[i]), a[i], world.pictures(after[i])
+                train_step(bonus, batch, adam)
             bonus.after_epoch()
         counts = counts + torch.bincount(s * world.actions + a, minlength=len(counts))
         with torch.no_grad():
             mean, std = bonus.represent(obs, actions)
         rows, was = mean.double() * counts.sqrt()[:, None], counts > 0
         seen = Posteriors(mean[was], std[was], counts[was])
-        yield take_snapshot(
-            bonus, obs, actions, counts, world.states, int(counts.sum()), seen, rows.T @ rows
-        )
+        steps = int(counts.sum())
+        yield take_snapshot(bonus, obs, actions, counts, world.states, steps, seen, rows.T @ rows)
 
 
 def train_on_rooms(updates: int, seed: int, options: dict[str, Any]) -> Iterator[Snapshot]:
@@ -240,13 +227,5 @@ def train_on_rooms(updates: int, seed: int, options: dict[str, Any]) -> Iterator
         precision += mean.double().T @ mean.double()
         some = torch.randperm(len(t))[:512]
         seen = Posteriors(mean[some], std[some], torch.ones(len(some)))
-        yield take_snapshot(
-            bonus,
-            obs,
-            actions,
-            counts.pair_visits[data.states, data.actions],
-            states,
-            trainer.steps,
-            seen,
-            precision,
-        )
+        visits = counts.pair_visits[data.states, data.actions]
+        yield take_snapshot(bonus, obs, actions, visits, states, trainer.steps, seen, precision)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -47,21 +46,17 @@ def run_theory(
     began, claims, record = time.monotonic(), {}, {}
     for name, (found, data, seconds) in _measure(parts, quick, seed).items():
         claims[name] = found
-        record[name] = {
-            "seconds": round(seconds, 1),
-            "claims": [dataclasses.asdict(c) for c in found],
-            "data": data,
-        }
+        plain = [dataclasses.asdict(claim) for claim in found]
+        record[name] = {"seconds": round(seconds, 1), "claims": plain, "data": data}
         FIGURES[name](data, out / f"{name}.png")
     write_json(out / "theory.json", {"quick": quick, "seed": seed, "parts": record})
-    console = terminal.console()
-    print_claims(console, claims)
-    console.print(
-        f"figures      {', '.join(str(out / f'{name}.png') for name in parts)}", soft_wrap=True
-    )
-    console.print(f"numbers      {out / 'theory.json'}", soft_wrap=True)
-    console.print(
-        f"took         {time.monotonic() - began:.0f} s; docs/theory.md explains each line"
+    print_claims(claims)
+    terminal.print_places(
+        {
+            "figures": ", ".join(str(out / f"{name}.png") for name in parts),
+            "numbers": out / "theory.json",
+            "took": f"{time.monotonic() - began:.0f} s; docs/theory.md explains each line",
+        }
     )
     return claims
 
@@ -82,11 +77,11 @@ def _measure(
     return found
 
 
-def print_claims(console: Console, claims: dict[str, list[Claim]]) -> None:
+def print_claims(claims: dict[str, list[Claim]]) -> None:
     """Print a table of the claims of all sections."""
     table = Table("claim", "setting", "measured", "verdict", show_lines=True)
     for section in claims.values():
         for claim in section:
             colour = {"holds": "green", "fails": "red", "unclear": "yellow"}[claim.verdict]
             table.add_row(claim.claim, claim.setting, claim.measured, Text(claim.verdict, colour))
-    terminal.print_table(console, table)
+    terminal.print_table(table)

@@ -12,7 +12,7 @@ def rng(seed=0):
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.5, 1.0, 2.0])
-def test_noise_share_of_a_count_bonus_with_known_noise(noise):
+def test_noise_share_of_a_count_bonus_with_known_noise_is_exact(noise):
     counts = torch.randint(1, 50, (4000,), generator=rng())
     bonus = counts.double().rsqrt()
     bonus = bonus / bonus.std()  # variance 1 between transitions
@@ -37,7 +37,7 @@ def test_noise_share_of_pure_noise_is_one_and_of_a_constant_zero():
     assert measures.noise_share(torch.ones(8, 100)) == 0
 
 
-def test_rank_correlation_by_hand():
+def test_rank_correlation_of_known_ranks_matches_hand_computation():
     assert measures.rank_correlation(
         torch.tensor([1.0, 2, 3]), torch.tensor([10.0, 100, 1000])
     ) == pytest.approx(1)
@@ -51,7 +51,7 @@ def test_rank_correlation_by_hand():
     assert measures.rank_correlation(torch.ones(5), torch.arange(5.0)) == 0
 
 
-def test_linear_probes_find_what_is_linear_and_nothing_else():
+def test_linear_probe_finds_linear_relations_alone():
     features = torch.randn(4000, 10, generator=rng())
     target = features[:, :2] @ torch.tensor([[1.0, 2.0], [0.5, -1.0]])
     noisy = target + torch.randn(target.shape, generator=rng(2)) * target.std(0)

@@ -52,7 +52,7 @@ def small():
 
 
 @pytest.mark.parametrize("dial", [0.0, 1.0])
-def test_a_count_bonus_with_and_without_noise(small, dial):
+def test_probe_of_a_count_bonus_tells_noise_from_none(small, dial):
     world, pair_visits, data = small
     bonus = Made(world, pair_visits, dial)
     bonus.clean = data.states
@@ -89,7 +89,7 @@ def test_walks_are_real_transitions_of_the_world(small):
     assert torch.equal(world.frames(world.move(state, data.actions)[0]), data.clean[-1])
 
 
-def test_a_real_run(tmp_path, monkeypatch):
+def test_probe_of_a_real_run_writes_its_measures(tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     monkeypatch.setattr("ssedb.analysis.probe.FALL_BATCH", 16)
     ssedb.train(
@@ -108,14 +108,21 @@ def test_a_real_run(tmp_path, monkeypatch):
     assert fresh.bonus_mean != result.bonus_mean
 
 
+@pytest.fixture
+def few_games(monkeypatch):
+    """Probe 4 games at once, and their transitions close together: an emulator is slow to begin."""
+    monkeypatch.setattr("ssedb.analysis.probe.COLLECT_ENVS", 4)
+    monkeypatch.setattr("ssedb.analysis.probe.COLLECT_APART", 5)
+
+
 @pytest.mark.parametrize("fidelity", ["paper", "released"])
-def test_a_game_is_probed_for_noise_alone(tmp_path, monkeypatch, fidelity):
+@pytest.mark.usefixtures("few_games")
+def test_probe_of_a_game_measures_noise_alone(tmp_path, monkeypatch, fidelity):
     monkeypatch.setattr("ssedb.analysis.probe.FALL_BATCH", 16)
     monkeypatch.setattr("ssedb.analysis.probe.FALL_AT", (0, 1))
     run = tmp_path / "game"
-    ssedb.train(
-        tiny_config(run, steps=256, obs_norm_steps=64, noise="random-box", fidelity=fidelity)
-    )
+    sizes = dict(num_envs=1, minibatch_envs=1, steps=32, obs_norm_steps=16)
+    ssedb.train(tiny_config(run, env="breakout", noise="random-box", fidelity=fidelity, **sizes))
     result, picture = probe_run(run, transitions=128, draws=3)
     assert picture.stat().st_size > 10_000
     assert 0 < result.bonus_noise_share <= 1
@@ -126,11 +133,12 @@ def test_a_game_is_probed_for_noise_alone(tmp_path, monkeypatch, fidelity):
         probe_run(run, noise="sticky")
 
 
-def test_played_transitions_are_one_game_under_several_draws(tmp_path):
-    config = tiny_config(tmp_path, noise="random-box", max_episode_steps=40)
-    data = collect_transitions(config, 200, 3, 0, torch.device("cpu"))
-    assert data.clean.shape == (5, 200, 84, 84)
-    assert data.noisy.shape == (5, 3, 200, 84, 84)
+@pytest.mark.usefixtures("few_games")
+def test_game_transitions_are_one_game_under_several_draws(tmp_path):
+    config = tiny_config(tmp_path, env="breakout", noise="random-box", max_episode_steps=40)
+    data = collect_transitions(config, 50, 3, 0, torch.device("cpu"))
+    assert data.clean.shape == (5, 50, 84, 84)
+    assert data.noisy.shape == (5, 3, 50, 84, 84)
     touched = (
         (data.noisy != data.clean[:, None]).double().mean((-1, -2))
     )  # boxes cover a part of each picture
@@ -138,19 +146,18 @@ def test_played_transitions_are_one_game_under_several_draws(tmp_path):
     assert not torch.equal(data.noisy[:, 0], data.noisy[:, 1])
     obs, actions, next_obs = data.pair(1)
     assert torch.equal(obs[:, 1:], next_obs[:, :-1])  # shared frames carry the same noise
-    env = env_of(config, 16, 3, torch.device("cpu"))
-    frames = [
-        env.env.reset()
-    ]  # the same game played once more: the first transition of each begins at step 8
+    env = env_of(config, 4, 3, torch.device("cpu"))
+    # The same game played once more: the first transition of each begins at step 1.
+    frames = [env.env.reset()]
     generator = torch.Generator().manual_seed(0)
-    for _ in range(12):
-        chosen = torch.randint(env.num_actions, (16,), generator=generator)
+    for _ in range(5):
+        chosen = torch.randint(env.num_actions, (4,), generator=generator)
         frames.append(to_agent_frames(env.env.step(chosen).frames))
-    assert torch.equal(data.clean[:, :16], torch.stack(frames[8:13]))
-    assert torch.equal(actions[:16], chosen)
+    assert torch.equal(data.clean[:, :4], torch.stack(frames[1:6]))
+    assert torch.equal(actions[:4], chosen)
 
 
-def test_both_halves_of_the_walks_come_from_the_same_states(small):
+def test_walks_halves_come_from_the_same_states(small):
     world, _, _ = small
     first = torch.zeros(world.num_states, dtype=torch.bool)
     first[world.state_ids(world.start(1))] = (
@@ -162,10 +169,10 @@ def test_both_halves_of_the_walks_come_from_the_same_states(small):
     assert abs(near[0] - near[1]) < 0.15
 
 
-def test_a_game_that_ends_at_once_cannot_be_probed(tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        "ssedb.analysis.probe.COLLECT_APART", 1
-    )  # or thousands of episodes would begin
-    config = tiny_config(tmp_path, noise="random-box", max_episode_steps=3)
+def test_probe_of_a_game_that_ends_at_once_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("ssedb.analysis.probe.COLLECT_ENVS", 1)
+    # Or thousands of episodes would begin.
+    monkeypatch.setattr("ssedb.analysis.probe.COLLECT_APART", 1)
+    config = tiny_config(tmp_path, env="breakout", noise="random-box", max_episode_steps=3)
     with pytest.raises(ssedb.ConfigError, match="breakout: episodes end too soon to be probed"):
         collect_transitions(config, 10, 2, 0, torch.device("cpu"))

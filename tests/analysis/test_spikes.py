@@ -21,7 +21,7 @@ def clear(curve, **settings):
     return [spike.step for spike in find_spikes(curve, **settings) if spike.clear]
 
 
-def test_planted_spikes_are_found_under_noise_and_drift():
+def test_find_spikes_under_noise_and_drift_finds_the_planted_ones():
     planted = [40, 170, 300, 420, 610, 750, 900]
     others = 0
     for seed in range(20):
@@ -36,7 +36,7 @@ def test_planted_spikes_are_found_under_noise_and_drift():
     )  # 0.02 in a curve, as measured; more than 6 in 20 is a chance of one in ten million
 
 
-def test_noise_alone_has_no_clear_spikes_but_by_chance():
+def test_find_spikes_in_noise_alone_finds_none_but_by_chance():
     found = [len(clear(noisy_curve(seed, 2000))) for seed in range(100)]
     # One curve in a hundred by design, two because the spread is an estimate; more than 12 is one chance in a million.
     assert sum(found) <= 12
@@ -44,7 +44,7 @@ def test_noise_alone_has_no_clear_spikes_but_by_chance():
         assert len(clear(100 * noisy_curve(seed))) <= 1
 
 
-def test_strong_spikes_do_not_hide_weaker_ones():
+def test_find_spikes_beside_strong_ones_keeps_the_weaker():
     curve = noisy_curve(3)
     curve[100::100] += 1000
     curve[150] += (
@@ -53,7 +53,7 @@ def test_strong_spikes_do_not_hide_weaker_ones():
     assert 150 in clear(curve)
 
 
-def test_the_strongest_are_kept_in_order_of_time_and_well_apart():
+def test_find_spikes_beyond_the_limit_keeps_the_strongest_in_time_order():
     curve = noisy_curve(4, 2000) * 0.01
     heights = {100 * k: 10 + (7 * k) % 19 for k in range(1, 20)}
     for t, height in heights.items():
@@ -71,7 +71,7 @@ def test_the_strongest_are_kept_in_order_of_time_and_well_apart():
     assert min(np.diff(steps), default=GAP) >= GAP
 
 
-def test_edges_plateaus_flat_and_tiny_curves():
+def test_find_spikes_at_edges_plateaus_and_flat_curves_is_defined():
     curve = noisy_curve(6, 200) * 0.01
     curve[[0, 199]] += 5
     assert {0, 199} <= set(clear(curve))
@@ -82,7 +82,7 @@ def test_edges_plateaus_flat_and_tiny_curves():
     assert find_spikes(np.zeros(0)) == find_spikes(np.ones(2)) == []
 
 
-def test_heights_are_in_robust_standard_deviations():
+def test_spike_heights_are_in_robust_standard_deviations():
     heights = spike_heights(3 * noisy_curve(7, 20_000))
     assert heights.std() == pytest.approx(1, abs=0.03)
     outliers = noisy_curve(7, 20_000)
@@ -101,7 +101,7 @@ def run(tmp_path_factory):
     return out
 
 
-def test_a_real_run(run, capsys):
+def test_spikes_of_a_real_run_are_written(run, capsys):
     av = pytest.importorskip("av")
     assert cli.main(["analyze", "spikes", str(run), "--device", "cpu"]) == 0
     folder = run / "spikes"
@@ -125,7 +125,7 @@ def test_a_real_run(run, capsys):
         assert (folder / name).stat().st_size > 5_000
 
 
-def test_the_episode_is_whole_and_its_pictures_fit(run):
+def test_episode_is_whole_and_its_pictures_fit(run):
     from ssedb.analysis.episode import record_episode, trace_bonus
     from ssedb.envs.rooms.world import World
 
@@ -152,7 +152,7 @@ def test_the_episode_is_whole_and_its_pictures_fit(run):
     assert trace.features.shape[0] == 100
 
 
-def test_the_bonus_is_the_one_that_the_checkpoint_pays(run):
+def test_episode_bonus_is_that_of_the_checkpoint(run):
     from ssedb.analysis.episode import record_episode, trace_bonus
     from ssedb.runs import checkpoint
     from ssedb.runs.folder import saved_config
@@ -167,7 +167,7 @@ def test_the_bonus_is_the_one_that_the_checkpoint_pays(run):
     np.testing.assert_allclose(trace_bonus(episode, run, "cpu").bonus, expected.numpy(), rtol=1e-5)
 
 
-def test_a_bonus_that_counts_true_states_gets_them(tmp_path):
+def test_episode_of_a_state_counting_bonus_passes_true_states(tmp_path):
     run = tmp_path / "run"
     ssedb.train(
         tiny_config(

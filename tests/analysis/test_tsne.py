@@ -21,13 +21,13 @@ def by_hand(z):
 
 
 @pytest.mark.parametrize("shape", [(3, 1), (40, 2), (25, 128)])
-def test_step_ratio_against_every_pair_by_hand(shape):
+def test_step_ratio_matches_every_pair_by_hand(shape):
     z = np.random.default_rng(0).normal(3, 2, shape)
     assert step_ratio(z) == pytest.approx(by_hand(z.tolist()), rel=1e-9)
     assert step_ratio(100 * z - 7) == pytest.approx(step_ratio(z), rel=1e-9)
 
 
-def test_step_ratio_of_a_line_of_noise_and_of_a_leap():
+def test_step_ratio_tells_a_line_from_noise_and_from_a_leap():
     n = 300
     line = np.arange(n)[:, None] * np.ones((1, 5))
     assert step_ratio(line) == pytest.approx(
@@ -39,13 +39,13 @@ def test_step_ratio_of_a_line_of_noise_and_of_a_leap():
     assert step_ratio(leaping) == pytest.approx(1 / (2 * 50 * 50 / (100 * 99)), rel=1e-9)
 
 
-def test_step_ratio_has_no_value_where_nothing_varies():
+def test_step_ratio_where_nothing_varies_is_missing():
     assert step_ratio(np.ones((50, 8))) is None
     assert step_ratio(np.full((50, 8), 1e6 / 3, np.float32)) is None
     assert step_ratio(np.zeros((2, 8))) is None
 
 
-def test_the_picture_keeps_clusters_apart_and_is_the_same_twice():
+def test_embedding_keeps_clusters_apart_and_repeats():
     rng = np.random.default_rng(2)
     centres = rng.normal(0, 20, (4, 60))
     z = np.concatenate([centre + rng.normal(0, 1, (30, 60)) for centre in centres])
@@ -80,7 +80,7 @@ def runs(tmp_path_factory):
     return folder
 
 
-def test_a_real_run_beside_another(runs, capsys):
+def test_tsne_of_a_run_beside_another_draws_both(runs, capsys):
     from ssedb.analysis.episode import record_episode, trace_bonus
 
     args = ["analyze", "tsne", str(runs / "db"), "--compare", str(runs / "rnd"), "--device", "cpu"]
@@ -108,7 +108,7 @@ def test_a_real_run_beside_another(runs, capsys):
         assert (runs / "db" / "tsne" / name).stat().st_size > 20_000
 
 
-def test_mistakes(runs, capsys):
+def test_tsne_with_a_mistake_ends_in_one_line(runs, capsys):
     assert cli.main(["analyze", "tsne", str(runs / "db"), "--compare", str(runs / "game")]) == 2
     assert "compare runs on the same env" in capsys.readouterr().err
     assert cli.main(["analyze", "tsne", str(runs / "nothing")]) == 2

@@ -146,3 +146,13 @@ def kl(mean: np.ndarray, std: np.ndarray, other_mean: np.ndarray, other_std: np.
     for m, s, om, os in zip(mean, std, other_mean, other_std, strict=True):
         total += np.log(os / s) + (s**2 + (m - om) ** 2) / (2 * os**2) - 0.5
     return total
+
+
+def gain(eta: np.ndarray, past: np.ndarray, ridge: float) -> np.ndarray:
+    """The root of c/2 log(1 + eta' (ridge I + sum of eta eta')^-1 eta), row by row."""
+    precision = ridge * np.eye(eta.shape[1])
+    for row in past:
+        precision += np.outer(row, row)
+    return np.array(
+        [np.sqrt(10 / 2 * np.log(1 + row @ np.linalg.solve(precision, row))) for row in eta]
+    )

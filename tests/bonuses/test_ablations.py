@@ -21,7 +21,7 @@ KNOBS = ("alpha1", "alpha2", "alpha3", "momentum_target")
 
 @pytest.mark.parametrize("ablation", OFF)
 @pytest.mark.parametrize("bonus", ["db", "db-ucb"])
-def test_by_flag_by_option_and_through_the_file(ablation, bonus, tmp_path):
+def test_ablation_by_flag_option_or_file_is_the_same(ablation, bonus, tmp_path):
     whole = TrainConfig(env="breakout", bonus=bonus).bonus_options
     assert all(whole[name] for name in KNOBS)
     wanted = {name: OFF[ablation].get(name, whole[name]) for name in KNOBS}
@@ -41,14 +41,14 @@ def test_by_flag_by_option_and_through_the_file(ablation, bonus, tmp_path):
     assert {name: by_option.bonus_options[name] for name in KNOBS} == wanted
 
 
-def test_every_ablation_is_known_and_another_is_refused():
+def test_ablation_of_an_unknown_name_is_refused():
     assert set(DBOptions.ABLATIONS) == {"none", *OFF}
     with pytest.raises(ssedb.ConfigError, match="ablation='no-luck': use one of none, no-upper"):
         TrainConfig(bonus_options={"ablation": "no-luck"})
 
 
 @pytest.mark.parametrize("ablation", OFF)
-def test_the_loss_is_that_of_the_terms_left(ablation):
+def test_ablation_loss_is_that_of_the_terms_left(ablation):
     bonus, data = (
         make("db", **TINY_OPTIONS, ablation=ablation, alpha1=0.3, alpha2=0.2, alpha3=0.7),
         batch(),
@@ -62,7 +62,7 @@ def test_the_loss_is_that_of_the_terms_left(ablation):
     torch.testing.assert_close(loss.detach(), expected)
 
 
-def test_only_without_momentum_gradient_reaches_the_target():
+def test_ablation_of_momentum_alone_lets_gradient_reach_the_target():
     for ablation in ("none", *OFF):
         bonus, data = make("db", **TINY_OPTIONS, ablation=ablation), batch()
         target = bonus.target(data[2])

@@ -10,8 +10,8 @@ import ssedb
 from ssedb.bonuses import bonus_class
 from ssedb.runs import checkpoint
 from ssedb.runs.loop import resume, train
-from ssedb.runs.metrics import read_metrics
 from ssedb.trainer import Trainer
+from tests.helpers import logged_numbers
 from tests.toy import Grid, tiny_config
 
 
@@ -26,7 +26,7 @@ def equal(first, second) -> bool:
 
 
 @pytest.mark.parametrize("bonus", ssedb.list_bonuses())
-def test_a_restored_trainer_goes_on_bit_for_bit(tmp_path, bonus):
+def test_trainer_with_any_bonus_resumes_bit_for_bit(tmp_path, bonus):
     whole = Trainer(config(tmp_path, bonus, env="breakout"), Grid(8, seed=1, episode=9))
     whole.iterate()
     state = copy.deepcopy(whole.state_dict())
@@ -40,18 +40,12 @@ def test_a_restored_trainer_goes_on_bit_for_bit(tmp_path, bonus):
 
 
 @pytest.mark.parametrize("bonus", ["none", "count", "re3"])
-def test_a_bonus_without_trained_parameters_trains_saves_and_resumes(tmp_path, bonus):
+def test_bonus_without_trained_parameters_trains_saves_and_resumes(tmp_path, bonus):
     settings = dict(env="rooms-small", obs_norm_steps=100, checkpoint_minutes=0)
     train(config(tmp_path / "whole", bonus, steps=768, **settings))
     train(config(tmp_path / "parts", bonus, steps=256, **settings))
     resume(tmp_path / "parts", steps=768)
-    rows = [
-        [
-            {k: v for k, v in row.items() if k not in ("time", "sps")}
-            for row in read_metrics(tmp_path / name)
-        ]
-        for name in ("whole", "parts")
-    ]
+    rows = [logged_numbers(tmp_path / name) for name in ("whole", "parts")]
     assert rows[0] == rows[1]
     assert len(rows[0]) == 3
     assert all(row["bonus_loss"] == 0 for row in rows[0])
@@ -84,7 +78,7 @@ class Recorder(bonus_class("none")):
         self.calls.append("after_rollout")
 
 
-def test_a_bonus_is_called_in_the_documented_order(tmp_path):
+def test_bonus_methods_are_called_in_the_documented_order(tmp_path):
     settings = dict(bonus=f"{__name__}:Recorder", bonus_options={}, bonus_epochs=2)
     trainer = Trainer(tiny_config(tmp_path, **settings), Grid(8))
     for _ in range(2):
@@ -96,7 +90,7 @@ def test_a_bonus_is_called_in_the_documented_order(tmp_path):
         ]
 
 
-def test_after_a_resume_that_begins_episodes_afresh_their_numbers_are_new(tmp_path):
+def test_episode_numbers_after_a_resume_with_fresh_episodes_are_new(tmp_path):
     class Unrestorable(Grid):
         restorable = False
 
@@ -114,9 +108,9 @@ def test_after_a_resume_that_begins_episodes_afresh_their_numbers_are_new(tmp_pa
     )  # an env's numbers are its own
 
 
-def test_atari_episodes_go_on_with_new_numbers_after_a_resume(tmp_path):
+def test_episode_numbers_of_atari_after_a_resume_are_new(tmp_path):
     options = {"channels": (4, 4, 4), "state_dim": 16, "hidden_dim": 16, "latent_dim": 8}
-    sizes = dict(num_envs=2, minibatch_envs=2, steps=64, obs_norm_steps=20)
+    sizes = dict(env="breakout", num_envs=2, minibatch_envs=2, steps=64, obs_norm_steps=20)
     sizes |= dict(noise="sticky", sticky="frame")  # the emulator's own cannot be restored
     train(tiny_config(tmp_path / "run", bonus="db-ngu", bonus_options=options, **sizes))
     resume(tmp_path / "run", steps=128)

@@ -29,7 +29,7 @@ def taught(**options):
     return bonus, [data[2] for data in seen]
 
 
-def test_reward_is_the_divergence_of_the_newest_frames_code_from_the_standard_normal():
+def test_cb_reward_is_the_divergence_of_the_newest_frames_code_from_the_standard_normal():
     bonus, seen = taught()
     obs, actions, next_obs = batch()
     mean, std = code(bonus, scaled(seen, next_obs))
@@ -44,7 +44,7 @@ def test_reward_is_the_divergence_of_the_newest_frames_code_from_the_standard_no
 
 
 @pytest.mark.parametrize("masked", [False, True])
-def test_loss_is_the_squared_value_of_a_drawn_code_and_its_nats(masked):
+def test_cb_loss_is_the_squared_value_of_a_drawn_code_and_its_nats(masked):
     bonus, seen = taught(beta=0.3)
     obs, actions, next_obs = batch()
     mask = torch.arange(12) % 4 != 0
@@ -63,7 +63,7 @@ def test_loss_is_the_squared_value_of_a_drawn_code_and_its_nats(masked):
     assert loss.item() == pytest.approx(errors[rows].mean() + 0.3 * nats[rows].mean(), rel=1e-3)
 
 
-def test_the_codes_std_has_a_floor_of_a_thousandth():
+def test_cb_code_std_has_a_floor_of_a_thousandth():
     bonus, data = make("cb", **SMALL), batch()
     with torch.no_grad():
         bonus.code.weight.zero_()
@@ -72,7 +72,7 @@ def test_the_codes_std_has_a_floor_of_a_thousandth():
     np.testing.assert_allclose(array(bonus.reward(*data)), [expected] * 12, rtol=1e-5)
 
 
-def test_settings_are_those_of_its_paper():
+def test_cb_settings_are_those_of_its_paper():
     bonus = ssedb.make_bonus("cb", (4, 84, 84), 18)
     assert (bonus.options.beta, bonus.options.code_dim, bonus.trunk.out_dim) == (
         1e-3,

@@ -15,7 +15,7 @@ def states(*ids):
     return Context(torch.zeros(len(ids), dtype=torch.int64), torch.tensor(ids))
 
 
-def test_reward_is_one_over_the_root_of_the_earlier_choices_plus_one():
+def test_count_reward_is_one_over_the_root_of_the_earlier_visits_plus_one():
     bonus = make("count", counted="states")
     obs = torch.zeros(6, *SHAPE, dtype=torch.uint8)
     actions = torch.tensor([0, 0, 1, 0, 3, 0])
@@ -31,7 +31,7 @@ def test_reward_is_one_over_the_root_of_the_earlier_choices_plus_one():
     assert paid() == pytest.approx([5**-0.5, 5**-0.5, 2**-0.5, 2**-0.5, 2**-0.5, 5**-0.5])
 
 
-def test_frames_are_counted_by_the_newest_coarse_picture_and_the_action():
+def test_count_of_frames_uses_the_newest_coarse_picture_and_the_action():
     bonus = make("count", grid=2, levels=4)
     picture = torch.zeros(1, *SHAPE, dtype=torch.uint8)
     picture[:, -1, :18, :18] = 200
@@ -58,7 +58,7 @@ def test_frames_are_counted_by_the_newest_coarse_picture_and_the_action():
     assert visits(brighter) == visits(moved) == 0
 
 
-def test_many_pictures_hardly_collide():
+def test_count_of_many_pictures_hardly_collides():
     bonus = make("count", table_bits=16)
     obs = torch.randint(
         256, (300, *SHAPE), generator=torch.Generator().manual_seed(0), dtype=torch.uint8
@@ -72,7 +72,7 @@ def test_many_pictures_hardly_collide():
     assert bonus.visits.sum() == 300
 
 
-def test_counts_on_rooms_are_the_visit_counts(tmp_path):
+def test_count_on_rooms_matches_the_visit_counts(tmp_path):
     trainer = Trainer(
         tiny_config(
             tmp_path, env="rooms-small", bonus="count", bonus_options={}, max_episode_steps=25
@@ -95,7 +95,7 @@ def test_counts_on_rooms_are_the_visit_counts(tmp_path):
     assert exact.pair_visits.sum() == 3 * 256
 
 
-def test_elsewhere_it_counts_frames_and_says_so_if_states_are_asked_for(tmp_path):
+def test_count_outside_of_rooms_uses_frames_and_refuses_states(tmp_path):
     assert make("count").options.counted == "frames"
     assert ssedb.TrainConfig(env="alien", bonus="count").bonus_options["counted"] == "frames"
     assert ssedb.TrainConfig(env="rooms@3", bonus="count").bonus_options["counted"] == "states"
@@ -106,6 +106,15 @@ def test_elsewhere_it_counts_frames_and_says_so_if_states_are_asked_for(tmp_path
     with pytest.raises(
         ssedb.ConfigError, match="breakout does not tell its true states, which count counts"
     ):
-        Trainer(tiny_config(tmp_path, bonus="count", bonus_options={"counted": "states"}))
+        Trainer(
+            tiny_config(
+                tmp_path,
+                env="breakout",
+                num_envs=1,
+                minibatch_envs=1,
+                bonus="count",
+                bonus_options={"counted": "states"},
+            )
+        )
     with pytest.raises(ssedb.ConfigError, match="feature_dim=0: must be above 0"):
         ssedb.TrainConfig(bonus="rnd", bonus_options={"feature_dim": 0})

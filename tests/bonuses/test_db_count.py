@@ -23,7 +23,7 @@ def labelled(numbers):
 @pytest.mark.parametrize(
     "sizes", [[200], [7] * 28 + [4], [1] * 200], ids=["at once", "in batches", "one by one"]
 )
-def test_every_choice_of_life_is_equally_likely_to_be_held(sizes):
+def test_reservoir_holds_every_pair_with_equal_chance(sizes):
     bonus = make("db-count", memory=10, neighbours=3, **TINY)
     bonus.represent = lambda obs, actions: (torch.zeros(len(obs), 6), torch.ones(len(obs), 6))
     batches = [labelled(part) for part in torch.arange(200).split(sizes)]
@@ -46,7 +46,7 @@ def test_every_choice_of_life_is_equally_likely_to_be_held(sizes):
     assert (by_age - 0.05).abs().max() < 4 * noise
 
 
-def test_the_first_choice_that_does_not_fit_is_taken_with_the_right_chance():
+def test_reservoir_takes_the_first_pair_beyond_its_size_with_the_right_chance():
     bonus = make("db-count", memory=2, neighbours=1, **TINY)
     bonus.represent = lambda obs, actions: (torch.zeros(len(obs), 6), torch.ones(len(obs), 6))
     taken = 0
@@ -58,7 +58,7 @@ def test_the_first_choice_that_does_not_fit_is_taken_with_the_right_chance():
     assert abs(taken / 600 - 2 / 3) < 4 * (2 / 9 / 600) ** 0.5
 
 
-def test_count_is_the_nearness_to_all_that_fits_in_memory():
+def test_db_count_is_the_nearness_to_all_that_fits_in_memory():
     bonus, data = make("db-count", memory=64, **TINY), batch(10)
     past = [batch(20, seed=1), batch(20, seed=2)]
     for seen in past:
@@ -83,7 +83,7 @@ def test_count_is_the_nearness_to_all_that_fits_in_memory():
 
 
 @pytest.mark.parametrize("neighbours", [1, 10])
-def test_memories_are_encoded_anew_after_a_rollout_and_set_the_width(neighbours):
+def test_db_count_memory_is_encoded_anew_after_a_rollout_and_sets_the_width(neighbours):
     bonus, seen = make("db-count", memory=64, neighbours=neighbours, **TINY), batch(40, seed=1)
     bonus.observe(*seen)
     with torch.no_grad():
@@ -101,7 +101,7 @@ def test_memories_are_encoded_anew_after_a_rollout_and_set_the_width(neighbours)
     assert bonus.width.item() == pytest.approx(sum(near) / 40, rel=1e-2)
 
 
-def test_too_few_memories_leave_the_width_alone():
+def test_db_count_with_few_memories_keeps_the_width():
     bonus = make("db-count", memory=64, neighbours=10, **TINY)
     bonus.width.fill_(0.7)
     bonus.after_rollout()
@@ -115,7 +115,7 @@ def test_too_few_memories_leave_the_width_alone():
     assert bonus.reward(*alike).tolist() == pytest.approx([21**-0.5] * 20, rel=1e-3)
 
 
-def test_beyond_memory_the_count_is_estimated():
+def test_db_count_beyond_memory_is_estimated():
     """A thousand choices, a quarter of them alike; a memory of 200 must find about 250."""
     bonus = make("db-count", memory=200, **TINY)
 
@@ -133,5 +133,5 @@ def test_beyond_memory_the_count_is_estimated():
     assert (counts - 250).abs().max() < 4 * 1000 * (0.25 * 0.75 / 200) ** 0.5
 
 
-def test_an_empty_memory_pays_one():
+def test_db_count_of_an_empty_memory_rewards_one():
     torch.testing.assert_close(make("db-count", memory=64, **TINY).reward(*batch()), torch.ones(12))

@@ -55,7 +55,7 @@ def plain_errors(bonus, batch):
     return ((plain_predictions(bonus, z) - target) ** 2).mean(-1)
 
 
-def test_reward_is_the_spread_of_the_models(bonus, batch):
+def test_db_ensemble_reward_is_the_spread_of_the_models(bonus, batch):
     bonus.scale.observe(torch.randn(64, bonus.options.latent_dim) * 3 + 1)
     predictions = plain_predictions(bonus, bonus.features(*batch[:2]).double().numpy())
     expected = np.sqrt(((predictions - predictions.mean(0)) ** 2).mean(0).mean(-1))
@@ -75,7 +75,7 @@ class PosteriorDraws(nn.Module):
         return torch.einsum("kod,bd->kbo", self.draws, eta)
 
 
-def test_reward_in_the_linear_case_is_the_ucb_bonus_of_theorem_1(bonus):
+def test_db_ensemble_reward_in_the_linear_case_is_the_ucb_bonus_of_theorem_1(bonus):
     dim, outputs = bonus.options.latent_dim, 32
     torch.manual_seed(1)
     eta = torch.nn.functional.normalize(torch.randn(20, dim))
@@ -91,7 +91,7 @@ def test_reward_in_the_linear_case_is_the_ucb_bonus_of_theorem_1(bonus):
 
 
 @pytest.mark.parametrize("masked", [False, True])
-def test_loss_adds_every_models_squared_error(bonus, batch, masked):
+def test_db_ensemble_loss_adds_every_models_squared_error(bonus, batch, masked):
     mask = torch.arange(len(batch[1])) % 3 > 0 if masked else None
     torch.manual_seed(1)
     loss, metrics = bonus.loss(*batch, mask)
@@ -112,7 +112,9 @@ def test_loss_adds_every_models_squared_error(bonus, batch, masked):
     assert float(metrics["ensemble_error"]) == pytest.approx(kept.mean(), rel=1e-4)
 
 
-def test_loss_with_a_memory_adds_the_errors_on_stored_transitions(bonus, batch, monkeypatch):
+def test_db_ensemble_loss_with_a_memory_adds_the_errors_on_stored_transitions(
+    bonus, batch, monkeypatch
+):
     stored = tuple(x[32:48] for x in batch)
     monkeypatch.setattr(bonus.memory, "sample", lambda count: stored)
     losses = []
@@ -126,7 +128,7 @@ def test_loss_with_a_memory_adds_the_errors_on_stored_transitions(bonus, batch, 
     assert float(metrics["memory_error"]) == pytest.approx(errors.mean(), rel=1e-4)
 
 
-def test_observe_fills_the_memory_unless_it_has_no_places(bonus, batch):
+def test_db_ensemble_observe_fills_the_memory_unless_it_has_no_places(bonus, batch):
     bonus.observe(*batch)
     whole = (batch[0][:, 1:] == batch[2][:, :-1]).flatten(1).all(1)
     assert int(bonus.memory.seen) == whole.sum() > 0
@@ -135,7 +137,7 @@ def test_observe_fills_the_memory_unless_it_has_no_places(bonus, batch):
     assert "memory_error" not in without.loss(*batch)[1]
 
 
-def test_models_with_a_memory_do_not_forget_what_rollouts_no_longer_show(batch):
+def test_db_ensemble_with_a_memory_does_not_forget_what_rollouts_no_longer_show(batch):
     """Trained on one half of the transitions after another, the models still agree on the first."""
     first, second = (tuple(x[half] for x in batch) for half in (slice(24), slice(24, 48)))
     spread = {}
@@ -156,7 +158,7 @@ def test_models_with_a_memory_do_not_forget_what_rollouts_no_longer_show(batch):
     assert spread[64] < 0.8 * spread[0]
 
 
-def test_ensemble_gives_the_representation_no_gradient(batch):
+def test_db_ensemble_gives_the_representation_no_gradient(batch):
     options = {**TINY_OPTIONS, "alpha1": 0.0, "alpha2": 0.0, "alpha3": 0.0, "memory": 64}
     alone = ssedb.make_bonus("db-ensemble", (4, SIDE, SIDE), 4, **options)
     alone.observe(*batch)
@@ -170,7 +172,7 @@ def test_ensemble_gives_the_representation_no_gradient(batch):
     assert moved == {"ensemble"}
 
 
-def test_inputs_follow_the_scale_of_z(bonus, batch):
+def test_db_ensemble_inputs_follow_the_scale_of_z(bonus, batch):
     before = bonus.scale.mean.clone()
     for _ in range(5):
         bonus.observe(*batch)
@@ -179,7 +181,7 @@ def test_inputs_follow_the_scale_of_z(bonus, batch):
     torch.testing.assert_close(bonus.scale.mean - before, expected, rtol=1e-3, atol=1e-5)
 
 
-def test_models_are_those_of_separate_networks():
+def test_db_ensemble_models_match_separate_networks():
     torch.manual_seed(0)
     ensemble, x = Ensemble(2, 3, 4, 5), torch.randn(6, 3)
     found = ensemble(x)
@@ -187,12 +189,9 @@ def test_models_are_those_of_separate_networks():
     assert not torch.allclose(found[0], found[1])
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_reward_fades_where_data_settle_the_dynamics_and_noise_does_not_keep_it_up(
-    monkeypatch, seed
-):
+def test_db_ensemble_reward_fades_with_data_and_not_with_noise(monkeypatch):
     """Over a fixed z: one cloud is trained on under noise that nobody can predict, the other is never seen."""
-    torch.manual_seed(seed)
+    torch.manual_seed(0)
     bonus = ssedb.make_bonus("db-ensemble", (4, SIDE, SIDE), 4, memory=0, **TINY_OPTIONS)
     monkeypatch.setattr(bonus, "represent", lambda z, actions: (z, None))
     seen, unseen = (torch.randn(256, 32) + side * torch.ones(32) for side in (-1, 1))

@@ -7,8 +7,7 @@ import torch
 from ssedb.bonuses.base import Context
 from ssedb.trainer import Trainer
 from tests.bonuses import plain
-from tests.bonuses.plain import array, batch, make
-from tests.bonuses.test_db_ucb import gain
+from tests.bonuses.plain import array, batch, gain, make
 from tests.toy import Grid, tiny_config
 
 TINY = {"channels": (4, 4, 4), "state_dim": 10, "hidden_dim": 64, "latent_dim": 6}
@@ -62,7 +61,7 @@ def eta_of(bonus, data):
 
 
 @pytest.mark.parametrize("neighbours", [1, 10])
-def test_reward_is_episodic_novelty_times_lifelong_novelty(neighbours):
+def test_db_ngu_reward_is_episodic_novelty_times_lifelong_novelty(neighbours):
     bonus = make("db-ngu", neighbours=neighbours, **TINY)
     slow = SlowNGU(bonus)
     generator = torch.Generator().manual_seed(0)
@@ -85,7 +84,7 @@ def test_reward_is_episodic_novelty_times_lifelong_novelty(neighbours):
         assert bonus.gain_square.item() == pytest.approx(slow.gain_square, rel=1e-3)
 
 
-def test_lifelong_novelty_is_capped_and_never_below_one():
+def test_db_ngu_lifelong_novelty_is_capped_and_never_below_one():
     bonus, data = make("db-ngu", lifelong_cap=1.5, **TINY), batch()
     bonus.gain_mean.fill_(0.0)
     bonus.gain_square.fill_(1e-6)  # every gain is far above the mean
@@ -95,7 +94,7 @@ def test_lifelong_novelty_is_capped_and_never_below_one():
     torch.testing.assert_close(bonus.reward(*data), torch.ones(12))
 
 
-def test_the_oldest_choices_are_forgotten_first():
+def test_db_ngu_memory_when_full_forgets_the_oldest_pairs_first():
     bonus, data = make("db-ngu", memory=10, neighbours=3, **TINY), batch()
     eta = bonus.represent(*data[:2])[0].detach()
     for start in (0, 4, 8):  # 12 choices in a memory of 10
@@ -112,7 +111,7 @@ def test_the_oldest_choices_are_forgotten_first():
     )
 
 
-def test_without_a_context_every_transition_is_an_episode_of_its_own():
+def test_db_ngu_without_a_context_treats_every_transition_as_an_episode():
     bonus, data = make("db-ngu", **TINY), batch()
     bonus.observe(*data)
     assert (bonus.owners == -1).all()
@@ -120,7 +119,7 @@ def test_without_a_context_every_transition_is_an_episode_of_its_own():
     torch.testing.assert_close(bonus.reward(*data), bonus.lifelong(eta))
 
 
-def test_in_training_the_episodes_are_the_real_ones(tmp_path):
+def test_db_ngu_in_training_gets_the_real_episodes(tmp_path):
     """Real episode ends, several rollouts, minibatches of envs: the loop sees each env's own story."""
     config = tiny_config(
         tmp_path, bonus="db-ngu", bonus_options={**TINY, "memory": 4096}, learning_rate=1e-9
@@ -150,7 +149,7 @@ def test_in_training_the_episodes_are_the_real_ones(tmp_path):
     assert sorted(set(story.values())) == [96 - 7 * 13, 13]
 
 
-def test_the_same_choice_again_is_known_however_far_off_the_representation_lies():
+def test_db_ngu_repeated_pair_is_known_however_far_off_the_representation_lies():
     bonus = make("db-ngu", **TINY)
     far = torch.tensor([30.0, -20, 10, 0, 5, 50]) + 0.01 * torch.randn(
         40, 6, generator=torch.Generator().manual_seed(0)

@@ -5,24 +5,14 @@ import pytest
 import torch
 
 from tests.bonuses import plain
-from tests.bonuses.plain import ACTIONS, array, batch, make
+from tests.bonuses.plain import ACTIONS, array, batch, gain, make
 from tests.toy import TINY_OPTIONS
 
 TINY = {**TINY_OPTIONS, "latent_dim": 6, "state_dim": 10, "channels": (4, 4, 4)}
 
 
-def gain(eta: np.ndarray, past: np.ndarray, ridge: float) -> np.ndarray:
-    """The root of c/2 log(1 + eta' (ridge I + sum of eta eta')^-1 eta), row by row."""
-    precision = ridge * np.eye(eta.shape[1])
-    for row in past:
-        precision += np.outer(row, row)
-    return np.array(
-        [np.sqrt(10 / 2 * np.log(1 + row @ np.linalg.solve(precision, row))) for row in eta]
-    )
-
-
 @pytest.mark.parametrize("ridge", [1.0, 0.3])
-def test_reward_is_the_information_gain_given_all_that_was_taken_in(ridge):
+def test_db_ucb_reward_is_the_information_gain_given_all_observed_pairs(ridge):
     bonus, data = make("db-ucb", ridge=ridge, **TINY), batch()
     eta, past = plain.posterior(bonus, *data[:2])[0], np.zeros((0, 6))
     np.testing.assert_allclose(array(bonus.reward(*data)), gain(eta, past, ridge), rtol=1e-3)
@@ -34,7 +24,7 @@ def test_reward_is_the_information_gain_given_all_that_was_taken_in(ridge):
     np.testing.assert_allclose(array(bonus.features(*data[:2])), eta, rtol=1e-3, atol=1e-5)
 
 
-def test_the_inverse_stays_exact_over_long_experience():
+def test_db_ucb_inverse_over_long_experience_stays_exact():
     bonus = make("db-ucb", **TINY)
     generator = torch.Generator().manual_seed(0)
     for _ in range(300):
@@ -43,7 +33,7 @@ def test_the_inverse_stays_exact_over_long_experience():
     np.testing.assert_allclose(product, np.eye(6), atol=1e-3)
 
 
-def test_sums_are_kept_in_float64():
+def test_db_ucb_sums_are_kept_in_float64():
     """A GPU would round float32 products to TF32; here float32 alone would lose the small direction beside the large."""
     bonus = make("db-ucb", **TINY)
     eta = torch.randn(64, 6, generator=torch.Generator().manual_seed(0)) + 300 * torch.tensor(
@@ -63,7 +53,7 @@ def state(bonus, obs):
 
 
 @pytest.mark.parametrize("regulation", [0.5, 0.9])
-def test_bebold_pays_for_the_rise_in_novelty(regulation):
+def test_bebold_on_a_rise_in_novelty_rewards_the_rise(regulation):
     bonus, (obs, actions, next_obs) = make("db-bebold", regulation=regulation, **TINY), batch(40)
     past = np.zeros((0, 6))
     for seed in (None, 1, 2):
@@ -79,7 +69,7 @@ def test_bebold_pays_for_the_rise_in_novelty(regulation):
         )
 
 
-def test_bebold_does_not_pay_for_a_fall():
+def test_bebold_on_a_fall_in_novelty_rewards_nothing():
     bonus, (obs, actions, next_obs) = make("db-bebold", regulation=1.0, **TINY), batch(40)
     rewards = bonus.reward(obs, actions, next_obs)
     back = bonus.reward(next_obs, actions, obs)

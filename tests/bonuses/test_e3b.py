@@ -49,7 +49,7 @@ def numbers_of(count, first, generator):
 
 
 @pytest.mark.parametrize("ridge", [0.1, 2.0])
-def test_reward_is_the_ellipse_over_the_episode_so_far(ridge):
+def test_e3b_reward_is_the_ellipse_over_the_episode_so_far(ridge):
     bonus, slow = make("e3b", ridge=ridge, **TINY), SlowE3B(ridge)
     generator = torch.Generator().manual_seed(0)
     first = 0
@@ -68,7 +68,7 @@ def test_reward_is_the_ellipse_over_the_episode_so_far(ridge):
 
 
 @pytest.mark.parametrize("number", [0, -2])  # an episode that is analysed has a number below 0
-def test_memory_is_of_the_episode_alone(number):
+def test_e3b_memory_is_of_the_episode_alone(number):
     bonus, data = make("e3b", **TINY), batch()
     episode = Context(torch.full((12,), number))
     first = bonus.reward(*data, episode)
@@ -79,7 +79,7 @@ def test_memory_is_of_the_episode_alone(number):
     torch.testing.assert_close(other, first)
 
 
-def test_episodes_that_share_a_slot_keep_the_last():
+def test_e3b_episodes_that_share_a_slot_keep_the_last():
     bonus, data = make("e3b", **{**TINY, "slots": 4}), batch()
     x = encoded(bonus, data[2])
     episodes = torch.tensor([1, 2, 1, 2, 5, 2, 5, 2, 9, 2, 9, 2])  # 1, 5 and 9 share a slot
@@ -102,7 +102,7 @@ def test_episodes_that_share_a_slot_keep_the_last():
     np.testing.assert_allclose(array(fresh), SlowE3B().reward(x, [5] * 12), rtol=1e-3)
 
 
-def test_without_a_context_every_transition_is_an_episode_of_its_own():
+def test_e3b_without_a_context_treats_every_transition_as_an_episode():
     bonus, data = make("e3b", **TINY), batch()
     expected = (encoded(bonus, data[2]) ** 2).sum(1) / 0.1
     bonus.observe(*data)
@@ -110,7 +110,7 @@ def test_without_a_context_every_transition_is_an_episode_of_its_own():
     np.testing.assert_allclose(array(bonus.reward(*data)), expected, rtol=1e-3)
 
 
-def test_a_direction_that_is_new_shows_beside_far_larger_ones():
+def test_e3b_new_direction_shows_beside_far_larger_ones():
     """1 / t for the same features the t-th time, and |y|^2 / ridge for y at a right angle to all before."""
     bonus = make("e3b", **TINY)
     x = torch.zeros(100, 6, dtype=torch.float64)
@@ -123,7 +123,7 @@ def test_a_direction_that_is_new_shows_beside_far_larger_ones():
     assert rewards[-1].item() == pytest.approx(1e-4 / 0.1, rel=1e-4)
 
 
-def test_in_training_the_episodes_are_the_real_ones(tmp_path):
+def test_e3b_in_training_gets_the_real_episodes(tmp_path):
     """Real episode ends, several rollouts, minibatches of envs: the loop sees each env's own story."""
     config = tiny_config(tmp_path, bonus="e3b", bonus_options=TINY, learning_rate=1e-9)
     trainer = Trainer(config, Grid(8, episode=13))
@@ -142,7 +142,7 @@ def test_in_training_the_episodes_are_the_real_ones(tmp_path):
     assert len(slow.episodes) == 8 * 8  # 96 steps in episodes of 13
 
 
-def test_features_are_those_of_an_inverse_model():
+def test_e3b_features_are_those_of_an_inverse_model():
     bonus, (obs, actions, next_obs) = make("e3b", **TINY), batch()
     mask = torch.arange(12) % 3 != 1
     np.testing.assert_allclose(
@@ -161,6 +161,6 @@ def test_features_are_those_of_an_inverse_model():
 
 
 @pytest.mark.parametrize(("option", "value"), [("ridge", 0.0), ("slots", 0), ("feature_dim", 0)])
-def test_a_senseless_size_is_named(option, value):
+def test_e3b_with_a_senseless_size_is_refused(option, value):
     with pytest.raises(ConfigError, match=f"{option}={value}: must be"):
         make("e3b", **{**TINY, option: value})

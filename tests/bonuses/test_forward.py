@@ -25,7 +25,7 @@ def count(module):
     return sum(p.numel() for p in module.parameters())
 
 
-def test_parameter_counts_are_the_papers():
+def test_forward_bonuses_have_the_papers_parameter_counts():
     icm = ssedb.make_bonus("icm", (4, 84, 84), 4)
     assert count(icm.encoder) + count(icm.inverse) == 2_210_980
     assert count(icm.forward_model) == 2_647_040
@@ -35,7 +35,7 @@ def test_parameter_counts_are_the_papers():
     assert sum(p.numel() for p in disagreement.parameters() if p.requires_grad) == 26_470_400
 
 
-def test_forward_models_are_a_loop_over_single_ones():
+def test_forward_models_match_a_loop_over_single_ones():
     torch.manual_seed(0)
     models = ForwardModels(3, 8, 5)
     torch.nn.init.uniform_(models.bias, -0.5, 0.5)
@@ -48,7 +48,7 @@ def test_forward_models_are_a_loop_over_single_ones():
     assert not torch.allclose(together[0], together[1])
 
 
-def test_forward_models_begin_as_glorot_would():
+def test_forward_models_begin_with_glorot_weights():
     models, bound = ForwardModels(2, 32, 4), (6 / (32 + 4 + 32)) ** 0.5
     for weight in (models.weight, models.action_weight):
         assert 0.95 * bound < weight.abs().max() <= bound
@@ -57,7 +57,7 @@ def test_forward_models_begin_as_glorot_would():
 
 
 @pytest.mark.parametrize("name", ["icm", "random-features"])
-def test_reward_is_the_mean_squared_error_of_the_forward_model(name):
+def test_forward_reward_is_the_mean_squared_error_of_the_forward_model(name):
     bonus, data = make(name, **SMALL), batch()
     np.testing.assert_allclose(
         array(bonus.reward(*data)), forward_errors(bonus, bonus.forward_model, *data), rtol=1e-3
@@ -118,7 +118,7 @@ def test_random_features_loss_is_the_mean_reward_and_trains_the_forward_model_al
     assert all(p.grad.abs().max() > 0 for p in bonus.forward_model.parameters())
 
 
-def test_disagreement_is_the_variance_over_the_models_and_the_mean_over_the_features():
+def test_disagreement_reward_is_the_variance_over_models_averaged_over_features():
     bonus, (obs, actions, next_obs) = make("disagreement", models=3, **SMALL), batch()
     features = encoded(bonus, obs)
     predicted = [plain.forward_model(bonus.ensemble, k, features, actions) for k in range(3)]
@@ -146,7 +146,7 @@ def test_disagreement_loss_without_dropout_is_every_models_error():
     assert bonus.loss(*data, mask)[0].item() == pytest.approx(errors[mask.numpy()].mean(), rel=1e-3)
 
 
-def test_disagreement_drops_a_fifth_of_each_models_samples_by_itself(monkeypatch):
+def test_disagreement_loss_drops_a_fifth_of_each_models_samples_independently(monkeypatch):
     bonus, data = (
         make("disagreement", models=4, **SMALL),
         [x.repeat_interleave(50, 0) for x in batch()],

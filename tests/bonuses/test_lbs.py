@@ -42,7 +42,7 @@ def surprises(prior, posterior):
     )
 
 
-def test_reward_is_the_divergence_of_the_posterior_from_the_prior():
+def test_lbs_reward_is_the_divergence_of_the_posterior_from_the_prior():
     bonus, data = make("lbs", **SMALL), batch()
     prior, posterior = beliefs(bonus, *data)
     np.testing.assert_allclose(array(bonus.reward(*data)), surprises(prior, posterior), rtol=1e-3)
@@ -50,7 +50,7 @@ def test_reward_is_the_divergence_of_the_posterior_from_the_prior():
 
 
 @pytest.mark.parametrize("masked", [False, True])
-def test_loss_is_the_divergence_and_the_error_in_standardised_random_features(masked):
+def test_lbs_loss_is_the_divergence_and_the_error_in_standardised_random_features(masked):
     bonus, (obs, actions, next_obs) = make("lbs", beta=0.3, **SMALL), batch()
     seen = [batch(20, seed=s) for s in (1, 2)]
     for data in seen:
@@ -71,14 +71,14 @@ def test_loss_is_the_divergence_and_the_error_in_standardised_random_features(ma
     assert loss.item() == pytest.approx(0.3 * nats[rows].mean() - likelihood[rows].mean(), rel=1e-3)
 
 
-def test_targets_are_random_features_as_they_are_until_some_were_seen():
+def test_lbs_targets_before_any_observation_are_raw_random_features():
     bonus, (_, _, next_obs) = make("lbs", **SMALL), batch()
     np.testing.assert_allclose(
         array(bonus.targets(next_obs)), encoded(bonus.target, bonus, next_obs), rtol=1e-3, atol=1e-4
     )
 
 
-def test_loss_trains_all_but_the_random_target():
+def test_lbs_loss_trains_all_but_the_random_target():
     bonus, data = make("lbs", **SMALL), batch()
     bonus.loss(*data)[0].backward()
     for name, parameter in bonus.named_parameters():
@@ -86,7 +86,7 @@ def test_loss_trains_all_but_the_random_target():
         assert parameter.grad is None or parameter.grad.abs().max() > 0, name
 
 
-def test_stds_have_a_floor_of_a_ten_thousandth():
+def test_lbs_stds_have_a_floor_of_a_ten_thousandth():
     """The prior's std is as small as it gets, and the surprise stays finite."""
     bonus, data = make("lbs", **SMALL), batch()
     with torch.no_grad():
@@ -97,6 +97,6 @@ def test_stds_have_a_floor_of_a_ten_thousandth():
     np.testing.assert_allclose(array(bonus.reward(*data)), [expected] * 12, rtol=1e-4)
 
 
-def test_negative_beta_is_named():
+def test_lbs_with_a_negative_beta_is_refused():
     with pytest.raises(ConfigError, match="beta=-1: must be 0 or more"):
         make("lbs", beta=-1, **SMALL)

@@ -19,14 +19,16 @@ def none_config(out, **changes):
     return tiny_config(out, bonus="none", bonus_options={}, **changes)
 
 
-def test_it_pays_nothing_and_learns_nothing():
+def test_none_rewards_nothing_and_trains_nothing():
     bonus, data = make("none"), batch()
     assert torch.equal(bonus.reward(*data), torch.zeros(12))
     assert bonus.loss(*data)[0].item() == 0
     assert list(bonus.parameters()) == []
 
 
-def test_the_policy_is_uniform_through_training_checkpoint_resume_and_eval(tmp_path, monkeypatch):
+def test_none_policy_stays_uniform_through_training_checkpoint_resume_and_eval(
+    tmp_path, monkeypatch
+):
     config = none_config(
         tmp_path / "run", env="rooms-small", steps=512, obs_norm_steps=100, max_episode_steps=30
     )
@@ -48,7 +50,7 @@ def test_the_policy_is_uniform_through_training_checkpoint_resume_and_eval(tmp_p
     assert all((logits.softmax(-1) == 0.2).all() for logits, _ in seen)
 
 
-def test_in_training_all_actions_are_equally_likely(tmp_path):
+def test_none_in_training_draws_all_actions_equally_often(tmp_path):
     trainer = Trainer(none_config(tmp_path), Grid(8))
     for _ in range(4):
         trainer.iterate()
@@ -56,7 +58,7 @@ def test_in_training_all_actions_are_equally_likely(tmp_path):
 
 
 @pytest.mark.parametrize("bonus", ["none", "db"])
-def test_a_bonus_worth_nothing_leaves_the_policy_uniform_too(tmp_path, bonus):
+def test_bonus_of_weight_zero_leaves_the_policy_uniform(tmp_path, bonus):
     trainer = Trainer(
         tiny_config(tmp_path, bonus=bonus, bonus_options={}, intrinsic_coef=0.0), Grid(8)
     )
@@ -64,7 +66,7 @@ def test_a_bonus_worth_nothing_leaves_the_policy_uniform_too(tmp_path, bonus):
     assert trainer.policy.policy.weight.abs().max() == 0
 
 
-def test_with_the_games_reward_it_learns(tmp_path):
+def test_none_with_the_games_reward_trains_the_policy(tmp_path):
     config = none_config(tmp_path, extrinsic_coef=1.0, learning_rate=1e-3, gamma=0.5)
     trainer = Trainer(config, Sides(8, episode=20))
     scores = [trainer.iterate()["score_rollout"] for _ in range(25)]
@@ -72,7 +74,7 @@ def test_with_the_games_reward_it_learns(tmp_path):
     assert scores[-1] > 18
 
 
-def test_with_more_epochs_of_ppo_than_of_the_bonus_nothing_empty_is_learned_from(tmp_path):
+def test_none_with_more_ppo_epochs_than_bonus_epochs_trains_on_no_empty_batch(tmp_path):
     trainer = Trainer(
         tiny_config(
             tmp_path,

@@ -24,7 +24,7 @@ def by_brute_force(rows: np.ndarray, k: int) -> np.ndarray:
 
 @pytest.mark.parametrize("k", [1, 3, 5])
 @pytest.mark.parametrize("fidelity", ["paper", "released", "ours"])
-def test_reward_is_log_1_plus_the_distance_to_the_kth_neighbour_and_as_released_the_mean_of_k(
+def test_re3_reward_is_log_1_plus_the_distance_to_the_kth_neighbour_and_as_released_the_mean_of_k(
     k, fidelity
 ):
     bonus = make("re3", channels=(4, 4, 4), feature_dim=8, neighbours=k, fidelity=fidelity)
@@ -39,14 +39,14 @@ def test_reward_is_log_1_plus_the_distance_to_the_kth_neighbour_and_as_released_
 
 
 @pytest.mark.parametrize("k", [1, 3, 5])
-def test_neighbours_of_random_rows(k):
+def test_neighbours_of_random_rows_match_brute_force(k):
     rows = torch.randn(40, 6, generator=torch.Generator().manual_seed(0))
     np.testing.assert_allclose(
         array(nearest_distances(rows, k)), by_brute_force(array(rows), k), rtol=1e-5
     )
 
 
-def test_rows_that_are_alike_are_at_distance_zero_and_few_rows_have_few_neighbours():
+def test_neighbours_of_equal_or_few_rows_are_defined():
     alike = 1000 * torch.ones(50, 64) + torch.arange(50)[:, None] // 25  # 25 of a kind
     assert nearest_distances(alike, 3).max() == 0
     assert nearest_distances(torch.zeros(1, 4), 3).tolist() == [[0]]
@@ -55,7 +55,7 @@ def test_rows_that_are_alike_are_at_distance_zero_and_few_rows_have_few_neighbou
     assert bonus.reward(obs, actions, next_obs).tolist() == [0]
 
 
-def test_nothing_is_trained_and_the_features_are_64():
+def test_re3_trains_nothing_and_has_64_features():
     bonus = ssedb.make_bonus("re3", (4, 84, 84), 18)
     assert bonus.encoder.dense.out_features == 64
     assert bonus.options.neighbours == 3

@@ -20,7 +20,7 @@ def batch(n=32, seed=0):
     return obs, torch.zeros(n, dtype=torch.int64), next_obs
 
 
-def test_reward_is_the_mean_squared_error_on_the_newest_frame_by_running_statistics():
+def test_rnd_reward_is_the_mean_squared_error_on_the_newest_frame_by_running_statistics():
     bonus = small_rnd()
     seen = [batch(seed=s)[2][:, -1:].double().numpy() for s in (1, 2, 3)]
     for s in (1, 2, 3):
@@ -42,7 +42,7 @@ def test_reward_is_the_mean_squared_error_on_the_newest_frame_by_running_statist
     )
 
 
-def test_networks_are_those_of_the_paper():
+def test_rnd_networks_are_those_of_the_paper():
     """The target is linear on top of the convolutions; the predictor has two more layers, with ReLU between."""
     bonus = small_rnd()
     frames = torch.randn(6, 1, 36, 36)
@@ -60,7 +60,7 @@ def test_networks_are_those_of_the_paper():
     )
 
 
-def test_only_the_predictor_learns_and_what_is_trained_on_grows_dull():
+def test_rnd_update_trains_the_predictor_alone_and_lowers_the_reward():
     bonus = small_rnd()
     data = batch()
     target = [p.clone() for p in bonus.target.parameters()]
@@ -75,7 +75,7 @@ def test_only_the_predictor_learns_and_what_is_trained_on_grows_dull():
     assert bonus.reward(*data).mean() < 0.5 * before
 
 
-def test_masked_pairs_do_not_count_in_the_loss():
+def test_rnd_loss_leaves_out_masked_pairs():
     mask = torch.arange(32) % 2 == 0
     obs, actions, next_obs = batch()
     bonus = small_rnd()

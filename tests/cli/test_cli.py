@@ -17,24 +17,18 @@ from ssedb.cli.train import parse_train
 from ssedb.config import TrainConfig
 from ssedb.errors import ConfigError
 from ssedb.runs.metrics import read_metrics
+from tests.helpers import run_ssedb
 from tests.sweep.grids import write_grid
 from tests.toy import TINY
-
-
-def ssedb(*args: str, **kwargs) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "ssedb", *args]
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=300, check=False, **kwargs
-    )
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     out = tmp_path_factory.mktemp("cli") / "run"
-    result = ssedb(
+    result = run_ssedb(
         "train",
         "--env",
-        "Breakout",
+        "Rooms-Tiny",
         "--noise",
         "random-box",
         "--steps",
@@ -47,16 +41,16 @@ def trained(tmp_path_factory):
     return out, result
 
 
-def test_train_says_what_it_does_and_where_it_is(trained):
+def test_train_prints_what_it_does_and_its_progress(trained):
     out, result = trained
     assert "a random agent looks around for 32 steps" in result.stderr
     assert "128/128 steps" in result.stderr
-    assert "db on breakout, noise random-box" in result.stdout
+    assert "db on rooms-tiny, noise random-box" in result.stdout
     assert f"run folder   {out}" in result.stdout
     assert f"ssedb eval {out}" in result.stdout
 
 
-def test_resume_and_eval(trained, capsys):
+def test_resume_and_eval_of_a_run_continue_and_score_it(trained, capsys):
     out, _ = trained
 
     def run(*args):
@@ -179,7 +173,7 @@ def answers():
 
 
 @pytest.mark.parametrize("number", range(len(MISTAKES)), ids=lambda i: "_".join(MISTAKES[i][0]))
-def test_a_mistake_ends_with_2_and_one_line_before_torch_is_loaded(number, answers):
+def test_cli_with_a_mistake_exits_2_in_one_line_before_torch_is_loaded(number, answers):
     code, said, printed, torch_is_loaded = answers[number]
     assert code == 2
     assert said.startswith("ssedb: ")
@@ -189,9 +183,9 @@ def test_a_mistake_ends_with_2_and_one_line_before_torch_is_loaded(number, answe
     assert not torch_is_loaded
 
 
-def test_a_mistake_is_answered_within_two_seconds():
+def test_cli_with_a_mistake_answers_within_two_seconds():
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    result = ssedb("train", "--env", "alein")
+    result = run_ssedb("train", "--env", "alein")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith("ssedb: unknown environment 'alein'")
@@ -245,7 +239,7 @@ def test_a_mistake_is_answered_within_two_seconds():
     ],
     ids=lambda text: text.replace(" ", "_"),
 )
-def test_misspelt_flags_and_numbers_without_end_are_answered_in_one_line(
+def test_cli_with_misspelt_flags_or_infinite_numbers_answers_in_one_line(
     args, message, capsys, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
@@ -256,13 +250,13 @@ def test_misspelt_flags_and_numbers_without_end_are_answered_in_one_line(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_setting_from_a_file_is_no_larger_than_a_flag(tmp_path):
+def test_settings_from_a_file_have_the_limits_of_flags(tmp_path):
     with pytest.raises(ConfigError, match="steps=100000000001: must be at most 100,000,000,000"):
         TrainConfig(steps=10**11 + 1)
     assert TrainConfig(steps=1e11).steps == 10**11
 
 
-def test_a_folder_that_may_not_be_looked_into_is_named_in_one_line(tmp_path):
+def test_folder_without_permission_is_named_in_one_line(tmp_path):
     closed = tmp_path / "closed"
     closed.mkdir()
     (tmp_path / "open").mkdir()
@@ -274,7 +268,7 @@ def test_a_folder_that_may_not_be_looked_into_is_named_in_one_line(tmp_path):
         ["stats", "closed/run"],
         ["report", "open", "--out", "closed/report", "--episodes", "0"],
     ):
-        result = ssedb(*args, cwd=tmp_path, preexec_fn=obey_permissions)
+        result = run_ssedb(*args, cwd=tmp_path, preexec_fn=obey_permissions)
         assert result.returncode == 2
         assert re.fullmatch(
             r"ssedb: closed/\S+: no permission; choose a path that you may use\n", result.stderr
@@ -292,13 +286,13 @@ def obey_permissions() -> None:
             )  # PR_CAPBSET_DROP
 
 
-def test_a_run_is_neither_overwritten_nor_turned_into_another(trained, capsys):
+def test_train_into_a_finished_run_or_with_other_settings_is_refused(trained, capsys):
     out, _ = trained
     before = {p: p.read_bytes() for p in out.rglob("*") if p.is_file() and p.name != ".lock"}
     for args, message in (
         (["--out", str(out)], "already holds a run"),
         (["--resume", str(out), "--out", "elsewhere"], "not elsewhere"),
-        (["--resume", str(out), "--env", "alien"], "is a run with env=breakout, not alien"),
+        (["--resume", str(out), "--env", "alien"], "is a run with env=rooms-tiny, not alien"),
     ):
         assert cli.main(["train", *args]) == 2
         assert message in capsys.readouterr().err
@@ -307,25 +301,25 @@ def test_a_run_is_neither_overwritten_nor_turned_into_another(trained, capsys):
     } == before
 
 
-def test_a_command_that_cannot_begin_does_not_claim_its_folder(tmp_path, capsys):
+def test_command_that_cannot_begin_leaves_its_folder_unclaimed(tmp_path, capsys):
     out = ["--out", str(tmp_path / "run"), *TINY]
-    assert cli.main(["train", "--env", "CartPole-v1", *out]) == 2
+    assert cli.main(["train", "--env", "Blackjack-v1", *out]) == 2
     said = capsys.readouterr().err
     assert "needs uint8 images" in said
     assert said.count("\n") == 1
     assert cli.main(["train", "--env", "rooms-small", "--steps", "64", *out]) == 0
 
 
-def test_a_checkpoint_of_another_game_is_refused(trained, tmp_path, capsys):
+def test_resume_with_a_checkpoint_of_another_game_is_refused(trained, tmp_path, capsys):
     out, _ = trained
     copy = tmp_path / "copy"
     shutil.copytree(out, copy)
     config = copy / "config.toml"
-    config.write_text(config.read_text().replace('"breakout"', '"alien"'))
+    config.write_text(config.read_text().replace('"rooms-tiny"', '"alien"'))
     for command in (["train", "--resume", str(copy)], ["eval", str(copy)]):
         assert cli.main(command) == 2
         said = capsys.readouterr().err
-        assert "is of breakout but its config.toml says alien" in said
+        assert "is of rooms-tiny but its config.toml says alien" in said
 
 
 def test_help_has_a_sentence_for_every_flag_and_loads_no_torch():
@@ -344,7 +338,7 @@ def test_help_has_a_sentence_for_every_flag_and_loads_no_torch():
             assert re.search(r"[A-Z]?[a-z]+ [a-z]+", rest), flag
 
 
-def test_lists(capsys, monkeypatch):
+def test_list_shows_bonuses_noises_and_environments(capsys, monkeypatch):
     def said(*args):
         assert cli.main(args) == 0
         return capsys.readouterr().out
@@ -364,7 +358,7 @@ def test_lists(capsys, monkeypatch):
     assert "ssedb COMMAND --help" in said()
 
 
-def test_a_folder_named_like_the_package_does_not_hide_it(tmp_path):
+def test_cli_beside_a_folder_named_like_the_package_works(tmp_path):
     (tmp_path / "ssedb").mkdir()  # a clone, seen from beside it
     subprocess.run(
         [sys.executable, "-c", "import ssedb; ssedb.make_bonus"], cwd=tmp_path, check=True
@@ -403,14 +397,14 @@ def test_flags_reach_the_configuration():
     assert (config.bonus_options["alpha1"], config.bonus_options["alpha3"]) == (0.001, 0.5)
 
 
-def test_a_run_is_not_strewn_among_other_files(tmp_path, capsys):
+def test_train_into_a_folder_of_other_files_is_refused(tmp_path, capsys):
     (tmp_path / "notes.txt").write_text("mine")
     assert cli.main(["train", "--out", str(tmp_path), *TINY]) == 2
     assert "holds other files (notes.txt); choose a new" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
-def test_a_sweep_is_not_strewn_among_other_files(tmp_path, capsys):
+def test_sweep_into_a_folder_of_other_files_is_refused(tmp_path, capsys):
     grid, out = write_grid(tmp_path), tmp_path / "home"
     (out / "letters").mkdir(parents=True)
     for flags in ([], ["--dry-run"]):
@@ -423,7 +417,7 @@ def test_a_sweep_is_not_strewn_among_other_files(tmp_path, capsys):
     assert [path.name for path in out.iterdir()] == ["letters"]
 
 
-def test_a_sweep_that_finds_no_cluster_leaves_nothing(tmp_path, capsys, monkeypatch):
+def test_sweep_without_its_cluster_leaves_nothing(tmp_path, capsys, monkeypatch):
     def init(**settings):
         raise ConnectionError("nobody answers")
 
@@ -439,7 +433,7 @@ def test_a_sweep_that_finds_no_cluster_leaves_nothing(tmp_path, capsys, monkeypa
     assert not out.exists()
 
 
-def test_every_command_says_the_same_of_checkpoints_that_are_empty(trained, tmp_path, capsys):
+def test_commands_on_empty_checkpoints_give_the_same_message(trained, tmp_path, capsys):
     out, _ = trained
     copy = tmp_path / "copy"
     shutil.copytree(out, copy)

@@ -9,7 +9,7 @@ from ssedb.runs.loop import TrainResult
 from tests.toy import tiny_config
 
 
-def test_the_summary_shows_the_rank_of_z_and_names_that_of_the_encoded_states(capsys):
+def test_summary_shows_the_rank_of_z_and_names_that_of_the_encoded_states(capsys):
     last = {"sps": 100.0, "rank_z": 7.9, "rank_state": 204.0}
     summary = {"last": last, "score": None, "score_best": None, "episodes": 0}
     print_run(TrainResult(Path("run"), 256, True, summary), tiny_config("run"))

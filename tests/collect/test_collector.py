@@ -9,7 +9,7 @@ from ssedb.engine.base import Engine
 from tests.toy import Grid
 
 
-def test_collect_records_what_the_policy_saw_and_did():
+def test_collect_stores_what_the_policy_saw_and_did():
     seen, idle, steps = [], [], []
 
     class Watched(Engine):
@@ -38,7 +38,7 @@ def still(obs):
     return torch.zeros(len(obs), dtype=torch.int64), torch.zeros(len(obs)), torch.zeros(len(obs))
 
 
-def test_episodes_are_numbered_across_their_ends_and_across_rollouts():
+def test_episode_numbers_continue_across_ends_and_rollouts():
     env = Grid(num_envs=3, episode=4)
     collector = Collector(env, 6)
     env.age = torch.tensor([0, 1, 2])  # they end at different times
@@ -68,7 +68,7 @@ def test_states_are_those_acted_in():
 
 
 @pytest.mark.parametrize("overlaps", [False, True])
-def test_a_restored_collector_continues_the_episodes(overlaps):
+def test_collector_when_restored_continues_the_episodes(overlaps):
     class Overlapping(Engine):
         pass
 
@@ -91,7 +91,7 @@ def test_a_restored_collector_continues_the_episodes(overlaps):
             assert torch.equal(getattr(actual, name), getattr(expected, name)), name
 
 
-def test_a_rollout_that_is_still_used_is_not_written_over():
+def test_collect_into_a_rollout_still_in_use_writes_elsewhere():
     class Overlapping(Engine):
         overlaps = True
 
@@ -105,7 +105,7 @@ def test_a_rollout_that_is_still_used_is_not_written_over():
     assert collector.collect(still) is first
 
 
-def test_a_checkpoint_of_two_processes_is_refused_by_one_if_counts_would_be_lost():
+def test_checkpoint_of_two_processes_is_refused_by_one_if_counts_would_be_lost():
     collector = Collector(Grid(num_envs=3), 5)
     state = collector.state_dict()
     state["env_ranks"] = [state["env"]] * 2

@@ -33,7 +33,7 @@ def test_random_agent_statistics_are_a_mean_picture_and_the_mean_of_stds():
     assert std.item() == np.float32(expected.item())
 
 
-def test_a_world_that_never_changes_has_a_std_of_a_thousandth():
+def test_random_agent_statistics_of_a_constant_world_have_a_std_of_a_thousandth():
     class Still(Grid):
         def frames(self):
             return torch.full((self.num_envs, 36, 36), 7, dtype=torch.uint8)

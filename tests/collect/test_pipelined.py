@@ -65,7 +65,7 @@ def copy_of(rollout):
     return {name: getattr(rollout, name).clone() for name in NAMES}
 
 
-def test_no_number_depends_on_which_pool_answers_first():
+def test_pipelined_numbers_do_not_depend_on_which_pool_answers_first():
     rollouts, orders, agent = [], [], policy()
     for haste in (0, 1):
         boards = [Board(2, seed, haste) for seed in (1, 2, 3)]
@@ -82,7 +82,7 @@ def test_no_number_depends_on_which_pool_answers_first():
     assert len(rollouts[0]["actions"].unique()) == 4
 
 
-def test_every_action_is_drawn_with_a_number_of_its_own():
+def test_pipelined_actions_are_each_drawn_with_a_number_of_their_own():
     agent = policy()
     agent.make_uniform()  # so that the smallest number alone decides
     collector, drawn = PipelinedCollector(pools_of(Board(2, 1), Board(2, 2)), 50, Engine(CPU)), []
@@ -102,7 +102,7 @@ def act_by_cell(obs, draws=None):
 
 
 @pytest.mark.parametrize("noise", list_noises())
-def test_pools_collect_what_each_of_them_collects_alone(noise):
+def test_pipelined_pools_collect_what_each_collects_alone(noise):
     pools = [NoisyEnv(Board(4, seed), make_noise(noise), seed=seed) for seed in (1, 2)]
     collector = PipelinedCollector(pools, 7, Engine(CPU))
     for _ in range(2):
@@ -116,7 +116,7 @@ def test_pools_collect_what_each_of_them_collects_alone(noise):
 
 
 @pytest.mark.parametrize(("noise", "fidelity"), [("sticky", "paper"), ("random-box", "released")])
-def test_pools_of_emulators_collect_the_same_again(noise, fidelity):
+def test_pipelined_pools_of_emulators_collect_the_same_again(noise, fidelity):
     agent, rollouts = policy(), []
     for _ in range(2):
         pools = [
@@ -132,7 +132,7 @@ def test_pools_of_emulators_collect_the_same_again(noise, fidelity):
             assert torch.equal(first[name], second[name]), name
 
 
-def test_a_pool_that_is_stuck_is_given_up(monkeypatch):
+def test_pipelined_pool_that_is_stuck_times_out(monkeypatch):
     monkeypatch.setattr(timeout, "TIME_OUT", 0.5)
     going_on, boards = threading.Event(), [Board(2, 1), Board(2, 2)]
     collector = PipelinedCollector(pools_of(*boards), 8, Engine(CPU))
@@ -144,7 +144,7 @@ def test_a_pool_that_is_stuck_is_given_up(monkeypatch):
     going_on.set()
 
 
-def test_an_error_on_a_worker_thread_is_raised_by_collect(monkeypatch):
+def test_pipelined_error_on_a_worker_thread_is_raised_by_collect(monkeypatch):
     boards = [Board(2, 1), Board(2, 2)]
     collector = PipelinedCollector(pools_of(*boards), 8, Engine(CPU))
 

@@ -14,9 +14,7 @@ SHAPE = (3, 2)
 
 @settings(max_examples=40, deadline=None)
 @given(steps=st.integers(1, 9), rollouts=st.integers(1, 4), seed=st.integers(0, 1000))
-def test_stacks_are_those_of_a_queue_that_each_episode_fills_with_its_first_frame(
-    steps, rollouts, seed
-):
+def test_stacks_match_a_queue_that_each_episode_fills_with_its_first_frame(steps, rollouts, seed):
     rng, envs = np.random.default_rng(seed), 3
     rollout = Rollout(steps, envs, SHAPE)
     frames = torch.from_numpy(rng.integers(0, 256, (envs, *SHAPE), dtype=np.uint8))
@@ -40,7 +38,7 @@ def test_stacks_are_those_of_a_queue_that_each_episode_fills_with_its_first_fram
         rollout.continue_from(rollout)
 
 
-def test_a_paper_size_rollout_fits_in_150_megabytes():
+def test_rollout_of_the_papers_size_fits_in_150_megabytes():
     rollout = Rollout(128, 128, (84, 84))
     assert rollout.frames.shape == (132, 128, 84, 84)
     assert rollout.frames.nbytes < 150e6

@@ -5,7 +5,7 @@ import numpy as np
 from ssedb.collect.scores import Scores
 
 
-def test_episodes_run_on_across_rollouts():
+def test_scores_of_episodes_continue_across_rollouts():
     scores = Scores(2)
     first = scores.add(
         np.array([[1.0, 10.0], [2.0, 20.0]]), np.array([[False, False], [False, True]])
@@ -27,14 +27,14 @@ def test_episodes_run_on_across_rollouts():
     }
 
 
-def test_an_episode_begins_at_zero():
+def test_scores_of_a_new_episode_begin_at_zero():
     scores = Scores(2)
     ends = np.array([[True, False], [True, True]])
     row = scores.add(np.array([[3.0, 1.0], [5.0, 1.0]]), ends)
     assert (row["score"], row["score_best"], row["episodes"]) == ((3 + 5 + 2) / 3, 5.0, 3)
 
 
-def test_no_episode_yet_is_none_and_negative_scores_count():
+def test_scores_without_an_episode_are_none_and_negative_ones_count():
     scores = Scores(1)
     nothing = scores.add(np.array([[1.0]]), np.array([[False]]))
     assert nothing["score"] is None
@@ -42,7 +42,7 @@ def test_no_episode_yet_is_none_and_negative_scores_count():
     assert scores.add(np.array([[-5.0]]), np.array([[True]]))["score_best"] == -4.0
 
 
-def test_the_best_score_is_kept_through_worse_rollouts_and_a_checkpoint():
+def test_best_score_is_kept_through_worse_rollouts_and_a_checkpoint():
     scores = Scores(1)
     for reward in (5.0, 2.0):
         row = scores.add(np.array([[reward]]), np.array([[True]]))
@@ -52,7 +52,7 @@ def test_the_best_score_is_kept_through_worse_rollouts_and_a_checkpoint():
     assert twin.add(np.array([[1.0]]), np.array([[True]]))["score_best"] == 5.0
 
 
-def test_only_the_last_hundred_count():
+def test_mean_score_counts_only_the_last_hundred_episodes():
     scores = Scores(1)
     for value in range(150):
         row = scores.add(np.array([[float(value)]]), np.array([[True]]))
@@ -62,7 +62,7 @@ def test_only_the_last_hundred_count():
     assert twin.summary() == scores.summary()
 
 
-def test_unfinished_episodes_are_forgotten():
+def test_scores_of_unfinished_episodes_are_forgotten():
     scores = Scores(2)
     scores.add(np.array([[7.0, 3.0]]), np.array([[False, True]]))
     scores.forget_unfinished()

@@ -7,7 +7,7 @@ pytest.importorskip("matplotlib")
 from ssedb.compare import bars, curves, style
 from ssedb.compare.references import MEASURED
 from ssedb.compare.results import load_runs
-from tests.compare.test_results import make_run
+from tests.helpers import make_run
 
 
 @pytest.fixture
@@ -44,14 +44,14 @@ def test_learning_curves_draw_the_mean_and_the_random_score(runs):
     assert curves.learning_curves(runs, "states_of_mind") is None
 
 
-def test_a_copy_of_a_run_is_not_drawn(tmp_path):
+def test_learning_curves_leave_out_a_copy_of_a_run(tmp_path):
     for name, seed, score in (("a/first", 0, 10.0), ("a/second", 1, 30.0), ("b/copy", 0, 10.0)):
         make_run(tmp_path / name, env="breakout", score=score, seed=seed)
     panel = curves.learning_curves(load_runs(tmp_path), "score").axes[0]
     assert lines(panel)[0].get_ydata()[-1] == pytest.approx(20)
 
 
-def test_the_band_of_a_share_stays_a_share(tmp_path):
+def test_learning_curves_band_of_a_share_stays_a_share(tmp_path):
     for seed, states in enumerate((0.01, 0.99)):
         make_run(tmp_path / str(seed), seed=seed, states=states)
     panel = curves.learning_curves(load_runs(tmp_path), "states_share").axes[0]
@@ -59,13 +59,13 @@ def test_the_band_of_a_share_stays_a_share(tmp_path):
     assert (heights.min(), heights.max()) == (0, 1)
 
 
-def test_noise_against_none(runs):
+def test_noise_figure_draws_noise_against_none(runs):
     panel = curves.noise_curves(runs, "score", "pixel").axes[0]
     assert [line.get_linestyle() for line in lines(panel)] == ["-", "--", "-", "--"]
     assert curves.noise_curves(runs, "score", "sticky") is None
 
 
-def test_by_condition_shows_every_run(runs):
+def test_condition_figure_shows_every_run(runs):
     panel = bars.by_condition(runs, "score").axes[0]
     ticks = [
         line.get_xdata().tolist() if hasattr(line.get_xdata(), "tolist") else line.get_xdata()
@@ -79,7 +79,7 @@ def test_by_condition_shows_every_run(runs):
     assert [text.get_text() for text in panel.get_yticklabels()] == ["db", "rnd"]
 
 
-def test_improvement_and_aggregates(runs):
+def test_improvement_and_aggregate_figures_are_drawn(runs):
     panel = bars.improvement(runs, "score").axes[0]
     assert [text.get_text() for text in panel.get_yticklabels()] == ["rnd"]
     assert "P(db better than ...)" in panel.get_xlabel()
@@ -96,7 +96,7 @@ def test_styles_tell_many_methods_apart():
     assert len({(each["color"], each["ls"]) for each in styles}) == 21
 
 
-def test_ablation_has_four_panels(tmp_path):
+def test_ablation_figure_has_four_panels(tmp_path):
     import json
 
     for ablation in ("none", "no-upper"):

@@ -35,14 +35,14 @@ wizard_of_wor 563.5 4756.5 | yars_revenge 3092.9 54576.9 | zaxxon 32.5 9173.3
 """Random and human scores as DeepMind's DQN Zoo publishes them (Atari-57 without Video Pinball)."""
 
 
-def test_the_literature_is_that_of_a_second_source():
+def test_references_of_the_literature_match_a_second_source():
     entries = (entry.split() for line in DQN_ZOO.strip().splitlines() for entry in line.split("|"))
     assert {game: (float(random), float(human)) for game, random, human in entries} == LITERATURE
     assert len(LITERATURE) == 56
     assert set(LITERATURE) <= set(atari_games())
 
 
-def test_every_game_of_the_suite_was_measured():
+def test_references_measured_cover_every_game_of_the_suite():
     others = {
         "montezuma_revenge",
         "space_invaders",
@@ -58,7 +58,7 @@ def test_every_game_of_the_suite_was_measured():
         assert measured.standard_error > 0 or measured.mean == 0, game
 
 
-def test_what_was_measured_is_not_far_from_the_literature():
+def test_references_measured_are_near_the_literature():
     """Both are random agents; a wrong game or a clipped score would be far off."""
     for game in MEASURED.keys() & LITERATURE.keys():
         random, human = LITERATURE[game]
@@ -71,7 +71,7 @@ def two_games(monkeypatch):
     monkeypatch.setattr(references, "MEASURED", {"breakout": references.Measured(1.3, 0.1, 400)})
 
 
-def test_zero_is_our_random_agent_where_there_is_one(two_games):
+def test_normalised_zero_is_our_random_agent_where_there_is_one(two_games):
     assert human_normalised("breakout", 1.3) == 0
     assert human_normalised("breakout", 30.5) == 1
     assert human_normalised("breakout", 1.7, literature=True) == 0
@@ -83,7 +83,7 @@ def test_zero_is_our_random_agent_where_there_is_one(two_games):
     assert random_score("rooms") is None
 
 
-def test_in_the_random_agents_own_scores(two_games, monkeypatch):
+def test_scores_in_units_of_the_random_agent_are_computed(two_games, monkeypatch):
     assert random_normalised("breakout", 1.3) == 0
     assert random_normalised("breakout", 2.6) == pytest.approx(1)
     assert random_normalised("tennis", 0) == pytest.approx(1)  # from -23.8
@@ -93,7 +93,7 @@ def test_in_the_random_agents_own_scores(two_games, monkeypatch):
     assert random_normalised("boxing", 10) is None  # not told from 0
 
 
-def test_the_source_is_named(two_games):
+def test_references_name_their_source(two_games):
     ours, theirs = about(["breakout"]), about(["pong"])
     assert ours.startswith(
         "0 is a uniform random agent, measured over 400 episodes of each game without noise"
@@ -110,7 +110,7 @@ def test_the_source_is_named(two_games):
         assert "Wang et al." in said
 
 
-def test_the_docs_have_every_reference_score():
+def test_references_page_lists_every_score():
     page = (Path(__file__).parents[2] / "docs" / "references.md").read_text()
     for game, measured in MEASURED.items():
         literature = [number(score) for score in LITERATURE.get(game, (None, None))]

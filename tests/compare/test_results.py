@@ -12,30 +12,8 @@ from ssedb.compare import aggregate, results
 from ssedb.compare.references import MEASURED
 from ssedb.config import TrainConfig
 from ssedb.errors import ConfigError
+from tests.helpers import make_run
 from tests.toy import tiny_config
-
-
-def make_run(folder, *, states=0.5, score=None, steps=256, finished=True, probe=None, **changes):
-    """A run folder as the trainer leaves it, without the training."""
-    config = tiny_config(folder, env=changes.pop("env", "rooms-small"), steps=256, **changes)
-    folder.mkdir(parents=True)
-    (folder / "config.toml").write_text(config.to_toml())
-    rows = [
-        {"steps": at, "states_share": states * at / steps, "score": score}
-        for at in range(64, steps + 1, 64)
-    ]
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    summary = {"steps": steps, "finished": finished, "score": score, "last": rows[-1]}
-    (folder / "summary.json").write_text(json.dumps(summary))
-    if probe is not None:
-        (folder / "probe.json").write_text(json.dumps(probe))
-    return folder
-
-
-def log_sick_policy(folder):
-    """Give a run folder metrics in which explained variance stays at -0.5."""
-    rows = [{"steps": 64 * i, "explained_variance": -0.5, "entropy": 1.0} for i in range(1, 101)]
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 @pytest.fixture
@@ -64,7 +42,7 @@ def sweep(tmp_path):
     return tmp_path
 
 
-def test_every_run_is_accounted_for(sweep):
+def test_results_account_for_every_run(sweep):
     runs = results.load_runs(sweep)
     assert [run.path.name for run in runs] == sorted(run.path.name for run in runs)
     status = {run.path.name: run.status for run in runs}
@@ -82,12 +60,12 @@ def test_every_run_is_accounted_for(sweep):
     assert len(aggregate.run_table(runs)) == 10
 
 
-def test_a_finished_run_that_was_lengthened_is_unfinished(tmp_path):
+def test_results_call_a_lengthened_run_unfinished(tmp_path):
     run = results.load_runs(make_run(tmp_path / "run", steps=128))[0]  # of 256
     assert (run.status, run.reason) == ("unfinished", "at step 128 of 256")
 
 
-def test_condition_table(sweep):
+def test_condition_table_has_a_row_for_each_method(sweep):
     rows = {
         row["method"]: row
         for row in aggregate.condition_table(results.load_runs(sweep), "states_share")
@@ -104,7 +82,7 @@ def test_condition_table(sweep):
     assert (probed["rnd"]["mean"], probed["rnd"]["left_out"]) == (None, 5)
 
 
-def test_aggregates_and_improvement_go_the_right_way(sweep):
+def test_aggregates_and_improvement_favour_the_better_method(sweep):
     runs = results.load_runs(sweep)
     rows = {row["method"]: row for row in aggregate.aggregate_table(runs, "states_share")}
     assert rows["db"]["iqm"] == pytest.approx(0.5)
@@ -156,21 +134,21 @@ def test_methods_come_in_a_fixed_order_with_the_random_agent_last(tmp_path):
     ]
 
 
-def test_the_interval_of_a_share_stays_a_share(tmp_path):
+def test_share_interval_stays_a_share(tmp_path):
     for seed, states in enumerate((0.01, 0.99)):
         make_run(tmp_path / str(seed), seed=seed, states=states)
     row = aggregate.condition_table(results.load_runs(tmp_path), "states_share")[0]
     assert (row["low"], row["high"]) == (0, 1)
 
 
-def test_a_probe_of_an_untrained_bonus_is_not_the_runs(tmp_path):
+def test_probe_of_an_untrained_bonus_is_left_out(tmp_path):
     make_run(tmp_path / "probed", probe={"bonus_noise_share": 0.25, "fresh": False}, seed=0)
     make_run(tmp_path / "untrained", probe={"bonus_noise_share": 0.75, "fresh": True}, seed=1)
     found = {run.path.name: run.value("bonus_noise_share") for run in results.load_runs(tmp_path)}
     assert found == {"probed": 0.25, "untrained": None}
 
 
-def test_settings_that_differ_make_methods(tmp_path):
+def test_methods_are_told_apart_by_settings_that_differ(tmp_path):
     options = dict(tiny_config(tmp_path).bonus_options)
     make_run(tmp_path / "a", bonus_options=options)
     make_run(tmp_path / "b", bonus_options={**options, "alpha1": 0.5})
@@ -185,7 +163,7 @@ def test_settings_that_differ_make_methods(tmp_path):
     assert alone == {"db"}  # alphas go by game and noise: that is not another method
 
 
-def test_the_same_run_in_two_sweeps_counts_once(tmp_path):
+def test_runs_in_two_sweeps_count_once(tmp_path):
     for name, seed in (("a/db-0", 0), ("a/db-1", 1), ("b/db-0", 0)):
         make_run(tmp_path / name, seed=seed, states=0.1 * (1 + seed))
     runs = results.load_runs(tmp_path)
@@ -196,7 +174,7 @@ def test_the_same_run_in_two_sweeps_counts_once(tmp_path):
 
 
 @pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(TrainConfig)])
-def test_a_duplicate_differs_in_nothing_that_changes_a_result(tmp_path, name):
+def test_duplicates_differ_in_nothing_that_changes_a_result(tmp_path, name):
     config = make_run(tmp_path / "a") / "config.toml"
     make_run(tmp_path / "b")
     values = tomllib.loads(config.read_text())
@@ -233,7 +211,7 @@ def test_runs_of_other_precisions_are_other_methods(tmp_path):
     }
 
 
-def test_a_seed_that_ended_earlier_is_not_another_seed(tmp_path):
+def test_seed_that_ended_earlier_is_the_same_seed(tmp_path):
     early, _ = (
         make_run(tmp_path / "early", steps=128, states=0.1),
         make_run(tmp_path / "late", states=0.3),
@@ -245,10 +223,10 @@ def test_a_seed_that_ended_earlier_is_not_another_seed(tmp_path):
     assert aggregate.condition_table(runs, "states_share")[0]["mean"] == pytest.approx(0.3)
 
 
-def test_a_name_stands_for_what_it_implies(tmp_path):
+def test_method_name_stands_for_the_settings_it_implies(tmp_path):
     for ablation in ("none", "no-upper", "no-nce-no-momentum"):
         make_run(tmp_path / ablation, bonus_options={"ablation": ablation})
-    make_run(tmp_path / "ours", bonus_options={}, fidelity="ours")
+    make_run(tmp_path / "ours", bonus="db", bonus_options={}, fidelity="ours")
     methods = {run.path.name: run.method for run in results.load_runs(tmp_path)}
     assert methods["none"] == "db paper"
     assert methods["ours"] == "db ours"
@@ -258,7 +236,7 @@ def test_a_name_stands_for_what_it_implies(tmp_path):
     assert {run.method for run in alone} == {"db", "db no-upper"}
 
 
-def test_curves_and_normalised_scores(tmp_path):
+def test_curves_and_normalised_scores_match_the_runs(tmp_path):
     random = MEASURED["breakout"].mean
     half = (random + 30.5) / 2
     run = results.load_runs(make_run(tmp_path / "run", env="breakout", score=half, states=1.0))[0]
@@ -273,7 +251,7 @@ def test_curves_and_normalised_scores(tmp_path):
     assert run.curve("nothing")[0].size == 0
 
 
-def test_a_score_without_an_episode_is_missing(tmp_path):
+def test_score_without_an_episode_is_missing(tmp_path):
     run = results.load_runs(make_run(tmp_path / "run", env="breakout"))[0]
     assert run.value("score") is None
     assert run.value("human_score") is None
@@ -282,7 +260,7 @@ def test_a_score_without_an_episode_is_missing(tmp_path):
     assert (rows[0]["runs"], rows[0]["left_out"]) == (0, 1)
 
 
-def test_no_runs(tmp_path):
+def test_results_without_runs_are_refused(tmp_path):
     with pytest.raises(ConfigError, match="holds no run"):
         results.load_runs(tmp_path)
     with pytest.raises(ConfigError, match="there is no folder"):

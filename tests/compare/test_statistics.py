@@ -16,7 +16,7 @@ def one(scores):
     return [np.asarray(runs, float)[None] for runs in scores.values()]
 
 
-def test_aggregates_by_hand():
+def test_aggregates_match_hand_computation():
     scores = {"a": [0.0, 1.0, 2.0, 9.0], "b": [4.0, 4.0, 4.0, 8.0]}
     assert statistics.mean(one(scores)) == pytest.approx([(3 + 5) / 2])
     assert statistics.median(one({**scores, "c": [10.0]})) == pytest.approx([5])
@@ -26,7 +26,7 @@ def test_aggregates_by_hand():
     )
 
 
-def test_improvement_by_hand():
+def test_improvement_matches_hand_computation():
     first, second = {"a": [3.0, 1.0], "b": [1.0, 1.0]}, {"a": [2.0, 0.0], "b": [1.0, 5.0]}
     assert statistics.improvement(first, second).value == pytest.approx(
         (3 / 4 + 1 / 4) / 2
@@ -39,7 +39,7 @@ def test_improvement_by_hand():
         statistics.improvement(first, {**second, "c": [1.0]})
 
 
-def test_profile_by_hand():
+def test_profile_matches_hand_computation():
     found = statistics.profile({"a": [0.0, 1.0], "b": [2.0, 3.0]}, [-1, 0, 1.5, 3])
     assert found.value.tolist() == [1, 0.75, 0.5, 0]
     assert (found.low <= found.value).all()
@@ -48,7 +48,7 @@ def test_profile_by_hand():
     assert found.high.max() <= 1
 
 
-def test_against_rliable():
+def test_statistics_match_rliable():
     from rliable import library, metrics  # slow to import
 
     matrix = np.array(list(SUITE.values())).T  # [runs, tasks]
@@ -97,12 +97,12 @@ def assert_coverage(draw, statistic, truth, trials):
 
 
 @pytest.mark.parametrize("seeds", [3, 5, 10])
-def test_coverage_of_the_mean_of_one_task(seeds):
+def test_bootstrap_of_the_mean_of_one_task_covers_the_truth(seeds):
     assert_coverage(lambda g: {"a": g.normal(1, 2, seeds)}, statistics.mean, 1, trials=2000)
 
 
 @pytest.mark.parametrize("name", ["iqm", "mean"])
-def test_coverage_over_a_suite_with_few_seeds(name):
+def test_bootstrap_over_a_suite_with_few_seeds_covers_the_truth(name):
     games = np.linspace(0, 3, 18)
 
     def draw(generator, seeds=5):
@@ -112,13 +112,13 @@ def test_coverage_over_a_suite_with_few_seeds(name):
     assert_coverage(draw, statistics.AGGREGATES[name], truth, trials=800)
 
 
-def test_the_same_scores_give_the_same_interval():
+def test_bootstrap_of_the_same_scores_gives_the_same_interval():
     first, again = (statistics.bootstrap(SUITE, statistics.iqm, seed=5) for _ in range(2))
     assert first == again
     assert statistics.bootstrap(SUITE, statistics.iqm, seed=6) != first
 
 
-def test_unequal_numbers_of_runs_and_one_run():
+def test_bootstrap_of_unequal_numbers_of_runs_and_of_one_run_is_defined():
     ragged = statistics.bootstrap({"a": [1.0, 2.0, 3.0], "b": [5.0]}, statistics.mean)
     assert ragged.value == pytest.approx((2 + 5) / 2)
     assert ragged.low < ragged.value < ragged.high
@@ -130,12 +130,12 @@ def test_unequal_numbers_of_runs_and_one_run():
 
 
 @pytest.mark.parametrize("bad", [{}, {"a": []}, {"a": [1.0, math.nan]}, {"a": [math.inf]}])
-def test_what_has_no_value_is_not_averaged(bad):
+def test_missing_values_are_not_averaged(bad):
     with pytest.raises(ValueError):
         statistics.bootstrap(bad, statistics.mean)
 
 
-def test_curves_on_a_grid():
+def test_curves_are_interpolated_on_a_grid():
     grid = [0, 10, 15, 20, 30]
     found = statistics.resample([10, 20], [1.0, 2.0], grid)
     assert np.array_equal(found, [math.nan, 1, 1.5, 2, math.nan], equal_nan=True)
@@ -146,7 +146,7 @@ def test_curves_on_a_grid():
     assert np.isnan(statistics.resample([], [], grid)).all()
 
 
-def test_a_curve_counts_runs_as_far_as_they_go():
+def test_curve_counts_runs_as_far_as_they_go():
     nan = math.nan
     runs = {"a": [np.array([1.0, 2, 3]), np.array([3.0, 4, nan])], "b": [np.array([5.0, 5, nan])]}
     found, counts = statistics.curve(runs)
@@ -155,14 +155,14 @@ def test_a_curve_counts_runs_as_far_as_they_go():
     assert counts.tolist() == [3, 3, 1]
 
 
-def test_area():
+def test_area_under_a_curve_matches_hand_computation():
     assert statistics.area([0, 1, 3], [0, 2, 2]) == pytest.approx((1 + 4) / 3)
     assert statistics.area([0, 5, 10], [math.nan, 1, 3]) == pytest.approx(2)
     assert statistics.area([5], [1.5]) == 1.5
     assert math.isnan(statistics.area([], []))
 
 
-def test_the_band_of_a_share_stays_a_share():
+def test_share_band_stays_a_share():
     curves = {"task": [np.full(3, 0.01), np.full(3, 0.9)]}
     wide, _ = statistics.curve(curves)
     held, _ = statistics.curve(curves, bounds=(0.0, 1.0))

@@ -9,7 +9,7 @@ from ssedb import cli
 from ssedb.compare import tables, write
 from ssedb.compare.references import MEASURED
 from ssedb.compare.results import load_runs
-from tests.compare.test_results import log_sick_policy, make_run
+from tests.helpers import log_sick_policy, make_run
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def sweep(tmp_path_factory):
     return folder
 
 
-def test_tables_say_what_they_hold(sweep):
+def test_tables_name_what_they_hold(sweep):
     shown = {table.title: table for table in tables.make_tables(load_runs(sweep))}
     states = shown["share of states seen, more is better (rooms-small), 3 seeds"]
     assert states.columns == ["method", "none", "random-box"]
@@ -72,7 +72,7 @@ def test_stats_name_the_runs_whose_policy_raised_an_alarm(tmp_path, capsys):
     assert not any("ALARMS" in title for title in titles)
 
 
-def test_many_games_go_down_the_page(tmp_path):
+def test_score_table_of_many_games_has_a_row_for_each_game(tmp_path):
     for game in ("alien", "breakout", "boxing", "tennis", "seaquest"):
         make_run(tmp_path / game, env=game, score=10.0)
     table = next(
@@ -85,7 +85,7 @@ def test_many_games_go_down_the_page(tmp_path):
     assert not any("literature's random agent" in note for note in table.notes)
 
 
-def test_both_random_scores_stand_beside_the_human_one(tmp_path):
+def test_score_table_has_both_random_scores_beside_the_human_one(tmp_path):
     for game in ("breakout", "qbert", "rooms-small"):
         make_run(tmp_path / game, env=game, score=10.0)
     runs = load_runs(tmp_path)
@@ -120,7 +120,7 @@ def test_both_random_scores_stand_beside_the_human_one(tmp_path):
     )
 
 
-def test_what_makes_runs_hard_to_compare_is_said(tmp_path):
+def test_tables_note_what_makes_runs_hard_to_compare(tmp_path):
     make_run(tmp_path / "db-none", seed=0)
     make_run(tmp_path / "db-box", seed=0, noise="random-box")
     other = make_run(tmp_path / "rnd-none", bonus="rnd", bonus_options={}, seed=0)
@@ -147,11 +147,11 @@ def test_what_makes_runs_hard_to_compare_is_said(tmp_path):
     ]
 
 
-def test_without_normalised_scores_there_are_no_references(sweep):
+def test_tables_without_normalised_scores_have_no_references(sweep):
     assert "Reference scores" not in {table.title for table in tables.make_tables(load_runs(sweep))}
 
 
-def test_the_command_writes_open_formats(sweep, capsys):
+def test_stats_command_writes_open_formats(sweep, capsys):
     pytest.importorskip("matplotlib")
     out = sweep.parent / "stats"
     assert cli.main(["stats", str(sweep), "--out", str(out)]) == 0
@@ -176,7 +176,7 @@ def test_the_command_writes_open_formats(sweep, capsys):
     assert all(path.stat().st_size > 5000 for path in (out / "figures").glob("*.png"))
 
 
-def test_without_matplotlib_the_rest_is_written(sweep, tmp_path, monkeypatch, capsys):
+def test_stats_command_without_matplotlib_writes_the_rest(sweep, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("ssedb.compare.write.find_spec", lambda name: None)
     assert cli.main(["stats", str(sweep), "--out", str(tmp_path)]) == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["stats.json", "tables.md"]
@@ -184,7 +184,7 @@ def test_without_matplotlib_the_rest_is_written(sweep, tmp_path, monkeypatch, ca
     assert "no figures: matplotlib is not installed" in said
 
 
-def test_without_scipy_the_command_ends_in_one_line(sweep, tmp_path, monkeypatch, capsys):
+def test_stats_command_without_scipy_ends_in_one_line(sweep, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "scipy.special", None)
     assert cli.main(["stats", str(sweep), "--out", str(tmp_path / "stats")]) == 2
     said = capsys.readouterr()
@@ -193,7 +193,7 @@ def test_without_scipy_the_command_ends_in_one_line(sweep, tmp_path, monkeypatch
     assert not (tmp_path / "stats").exists()
 
 
-def test_measures_of_ones_own(sweep, tmp_path, capsys):
+def test_measures_of_ones_own_are_tabulated(sweep, tmp_path, capsys):
     assert (
         cli.main(
             [
@@ -213,7 +213,7 @@ def test_measures_of_ones_own(sweep, tmp_path, capsys):
     assert "measures=luck: no finished run has it" in capsys.readouterr().err
 
 
-def test_nothing_finished_is_still_a_table(tmp_path, capsys):
+def test_tables_with_nothing_finished_are_still_written(tmp_path, capsys):
     make_run(tmp_path / "runs" / "a", finished=False)
     assert cli.main(["stats", str(tmp_path / "runs"), "--no-figures"]) == 0
     assert "0 of 1" in capsys.readouterr().out

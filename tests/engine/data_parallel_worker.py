@@ -12,7 +12,7 @@ from ssedb.runs import loop
 from ssedb.trainer import Trainer
 
 SIZES = dict(
-    env="rooms-small",
+    env="rooms-tiny",
     preset="rooms",
     noise="random-box",
     num_envs=4,
@@ -26,7 +26,7 @@ SIZES = dict(
 )
 BONUSES = ("db", "rnd", "count", "db-count", "db-ngu", "e3b")
 """Those that draw, count or remember, each in its own way."""
-UPDATES = 8
+UPDATES = 6
 """Of the run that nobody interrupts."""
 
 

@@ -13,7 +13,7 @@ from ssedb.networks import ActorCritic
 CPU = torch.device("cpu")
 
 
-def test_a_cpu_computes_in_float32_without_capture():
+def test_engine_on_a_cpu_computes_in_float32_without_capture():
     engine = make_engine(CPU, precision="bf16", overlap=True)
     policy = engine.prepare(ActorCritic((4, 36, 36), 4, (4, 4, 4), 8, ["relu"]))
     assert policy.trunk.compute_dtype is policy.normalize.compute_dtype is torch.float32
@@ -30,7 +30,7 @@ def test_a_cpu_computes_in_float32_without_capture():
     engine.load_state_dict({"cuda": torch.zeros(1), "background": torch.zeros(1)})  # from a GPU
 
 
-def test_prepare_sets_precision_on_every_part_that_asks():
+def test_prepare_sets_precision_on_every_module_that_asks():
     engine = Engine(CPU)
     engine.precision.compute_dtype = torch.bfloat16
     engine.fuse = True
@@ -41,7 +41,7 @@ def test_prepare_sets_precision_on_every_part_that_asks():
     assert not hasattr(policy.value, "compute_dtype")
 
 
-def test_the_fast_engine_needs_a_gpu():
+def test_fast_engine_without_a_gpu_is_refused():
     with pytest.raises(ConfigError, match="engine=fast: it replays CUDA graphs and needs a GPU"):
         make_engine(CPU, "fast")
 
@@ -63,7 +63,7 @@ def test_background_runs_everything_at_once_with_torchs_generator():
 
 
 @pytest.mark.parametrize("kind", [Engine, OverlappingEngine])
-def test_own_draws_leave_torchs_generator_alone_and_go_on_after_a_restore(kind):
+def test_own_draws_leave_torchs_generator_alone_and_continue_after_a_restore(kind):
     def make():
         return (
             Engine(CPU, seed=3, own_draws=True)
@@ -83,5 +83,5 @@ def test_own_draws_leave_torchs_generator_alone_and_go_on_after_a_restore(kind):
     assert log[:3] != again
 
 
-def test_adam_holds_something_for_a_module_without_parameters():
+def test_adam_of_a_module_without_parameters_is_made():
     assert len(Engine(CPU).adam(nn.Identity(), 1e-3, 1e-8).param_groups[0]["params"]) == 1

@@ -14,7 +14,7 @@ from ssedb.engine.cuda import CapturedStep, GraphPool, Transfer
 CPU = torch.device("cpu")
 
 
-def test_a_transfer_on_a_cpu_copies_nothing():
+def test_transfer_on_a_cpu_copies_nothing():
     transfer, frames = Transfer(CPU), np.arange(6, dtype=np.uint8).reshape(2, 3)
     transfer.stage(frames)
     (there,) = transfer.upload()
@@ -61,7 +61,7 @@ def tapes(monkeypatch):
     return made
 
 
-def test_a_captured_step_copies_tensors_and_reads_objects_in_their_place(tapes):
+def test_captured_step_copies_tensors_and_reads_objects_in_place(tapes):
     def add(a, place, factor=1):
         result = factor * (place.x + a)
         Tape.calls.append((partial(add, place=place, factor=factor), (a,), result))

@@ -11,7 +11,7 @@ from ssedb.engine import distributed
 ROOT = Path(__file__).parent.parent.parent
 
 
-def test_without_torchrun_a_process_is_alone(monkeypatch):
+def test_distributed_without_torchrun_is_one_process(monkeypatch):
     for name in ("RANK", "WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
     with distributed.process_group() as group:
@@ -24,6 +24,6 @@ def test_without_torchrun_a_process_is_alone(monkeypatch):
     assert (distributed.rank(), distributed.size()) == (0, 1)
 
 
-def test_importing_process_groups_imports_no_torch():
+def test_distributed_when_imported_imports_no_torch():
     code = "import sys; import ssedb.engine.distributed; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)

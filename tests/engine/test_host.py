@@ -9,7 +9,7 @@ from ssedb.runs.loop import train
 from tests.toy import tiny_config
 
 
-def test_a_gpu_that_is_not_there_is_one_line(monkeypatch):
+def test_gpu_that_is_missing_is_named_in_one_line(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     assert pick_device("cuda:1") == torch.device("cuda", 1)
@@ -29,7 +29,7 @@ def test_a_gpu_that_is_not_there_is_one_line(monkeypatch):
         ),
     ],
 )
-def test_asking_for_too_much_leaves_no_folder(tmp_path, settings, message):
+def test_memory_beyond_the_machine_is_refused_without_a_folder(tmp_path, settings, message):
     with pytest.raises(ConfigError, match=message):
         train(tiny_config(tmp_path / "run", **settings))
     assert not (tmp_path / "run").exists()

@@ -40,7 +40,7 @@ def test_wait_runs_what_is_left_and_gives_the_same_result_again():
     assert task.wait() == [0, 1, 2]
 
 
-def test_an_error_in_the_result_is_raised_by_wait():
+def test_wait_with_an_error_in_the_result_raises_it():
     task = OverlappingEngine(CPU).background(iter(()), result=lambda: 1 / 0)
     for _ in range(2):
         with pytest.raises(ZeroDivisionError):

@@ -17,7 +17,7 @@ def wait_until(done):
         time.sleep(0.01)
 
 
-def test_a_worker_thread_keeps_nothing_alive_and_ends_with_its_owner():
+def test_worker_thread_keeps_nothing_alive_and_ends_with_its_owner():
     class Task:
         def __call__(self):
             return threading.current_thread()
@@ -31,7 +31,7 @@ def test_a_worker_thread_keeps_nothing_alive_and_ends_with_its_owner():
     wait_until(lambda: not thread.is_alive())
 
 
-def test_an_error_is_raised_where_the_result_is_asked_for():
+def test_worker_thread_error_is_raised_where_the_result_is_read():
     future = WorkerThread(torch.device("cpu")).submit(lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         future.result(5)

@@ -10,11 +10,11 @@ SPELLINGS += ["ALE/MsPacman-v5", "MsPacmanNoFrameskip-v4", "MsPacmanDeterministi
 
 
 @pytest.mark.parametrize("name", SPELLINGS)
-def test_spellings(name):
+def test_env_name_in_any_spelling_is_resolved(name):
     assert canonical_env(name) == "ms_pacman"
 
 
-def test_the_suite_is_18_games_that_exist():
+def test_suite_is_18_games_that_exist():
     assert len(set(GAMES)) == 18
     assert set(GAMES) < set(atari_games())
     assert ssedb.GAMES is GAMES
@@ -27,7 +27,7 @@ def test_gymnasium_ids_are_kept():
     assert canonical_env("blackjack") == "blackjack"
 
 
-def test_an_unknown_name_is_an_error_with_suggestions():
+def test_env_name_that_is_unknown_is_refused_with_suggestions():
     with pytest.raises(ssedb.ConfigError, match=r"'alein'; did you mean alien.*list envs"):
         canonical_env("alein")
     with pytest.raises(ssedb.ConfigError, match="'rooms-smal'; did you mean rooms-small"):

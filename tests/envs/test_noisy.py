@@ -39,7 +39,7 @@ def test_observer_of_colour_frames_draws_by_its_seed(noise):
     assert torch.equal(seen(1, strength=0.0), torch.zeros_like(seen(1)))
 
 
-def test_actions_as_an_array_or_a_list_are_taken():
+def test_step_takes_actions_as_an_array_or_a_list():
     for make in (np.asarray, list):
         env = ssedb.make_env("rooms-small", 3, noise="sticky", seed=1)
         env.reset()

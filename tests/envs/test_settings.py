@@ -15,11 +15,11 @@ import ssedb
 from ssedb.collect.rollout import STACK
 from ssedb.envs.base import Env
 from ssedb.trainer import Trainer
-from tests.envs.test_reference import area_mean, pillow_frame
+from tests.envs.pictures import area_mean, pillow_frame
 from tests.toy import tiny_config
 
 NOOP, FIRE, RIGHT, LEFT = range(4)  # of Breakout
-ENVS = 4
+ENVS = 2
 BOUND = 5.0
 """Standard errors: beyond them lies one normal draw in 1.7 million."""
 
@@ -29,6 +29,7 @@ def by_config(noise: str, strength: float = 1.0, **settings) -> tuple[Env, Tenso
     settings = {
         "env": "breakout",
         "num_envs": ENVS,
+        "minibatch_envs": ENVS,
         "noise": noise,
         "noise_strength": strength,
         **settings,
@@ -151,10 +152,10 @@ def statistics(frames: np.ndarray, clean: np.ndarray) -> np.ndarray:
         (by_make_env, "flicker", "paper", 1.0, flickering),
     ],
 )
-def test_frames_carry_the_noise_that_the_settings_name(make, noise, fidelity, strength, model):
+def test_frames_carry_the_noise_of_the_settings(make, noise, fidelity, strength, model):
     raw, small = pictures()
     clean = pillow_frame(raw) if model in (wrapped_boxes, pixels_at_zeros) else small
-    frames = play(make(noise, strength, fidelity=fidelity), [NOOP] * 24).reshape(-1, 84, 84)
+    frames = play(make(noise, strength, fidelity=fidelity), [NOOP] * 49).reshape(-1, 84, 84)
     assert len(np.unique(frames.reshape(len(frames), -1), axis=0)) == len(
         frames
     )  # none has another's noise
@@ -168,14 +169,14 @@ def test_frames_carry_the_noise_that_the_settings_name(make, noise, fidelity, st
 
 @BOTH
 @pytest.mark.parametrize("noise", ["random-box", "pixel", "flicker", "noisy-tv", "clouds"])
-def test_strength_0_leaves_the_frames_as_they_are(make, noise):
+def test_frames_at_strength_0_are_unchanged(make, noise):
     clean, frames = (
         play(make(name, 0.0, env="rooms-small"), [1, 3, 4]) for name in ("none", noise)
     )
     assert (frames == clean).all()
 
 
-def test_a_variant_may_be_named_against_the_fidelity():
+def test_variant_may_be_named_against_the_fidelity():
     raw, small = pictures()
     boxes = play(
         by_config("random-box", fidelity="released", box_noise="fill"), [NOOP] * 8
@@ -197,7 +198,7 @@ def test_a_variant_may_be_named_against_the_fidelity():
 
 
 @pytest.mark.parametrize(("make", "fidelity"), [(by_config, "paper"), (by_make_env, "released")])
-def test_the_tv_of_each_environment_changes_with_the_last_action_and_at_a_reset(make, fidelity):
+def test_tv_of_each_environment_changes_with_the_last_action_and_at_a_reset(make, fidelity):
     _, small = pictures()
     env, first = make("noisy-tv", fidelity=fidelity)
     frames = [first.clone()]

@@ -12,7 +12,9 @@ import torch
 import ssedb
 from ssedb.errors import ConfigError
 from ssedb.runs import checkpoint
+from ssedb.runs.folder import RunFolder
 from ssedb.runs.loop import resume, train
+from tests.faults.forks import last_state
 from tests.toy import TINY_OPTIONS, tiny_config
 
 SETTINGS = dict(env="rooms-small", steps=256, obs_norm_steps=64)
@@ -142,6 +144,16 @@ def own(tmp_path_factory):
     return out
 
 
+def save_another(run, own, steps, **changes):
+    """Put a checkpoint of a run with other settings, and of the same shapes, into a folder."""
+    other = RunFolder.create(tiny_config(run.with_name("other"), **{**SETTINGS, **changes}))
+    other.save_checkpoint(last_state(own), {"steps": steps, "updates": 1})
+    other.close()
+    (run / "checkpoints").mkdir(exist_ok=True)
+    for path in checkpoint.list_checkpoints(other.checkpoints):
+        shutil.copy(path, run / "checkpoints")
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -154,21 +166,30 @@ def own(tmp_path_factory):
             "tau=0.5, and its config.toml says 0.999",
         ),
         ({"policy_width": 16}, "policy_width=16, and its config.toml says 32"),
-        ({"env": "breakout"}, "is of breakout but its config.toml says rooms-small"),
+        ({"env": "rooms-tiny"}, "is of rooms-tiny but its config.toml says rooms-small"),
     ],
     ids=lambda value: "" if isinstance(value, str) else next(iter(value)),
 )
 def test_checkpoint_of_another_run_is_refused_in_one_line(tmp_path, own, changes, said):
-    other, run = tmp_path / "other", tmp_path / "run"
+    run = tmp_path / "run"
     shutil.copytree(own, run)
-    train(tiny_config(other, **{**SETTINGS, **changes}))
     shutil.rmtree(run / "checkpoints")
-    shutil.copytree(other / "checkpoints", run / "checkpoints")
-    for use in (resume, ssedb.load):
+    save_another(run, own, 256, **changes)
+    for use in (RunFolder.reopen, ssedb.load):
         with pytest.raises(ConfigError, match="put back the folder's own files") as error:
             use(run)
         assert said in str(error.value)
         assert "\n" not in str(error.value)
+
+
+def test_checkpoint_of_another_run_is_not_fallen_back_on(tmp_path, own):
+    run = tmp_path / "run"
+    shutil.copytree(own, run)
+    save_another(run, own, 0, seed=1)
+    newest = checkpoint.list_checkpoints(run / "checkpoints")[-1]
+    newest.write_bytes(newest.read_bytes()[:-1] + b"x")
+    with pytest.raises(ConfigError, match=r"is of a run with seed=1, and its config\.toml says 0"):
+        resume(run)
 
 
 def test_checkpoint_with_a_damaged_header_of_another_run_is_passed_over(tmp_path, own):

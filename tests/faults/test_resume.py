@@ -56,9 +56,9 @@ def test_resume_at_any_update_is_bit_identical(tmp_path, monkeypatch, changes, u
 
 @pytest.mark.parametrize("game", ["alien", pytest.param("breakout", marks=pytest.mark.slow)])
 def test_atari_state_restores_episodes_of_different_ages(monkeypatch, game):
-    monkeypatch.setattr(atari, "EPISODES_PER_SEED", 2)
+    monkeypatch.setattr(atari, "EPISODES_PER_SEED", 5)
     draws = np.random.default_rng(0)
-    env = AtariEnv(game, 3, seed=1, max_steps=40, raw=game == "alien")
+    env = AtariEnv(game, 3, seed=1, max_steps=15, raw=game == "alien")
     env.reset()
     for _ in range(3):  # so that the three are not at the same age
         env._begin(np.array([True, False, False]))
@@ -68,12 +68,12 @@ def test_atari_state_restores_episodes_of_different_ages(monkeypatch, game):
     state = env.state_dict()
     assert len(set(state["ages"].tolist())) > 1
     assert state["seedings"].max() > 0
-    again = AtariEnv(game, 3, seed=99, max_steps=40, raw=game == "alien")
+    again = AtariEnv(game, 3, seed=99, max_steps=15, raw=game == "alien")
     again.reset()
     again.step(torch.zeros(3, dtype=torch.int64))
     again.load_state_dict(state)
     ends = 0
-    for _ in range(90):
+    for _ in range(60):
         actions = torch.from_numpy(draws.integers(0, env.num_actions, 3))
         one, other = env.step(actions), again.step(actions)
         assert torch.equal(one.frames, other.frames)

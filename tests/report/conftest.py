@@ -18,9 +18,9 @@ def runs(tmp_path_factory):
     root = tmp_path_factory.mktemp("report") / "runs"
     settings = dict(
         env="rooms-small",
-        steps=512,
-        obs_norm_steps=64,
-        rollout_steps=16,
+        steps=256,
+        obs_norm_steps=16,
+        rollout_steps=8,
         num_envs=8,
         checkpoint_minutes=0,
     )
@@ -97,7 +97,7 @@ def bottlenecks(runs, tmp_path):
             (folder / "config.toml").write_text(config)
             rows = [
                 {
-                    "steps": 128 * i,
+                    "steps": 64 * i,
                     "i_upper": upper,
                     "i_pred": -1.0,
                     "i_nce": -5 + over,

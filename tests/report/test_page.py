@@ -20,12 +20,12 @@ from ssedb.report.data import collect
 from ssedb.report.explorer import COLUMNS, kept_steps, sheet
 from ssedb.report.page import Page, safe_json
 from ssedb.report.thin import compact, thin_curve
-from tests.compare.test_results import log_sick_policy, make_run
+from tests.helpers import log_sick_policy, make_run
 from tests.report.conftest import HOSTILE, HOSTILE_BONUS
 from tests.toy import tiny_config
 
 
-def test_thinning_keeps_every_spike_and_only_real_points():
+def test_thin_keeps_every_spike_and_only_real_points():
     rng = np.random.default_rng(0)
     x, y = np.arange(10_000.0), rng.normal(size=10_000)
     y[[1234, 7777]] = 50, -60
@@ -44,7 +44,7 @@ def test_thinning_keeps_every_spike_and_only_real_points():
         assert thin_y[inside].min() == pytest.approx(y[part].min(), abs=1e-12)
 
 
-def test_short_curves_stay_and_holes_are_left_out():
+def test_thin_of_short_curves_keeps_all_and_leaves_out_holes():
     x, y = np.arange(6.0), np.array([1, np.nan, 2, np.inf, 3, 4])
     thin_x, thin_y = thin_curve(x, y, 100)
     assert (thin_x.tolist(), thin_y.tolist()) == ([0, 2, 4, 5], [1, 2, 3, 4])
@@ -58,7 +58,7 @@ def curves(upper, nce, chance=-5.0, length=40):
     }
 
 
-def test_a_bottleneck_is_open_when_the_contrast_beats_blind_guessing():
+def test_bottleneck_whose_contrast_beats_blind_guessing_is_open():
     assert bottleneck(curves(20.0, -1.0)).state == "open"
     assert bottleneck(curves(0.001, -4.0)).state == "open"
     late = curves(0.001, -5.0)
@@ -69,7 +69,7 @@ def test_a_bottleneck_is_open_when_the_contrast_beats_blind_guessing():
     assert bottleneck(late).i_upper == 5.0
 
 
-def test_a_bottleneck_whose_nats_tell_nothing_is_not_opened_yet():
+def test_bottleneck_whose_nats_tell_nothing_is_not_opened_yet():
     assert (
         bottleneck(curves(20.0, -6.5)).state == "not opened yet"
     )  # below blind guessing, as a young model is
@@ -81,7 +81,7 @@ def test_a_bottleneck_whose_nats_tell_nothing_is_not_opened_yet():
     assert bottleneck(lucky).state == "not opened yet"  # one minibatch is no opening
 
 
-def test_a_bottleneck_that_lets_nothing_through_is_shut():
+def test_bottleneck_that_lets_nothing_through_is_shut():
     assert bottleneck(curves(0.001, -5.02)).state == "shut"  # the pilot's collapse
     assert bottleneck(curves(0.09, -4.91)).state == "shut"
     fallen = curves(3.0, -5.02)
@@ -89,12 +89,12 @@ def test_a_bottleneck_that_lets_nothing_through_is_shut():
     assert bottleneck(fallen).state == "shut"  # it was open before
 
 
-def test_without_the_contrast_i_upper_alone_decides():
+def test_bottleneck_without_the_contrast_is_judged_by_i_upper_alone():
     assert bottleneck(curves(20.0, -6.5), contrast=False).state == "open"
     assert bottleneck(curves(0.001, -4.0), contrast=False).state == "shut"
 
 
-def test_a_run_without_a_bottleneck_has_no_state():
+def test_bottleneck_of_a_run_without_one_has_no_state():
     assert bottleneck({"score": np.ones(3)}) is None
     assert bottleneck(curves(np.nan, np.nan)) is None
 
@@ -117,7 +117,7 @@ def test_a_run_without_a_bottleneck_has_no_state():
         TrainConfig(learning_rate=1e-3, bonus_learning_rate=1e-2),
     ],
 )
-def test_the_command_leads_to_the_same_configuration(config):
+def test_command_on_the_page_leads_to_the_same_configuration(config):
     words = shlex.split(train_command(config))
     assert words[:2] == ["ssedb", "train"]
     assert parse_train(words[2:]) == (config, None)
@@ -132,7 +132,7 @@ def by_name(data):
     return {run["name"]: run for run in data["runs"]}
 
 
-def test_every_run_is_there_and_none_is_averaged_away(data):
+def test_page_lists_every_run_and_averages_none_away(data):
     found = by_name(data)
     status = {name: run["status"] for name, run in found.items()}
     assert status["random-box-db-0"] == "finished"
@@ -144,7 +144,7 @@ def test_every_run_is_there_and_none_is_averaged_away(data):
     assert found["shut"]["neck"]["state"] == "shut"
     assert found["random-box-rnd-0"]["neck"] is None
     assert found["shut"]["not_finite"] == ["value_loss"]
-    assert found["stopped"]["curves"]["states_share"]["x"] == [128, 256]
+    assert found["stopped"]["curves"]["states_share"]["x"] == [64, 128]
     measure = next(m for m in data["measures"] if m["key"] == "states_share")
     row = next(
         r for r in measure["conditions"] if (r["noise"], r["method"]) == ("random-box", "db")
@@ -155,7 +155,7 @@ def test_every_run_is_there_and_none_is_averaged_away(data):
     )
 
 
-def test_what_is_not_finite_is_named(tmp_path):
+def test_page_names_what_is_not_finite(tmp_path):
     rows = [
         {"steps": 1, "score": 1.0},
         {"steps": 2, "value_loss": math.inf, "score": 2.0},
@@ -166,7 +166,7 @@ def test_what_is_not_finite_is_named(tmp_path):
     assert load_runs(run)[0].not_finite == ("value_loss", "entropy")
 
 
-def test_the_page_names_the_zero_of_normalised_scores(tmp_path):
+def test_page_names_the_zero_of_normalised_scores(tmp_path):
     make_run(tmp_path / "run", env="breakout", score=3.0)
     measures = {m["key"]: m for m in collect(load_runs(tmp_path), "title", tmp_path)["measures"]}
     assert measures["human_score"]["about"].startswith("0 is a uniform random agent, measured over")
@@ -176,7 +176,7 @@ def test_the_page_names_the_zero_of_normalised_scores(tmp_path):
     assert measures["score"]["about"] == ""
 
 
-def test_the_page_knows_the_alarms_of_every_policy(tmp_path):
+def test_page_holds_the_alarms_of_every_policy(tmp_path):
     make_run(tmp_path / "well")
     log_sick_policy(make_run(tmp_path / "sick", seed=1))
     runs = {run["name"]: run for run in collect(load_runs(tmp_path), "title", tmp_path)["runs"]}
@@ -186,7 +186,7 @@ def test_the_page_knows_the_alarms_of_every_policy(tmp_path):
     assert runs["well"]["alarms"] == []
 
 
-def test_the_page_knows_the_state_of_every_bottleneck(bottlenecks):
+def test_page_holds_the_state_of_every_bottleneck(bottlenecks):
     root = bottlenecks(
         shut=(0.004, -0.01), young=(20.0, -1.5), grown=(20.0, 2.0), no_nce=(20.0, -1.5)
     )
@@ -199,7 +199,7 @@ def test_the_page_knows_the_state_of_every_bottleneck(bottlenecks):
     assert (necks["young"]["i_upper"], necks["young"]["over"]) == (20, -1.5)
 
 
-def test_lower_is_better_turns_the_ranking_round(runs):
+def test_ranking_of_a_lower_is_better_measure_is_reversed(runs):
     from ssedb.compare.results import Run
     from ssedb.report.data import _measure
 
@@ -216,7 +216,7 @@ def test_lower_is_better_turns_the_ranking_round(runs):
     assert [r["method"] for r in _measure(made, "bonus_noise_share")["ranking"]] == ["b", "c", "a"]
 
 
-def test_a_measure_is_not_asked_of_an_env_that_has_none(runs):
+def test_ranking_leaves_out_an_env_without_the_measure(runs):
     from ssedb.compare.results import Run
     from ssedb.report.data import _measure, _measures
 
@@ -252,16 +252,16 @@ def test_a_measure_is_not_asked_of_an_env_that_has_none(runs):
     }
 
 
-def test_rooms_maps_and_runs_without_them(data):
+def test_rooms_maps_are_on_the_page_where_runs_have_them(data):
     maps = {data["runs"][m["run"]]["name"]: m for m in data["rooms"]}
     assert maps["stopped"]["steps"] == []
     full = maps["random-box-db-0"]
-    assert (full["steps"][0], full["steps"][-1]) == (0, 512)
+    assert (full["steps"][0], full["steps"][-1]) == (0, 256)
     assert sum(row.count("1") for row in full["floor"]) == len(full["visits"][0])
     assert {mark["what"] for mark in full["marks"]} == {"start", "key", "lock", "treasure"}
 
 
-def test_settings_and_commands(data):
+def test_page_holds_settings_and_commands(data):
     found = by_name(data)
     run = found["random-box-db-1"]
     assert "--noise random-box" in run["command"]
@@ -271,7 +271,7 @@ def test_settings_and_commands(data):
     assert found[HOSTILE]["command"] is None  # no such bonus
 
 
-def test_text_cannot_leave_the_json():
+def test_page_text_cannot_leave_the_json():
     hostile = {HOSTILE_BONUS: "<!--<script>", "amp": "&lt; \u2028 {{data}}"}
     text = safe_json(hostile)
     assert not re.search(r"[<>&\u2028]", text)
@@ -286,7 +286,7 @@ def embedded(html, name):
     )
 
 
-def test_a_page_as_a_folder_and_as_a_file(tmp_path):
+def test_page_is_written_as_a_folder_or_as_a_file(tmp_path):
     page = Page({"title": HOSTILE_BONUS + " {{data}}", "runs": [], "episodes": []})
     page.add_picture("frames/0-seen.webp", b"picture")
     folder = page.write_folder(tmp_path / "folder")
@@ -304,7 +304,7 @@ def test_a_page_as_a_folder_and_as_a_file(tmp_path):
     page.write_folder(tmp_path / "folder")  # a report may be replaced
 
 
-def test_nothing_else_is_overwritten(tmp_path):
+def test_report_overwrites_nothing_else(tmp_path):
     page = Page({"title": "t"})
     (tmp_path / "index.html").write_text("mine")
     with pytest.raises(ConfigError, match="is not a report"):
@@ -320,7 +320,7 @@ def test_nothing_else_is_overwritten(tmp_path):
         page.write_folder(tmp_path / "index.html" / "deep")
 
 
-def test_frames_on_a_sheet():
+def test_frames_are_laid_on_a_sheet():
     import io
 
     from PIL import Image
@@ -349,12 +349,12 @@ def test_frames_on_a_sheet():
         (["report", ".", "--episodes", "-1"], "episodes=-1: must be 0 or more"),
     ],
 )
-def test_mistakes(args, message, capsys):
+def test_report_with_a_mistake_ends_in_one_line(args, message, capsys):
     assert cli.main(args) == 2
     assert re.search(message, capsys.readouterr().err)
 
 
-def test_a_folder_without_runs_is_refused(tmp_path, capsys):
+def test_report_of_a_folder_without_runs_is_refused(tmp_path, capsys):
     (tmp_path / "runs").mkdir()
     assert cli.main(["report", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]) == 2
     assert "holds no run" in capsys.readouterr().err

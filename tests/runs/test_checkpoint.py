@@ -14,7 +14,7 @@ def save(folder, steps):
     return checkpoint.save(folder, state, {"steps": steps, "env": "alien"})
 
 
-def test_round_trip_keeps_the_newest_two(tmp_path):
+def test_checkpoint_round_trip_keeps_the_newest_two(tmp_path):
     for steps in (10, 20, 30):
         save(tmp_path, steps)
     assert sorted(p.name for p in tmp_path.iterdir()) == [
@@ -28,13 +28,13 @@ def test_round_trip_keeps_the_newest_two(tmp_path):
     assert checkpoint.about_latest(tmp_path)["env"] == "alien"
 
 
-def test_nothing_there(tmp_path):
+def test_checkpoint_of_an_empty_folder_is_none(tmp_path):
     assert checkpoint.load_latest(tmp_path) is None
     assert checkpoint.about_latest(tmp_path / "missing") is None
 
 
 @pytest.mark.parametrize("damage", ["flip-early", "flip-late", "truncate", "empty", "garbage"])
-def test_damage_is_noticed_and_the_one_before_is_used(tmp_path, damage):
+def test_checkpoint_when_damaged_is_noticed_and_the_one_before_is_used(tmp_path, damage):
     save(tmp_path, 10)
     path = save(tmp_path, 20)
     data = bytearray(path.read_bytes())
@@ -54,7 +54,7 @@ def test_damage_is_noticed_and_the_one_before_is_used(tmp_path, damage):
         checkpoint.load_latest(tmp_path)
 
 
-def test_a_full_disk_leaves_the_old_ones(tmp_path, monkeypatch):
+def test_checkpoint_on_a_full_disk_leaves_the_old_ones(tmp_path, monkeypatch):
     save(tmp_path, 10)
 
     def full(descriptor):

@@ -11,8 +11,8 @@ from ssedb import cli
 from ssedb.runs import checkpoint
 from ssedb.runs.metrics import read_metrics
 from ssedb.trainer import Trainer
-from tests.cli.test_cli import ssedb
-from tests.sweep.grids import wait_for
+from tests.helpers import run_ssedb, wait_for
+from tests.toy import ROOMS_FLAGS as FLAGS
 
 TRAP = """
 import os, signal
@@ -31,14 +31,6 @@ class Trap(NoBonus):
     def diagnostics(self, obs, actions, next_obs):
         return {}
 """
-SIZES = {"num-envs": 4, "minibatch-envs": 2, "rollout-steps": 8, "obs-norm-steps": 32, "steps": 64}
-FLAGS = ["--env", "rooms-small", "--preset", "rooms", "--device", "cpu"]
-FLAGS += [word for name, value in SIZES.items() for word in (f"--{name}", str(value))]
-
-
-def on_path(project):
-    """Return a PYTHONPATH with the project: nothing is imported from the current folder."""
-    return f"{project}:{os.environ.get('PYTHONPATH', '')}"
 
 
 @pytest.fixture
@@ -62,12 +54,18 @@ def project(tmp_path, monkeypatch):
     ],
     ids=["nan", "crash", "kill"],
 )
-def test_a_first_update_that_fails_leaves_a_run_that_can_be_resumed(
-    project, capsys, how, code, said
+def test_train_whose_first_update_fails_can_be_resumed(
+    project, capsys, monkeypatch, how, code, said
 ):
     command = ["train", "--bonus", "trap:Trap", *FLAGS, "--out", "my run"]
-    failed = ssedb(*command, env={**os.environ, "TRAP": how, "PYTHONPATH": on_path(project)})
-    assert (failed.returncode, said in failed.stderr) == (code, True), failed.stderr
+    monkeypatch.setenv("TRAP", how)
+    monkeypatch.setenv("PYTHONPATH", f"{project}:{os.environ.get('PYTHONPATH', '')}")
+    if how == "kill":
+        assert run_ssedb(*command).returncode == code
+    else:
+        assert cli.main(command) == code
+        assert said in capsys.readouterr().err
+    monkeypatch.delenv("TRAP")
     assert cli.main(command) == 2
     message = "ssedb: my run already holds a run; go on with `ssedb train --resume 'my run'`, or choose another --out\n"
     assert capsys.readouterr().err.endswith(message)
@@ -77,9 +75,7 @@ def test_a_first_update_that_fails_leaves_a_run_that_can_be_resumed(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_a_run_that_is_stopped_while_it_looks_around_leaves_its_folder_free(
-    project, capsys, number
-):
+def test_train_stopped_while_measuring_observations_leaves_its_folder_free(project, capsys, number):
     command = ["train", *FLAGS, "--out", "run"]
     endless = [sys.executable, "-m", "ssedb", *command, "--obs-norm-steps", "1e9"]
     process = subprocess.Popen(endless, stderr=subprocess.PIPE, text=True)
@@ -99,7 +95,7 @@ def test_a_run_that_is_stopped_while_it_looks_around_leaves_its_folder_free(
     assert cli.main(command) == 0
 
 
-def test_a_run_that_is_stopped_twice_says_what_is_saved(project, capsys, monkeypatch):
+def test_train_stopped_twice_names_what_is_saved(project, capsys, monkeypatch):
     """The second Ctrl-C ends a run within an update."""
 
     def stopped_twice(trainer):
@@ -114,9 +110,7 @@ def test_a_run_that_is_stopped_twice_says_what_is_saved(project, capsys, monkeyp
     )
 
 
-def test_a_run_that_is_stopped_before_torch_is_loaded_leaves_its_folder_free(
-    project, capsys, monkeypatch
-):
+def test_train_stopped_before_torch_is_loaded_leaves_its_folder_free(project, capsys, monkeypatch):
     class Stop:
         def find_spec(self, name, path, target=None):
             if name == "ssedb.runs.loop":
@@ -132,7 +126,7 @@ def test_a_run_that_is_stopped_before_torch_is_loaded_leaves_its_folder_free(
     assert not (project / "run").exists()
 
 
-def test_sigterm_ends_a_run_with_a_checkpoint(project):
+def test_train_on_sigterm_ends_with_a_checkpoint(project):
     command = [sys.executable, "-m", "ssedb", "train", *FLAGS, "--steps", "1e9", "--out", "run"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     metrics = project / "run" / "metrics.jsonl"

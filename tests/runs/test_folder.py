@@ -20,13 +20,13 @@ def created(config):
     run.close()
 
 
-def test_checkpoints_of_unknown_origin_are_not_gone_on_from(tmp_path):
+def test_resume_from_checkpoints_of_unknown_provenance_is_refused(tmp_path):
     (tmp_path / "run" / "checkpoints").mkdir(parents=True)
     with pytest.raises(ConfigError, match="already holds a run"):
         RunFolder.create(tiny_config(tmp_path / "run"))
 
 
-def test_a_folder_in_use_is_refused_and_a_dead_owner_does_not_block_it(tmp_path):
+def test_folder_in_use_is_refused_and_a_dead_owner_does_not_block_it(tmp_path):
     out = tmp_path / "run"
     code = (
         "import sys; from pathlib import Path;"
@@ -45,7 +45,7 @@ def test_a_folder_in_use_is_refused_and_a_dead_owner_does_not_block_it(tmp_path)
     RunFolder.reopen(out).close()
 
 
-def test_a_folder_that_holds_a_run_is_left_alone(tmp_path):
+def test_folder_that_holds_a_run_is_left_alone(tmp_path):
     config = tiny_config(tmp_path / "run")
     created(config)
     before = (tmp_path / "run" / "config.toml").read_text()
@@ -61,7 +61,8 @@ def test_resume_keeps_the_settings(tmp_path):
     run.close()
     assert RunFolder.reopen(tmp_path / "run").config.steps == 5000  # remembered
     with pytest.raises(
-        ConfigError, match="is a run with env=breakout, not alien; a resumed run keeps its settings"
+        ConfigError,
+        match="is a run with env=rooms-tiny, not alien; a resumed run keeps its settings",
     ):
         RunFolder.reopen(tmp_path / "run", env="alien")
     with pytest.raises(
@@ -98,21 +99,21 @@ def test_metrics_survive_torn_lines_and_resumes(tmp_path):
     assert any((tmp_path / "run" / "tb").iterdir())
 
 
-def test_wandb_is_asked_for_only_where_it_is_installed(tmp_path, monkeypatch):
+def test_wandb_where_it_is_missing_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"pip install ssedb\[wandb\]"):
         RunFolder.create(tiny_config(tmp_path / "run", wandb=True))
 
 
 @pytest.mark.parametrize(("name", "stays"), [("new", False), ("old", True), (".", True)])
-def test_a_folder_goes_with_its_lock_only_if_the_lock_made_it(tmp_path, monkeypatch, name, stays):
+def test_lock_removes_the_folder_only_if_it_made_it(tmp_path, monkeypatch, name, stays):
     monkeypatch.chdir(tmp_path)
     Path("old").mkdir()
     lock_folder(Path(name), create=True).close()
     assert Path(name).exists() == stays
 
 
-def test_the_log_of_an_error_goes_when_the_run_goes_on(tmp_path):
+def test_error_log_goes_when_the_run_continues(tmp_path):
     run = RunFolder.create(tiny_config(tmp_path / "run"))
     (run.path / ERROR_LOG).write_text("it broke")
     run.start_logging(None)
@@ -127,7 +128,7 @@ def test_train_from_python_into_a_folder_of_other_files_is_refused(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
-def test_a_folder_where_a_sweep_failed_may_be_trained_in(tmp_path):
+def test_train_into_a_folder_where_a_sweep_failed_is_allowed(tmp_path):
     for name in ("error.log", "log.txt", "failure.json", "origin.json"):
         (tmp_path / name).touch()
     RunFolder.create(tiny_config(tmp_path)).close()

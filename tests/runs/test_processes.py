@@ -25,7 +25,9 @@ from tests.toy import tiny_config
         ),
     ],
 )
-def test_what_does_not_split_is_one_line(tmp_path, monkeypatch, changes, message):
+def test_settings_that_do_not_split_over_processes_are_refused_in_one_line(
+    tmp_path, monkeypatch, changes, message
+):
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "3")
     with pytest.raises(ssedb.ConfigError) as error:

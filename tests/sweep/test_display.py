@@ -18,7 +18,7 @@ def line(shown):
     return "  ".join(shown.parts())
 
 
-def test_counts_and_time_left(tmp_path, monkeypatch, capsys):
+def test_display_shows_counts_and_time_left(tmp_path, monkeypatch, capsys):
     runs = read_grid(write_grid(tmp_path)).runs  # 8 of 96 steps
     now = [0.0]
     monkeypatch.setattr(display.time, "monotonic", lambda: now[0])
@@ -46,7 +46,7 @@ def test_counts_and_time_left(tmp_path, monkeypatch, capsys):
     assert said.splitlines()[-1].startswith("finished 3/8  ")
 
 
-def test_steps_that_a_failed_run_will_not_make_cost_no_time(tmp_path, monkeypatch):
+def test_display_leaves_out_the_time_of_failed_runs(tmp_path, monkeypatch):
     runs = read_grid(write_grid(tmp_path)).runs[:2]  # of 96 steps
     now = [0.0]
     monkeypatch.setattr(display.time, "monotonic", lambda: now[0])
@@ -63,7 +63,7 @@ def test_steps_that_a_failed_run_will_not_make_cost_no_time(tmp_path, monkeypatc
     assert line(shown) == "finished 0/2  time left 0:00:16  running 1  failed 1  4 steps/s"
 
 
-def test_the_estimate_adds_up(tmp_path, monkeypatch, capsys):
+def test_estimate_adds_up(tmp_path, monkeypatch, capsys):
     cost = Cost(start=40.0, step=0.01, checkpoint=1_000_000, row=1000)
     monkeypatch.setattr(estimate, "calibrate", lambda config: cost)
     path = write_grid(tmp_path, TOY.replace("steps = 96", "steps = 96_000"))
@@ -107,7 +107,7 @@ def test_dry_run_estimates_and_writes_nothing(tmp_path, capsys):
     assert not out.exists()
 
 
-def test_the_estimate_knows_the_look_around(tmp_path):
+def test_estimate_includes_the_observation_statistics(tmp_path):
     short, long = (
         calibrate(tiny_config(tmp_path, env="rooms-small", obs_norm_steps=n))
         for n in (512, 5_000_000)

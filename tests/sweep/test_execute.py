@@ -22,7 +22,7 @@ from tests.sweep.grids import Silent, numbers, write_grid
 from tests.toy import tiny_config
 
 
-def test_a_finished_run_of_another_name_is_left_alone(tmp_path):
+def test_execute_leaves_a_finished_run_of_another_name_alone(tmp_path):
     path, root = write_grid(tmp_path), tmp_path / "runs"
     first = read_grid(path, root, {"device": "cpu"}).runs[0]
     assert execute(first, False, "cpu", silent)
@@ -43,7 +43,7 @@ def run(tmp_path, monkeypatch):
     return read_grid(write_grid(tmp_path), tmp_path / "runs", {"device": "cpu"}).runs[0]
 
 
-def test_trained_then_probed_then_left_alone(run):
+def test_execute_trains_then_probes_then_leaves_alone(run):
     assert execute(run, False, "cpu", silent)
     assert is_finished(run, probe=False)
     assert not is_finished(run, probe=True)
@@ -60,7 +60,7 @@ def test_trained_then_probed_then_left_alone(run):
     numbers(run.folder)
 
 
-def test_a_folder_in_use_is_waited_for(run, monkeypatch):
+def test_execute_waits_for_a_folder_in_use(run, monkeypatch):
     holder = RunFolder.create(run.config)
     monkeypatch.setattr(module, "WAIT_FOR_FOLDER", 0.0)
     with pytest.raises(FolderInUse, match="is in use by process"):
@@ -72,7 +72,7 @@ def test_a_folder_in_use_is_waited_for(run, monkeypatch):
     assert execute(run, False, "cpu", silent)
 
 
-def test_a_run_goes_on_with_the_engine_it_was_begun_with(run):
+def test_execute_resumes_with_the_engine_of_the_run(run):
     before = dataclasses.replace(run, config=dataclasses.replace(run.config, engine="eager"))
     assert execute(before, False, "cpu", silent)
     (run.folder / "summary.json").unlink()  # as if it had not got to its end
@@ -81,7 +81,7 @@ def test_a_run_goes_on_with_the_engine_it_was_begun_with(run):
     folder.close()
 
 
-def test_what_would_come_again_is_not_tried_again():
+def test_execute_does_not_retry_what_would_come_again():
     for error in (TrainingError("bonus_loss is nan"), ConfigError("steps=0")):
         assert not module.may_succeed_on_retry(error)
     for error in (RuntimeError("CUDA error"), OSError("disk full"), MemoryError()):
@@ -119,7 +119,7 @@ def test_what_would_come_again_is_not_tried_again():
         "bonus of a wrong shape",
     ],
 )
-def test_what_may_pass_is_tried_again(tmp_path, monkeypatch, settings, message, again):
+def test_execute_retries_what_may_pass(tmp_path, monkeypatch, settings, message, again):
     write_package(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     try:
@@ -130,14 +130,14 @@ def test_what_may_pass_is_tried_again(tmp_path, monkeypatch, settings, message, 
     assert module.may_succeed_on_retry(caught.value) == again
 
 
-def test_the_probe_of_an_untrained_bonus_is_not_the_runs(tmp_path):
+def test_execute_leaves_out_the_probe_of_an_untrained_bonus(tmp_path):
     assert not plan.is_probed(tmp_path)
     for fresh in (True, False):
         (tmp_path / "probe.json").write_text(json.dumps({"fresh": fresh}))
         assert plan.is_probed(tmp_path) == (not fresh)
 
 
-def test_code_that_goes_on_with_a_run_is_added(run, monkeypatch):
+def test_execute_adds_the_code_that_resumes_a_run(run, monkeypatch):
     run.folder.mkdir(parents=True)
     noted = []
     for code in ("first", "second", "second", "first"):
@@ -153,7 +153,7 @@ def test_code_that_goes_on_with_a_run_is_added(run, monkeypatch):
     ]
 
 
-def test_a_folder_of_other_settings_is_not_touched(run):
+def test_execute_does_not_touch_a_folder_of_other_settings(run):
     assert execute(run, False, "cpu", silent)
     config = run.folder / "config.toml"
     config.write_text(config.read_text().replace("gamma = 0.99", "gamma = 0.9"))

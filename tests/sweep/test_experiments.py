@@ -26,12 +26,12 @@ RUNS = {
 }
 
 
-def test_the_list_is_complete():
+def test_experiments_list_is_complete():
     assert {path.stem for path in FOLDER.glob("*.toml")} == set(RUNS)
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_every_file_resolves(name):
+def test_experiments_all_resolve(name):
     grid = read_grid(FOLDER / f"{name}.toml")
     assert grid.name == name
     assert len(grid.runs) == RUNS[name]
@@ -44,7 +44,7 @@ def test_every_file_resolves(name):
         assert {run.config.env for run in grid.runs} == set(GAMES)
 
 
-def test_quick_has_every_bonus_but_those_that_came_after_its_results():
+def test_experiments_quick_has_every_bonus_but_those_that_came_after_its_results():
     newer = {"db-ensemble", "e3b", "lbs", "lpm"}
     assert {run.config.bonus for run in read_grid(FOLDER / "quick.toml").runs} == set(
         list_bonuses()

@@ -13,7 +13,7 @@ from ssedb.sweep.grid import read_grid, run_id
 from tests.sweep.grids import TOY, write_grid
 
 
-def test_axes_are_combined(tmp_path):
+def test_grid_combines_its_axes(tmp_path):
     grid = read_grid(write_grid(tmp_path), tmp_path / "runs")
     assert (grid.name, grid.probe, len(grid.runs)) == ("toy", False, 8)
     assert len({run.id for run in grid.runs}) == 8
@@ -29,7 +29,7 @@ def test_axes_are_combined(tmp_path):
     assert first.folder == tmp_path / "runs" / first.name
 
 
-def test_ids_depend_on_what_is_computed_and_on_nothing_else(tmp_path):
+def test_run_id_depends_on_what_is_computed_alone(tmp_path):
     path = write_grid(tmp_path)
     here, there = (
         read_grid(path, tmp_path / "a"),
@@ -57,13 +57,13 @@ def with_other(config, name):
 
 
 @pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(TrainConfig)])
-def test_the_id_notices_every_setting_that_changes_a_result(name):
+def test_run_id_notices_every_setting_that_changes_a_result(name):
     config = TrainConfig(env="rooms-small", preset="rooms")
     assert (run_id(with_other(config, name)) == run_id(config)) == (name in CHANGES_NO_RESULT)
 
 
 @pytest.mark.parametrize("bonus", list_bonuses())
-def test_the_id_notices_every_option_of_a_bonus(bonus):
+def test_run_id_notices_every_option_of_a_bonus(bonus):
     config = TrainConfig(env="rooms-small", preset="rooms", bonus=bonus)
     ids = {run_id(config)}
     for name in config.bonus_options:
@@ -92,7 +92,7 @@ def test_precision_is_an_axis(tmp_path):
     ],
     ids=["engine", "device", "checkpoint_minutes", "wandb"],
 )
-def test_what_changes_no_result_is_no_axis(tmp_path, name, values):
+def test_axis_that_changes_no_result_is_refused(tmp_path, name, values):
     text = TOY.replace("checkpoint_minutes = 0\n", "") + f"{name} = {values}\n"
     with pytest.raises(ConfigError) as caught:
         read_grid(write_grid(tmp_path, text))
@@ -101,7 +101,7 @@ def test_what_changes_no_result_is_no_axis(tmp_path, name, values):
     assert "\n" not in str(caught.value)
 
 
-def test_a_run_is_found_under_another_name(tmp_path):
+def test_run_is_found_under_another_name(tmp_path):
     """Another version of ssedb, or a grid file with fewer axes, named its folder."""
     path, root = write_grid(tmp_path), tmp_path / "runs"
     runs = read_grid(path, root).runs
@@ -125,7 +125,7 @@ def test_a_run_is_found_under_another_name(tmp_path):
     assert read_grid(path, root).runs[0].folder == runs[0].folder  # its own name comes first
 
 
-def test_an_option_is_an_axis_of_the_bonuses_that_have_it(tmp_path):
+def test_axis_of_an_option_applies_to_the_bonuses_that_have_it(tmp_path):
     text = TOY + "alpha1 = [0.1, 0.2]\n[bonus_options.db]\nalpha2 = 0.7\n"
     runs = read_grid(write_grid(tmp_path, text)).runs
     by_bonus = {
@@ -138,7 +138,7 @@ def test_an_option_is_an_axis_of_the_bonuses_that_have_it(tmp_path):
     assert any("db-alpha1-0.2-s1" in run.name for run in runs)
 
 
-def test_excludes(tmp_path):
+def test_grid_excludes_combinations(tmp_path):
     text = (
         TOY
         + '[[exclude]]\nbonus = "rnd"\nnoise = "none"\n[[exclude]]\nseed = [1, 2]\nbonus = "db"\n'
@@ -210,7 +210,7 @@ def test_excludes(tmp_path):
         ('name = "toy"', "probe = 1", "probe: must be true or false, not 1"),
     ],
 )
-def test_mistakes_are_named(tmp_path, before, after, message):
+def test_grid_with_a_mistake_names_it(tmp_path, before, after, message):
     text = TOY.replace(before, after)
     assert text != TOY
     if "probe = true" in after:
@@ -250,7 +250,7 @@ def test_override_that_leaves_a_bonus_out_leaves_its_options_unused(tmp_path):
     assert {run.config.bonus for run in runs} == {"rnd"}
 
 
-def test_an_override_may_make_an_axis(tmp_path):
+def test_override_may_make_an_axis(tmp_path):
     given = [
         "seed=3",
         "noise=none",
@@ -270,13 +270,13 @@ def test_an_override_may_make_an_axis(tmp_path):
     assert {run.config.bonus_options["alpha1"] for run in runs} == {0.5}
 
 
-def test_an_empty_file_is_no_grid(tmp_path):
+def test_grid_of_an_empty_file_is_refused(tmp_path):
     (tmp_path / "grid.toml").write_text("")
     with pytest.raises(ConfigError, match=r"grid.toml has no \[settings\] and no \[axes\]"):
         read_grid(tmp_path / "grid.toml")
     assert len(read_grid(tmp_path / "grid.toml", overrides={"seed": 3}).runs) == 1
 
 
-def test_no_file(tmp_path):
+def test_grid_of_a_missing_file_is_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"cannot read .*nowhere\.toml: No such file"):
         read_grid(tmp_path / "nowhere.toml")

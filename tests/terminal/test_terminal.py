@@ -16,9 +16,9 @@ from ssedb import cli, terminal
 from ssedb.compare.tables import Table as StatsTable
 from ssedb.sweep.display import Display
 from ssedb.sweep.grid import read_grid
-from tests.cli.test_cli import ssedb
-from tests.runs.test_early_end import FLAGS
+from tests.helpers import run_ssedb
 from tests.sweep.grids import TOY, write_grid
+from tests.toy import ROOMS_FLAGS as FLAGS
 
 ONE = ["--set", "seed=0", "noise=none", "bonus=none", "--jobs", "1", "--device", "cpu"]
 """One run of a grid."""
@@ -49,7 +49,7 @@ def in_terminal(columns: int, *args: str, **kwargs) -> list[str]:
     return [line.rstrip() for line in re.split(r"[\r\n]+", text) if line.strip()]
 
 
-def test_names_with_brackets_and_colons_come_out_as_they_are(tmp_path, monkeypatch, capsys):
+def test_names_with_brackets_and_colons_are_printed_literally(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert cli.main(["train", *FLAGS, "--out", HOSTILE]) == 0
     said = capsys.readouterr().out
@@ -74,7 +74,7 @@ def test_notes_of_a_live_display_are_literal(tmp_path, capsys, monkeypatch):
         assert text in said
 
 
-def test_sixty_columns_show_the_bar_and_whole_words(tmp_path):
+def test_bar_in_sixty_columns_shows_whole_words(tmp_path):
     lines = in_terminal(60, "train", *FLAGS, "--out", "run", cwd=tmp_path)
     assert max(map(len, lines)) <= 60
     assert not [line for line in lines if "…" in line]
@@ -101,7 +101,7 @@ def cut_words(printed: str, words: str) -> list[str]:
     return [word for word in words.split() if word not in printed]
 
 
-def test_a_table_keeps_its_words_whole_at_any_width(capsys):
+def test_table_at_any_width_keeps_its_words_whole(capsys):
     cells = [
         "db-ensemble",
         "0.128 [0.057, 0.197]",
@@ -119,15 +119,15 @@ def test_a_table_keeps_its_words_whole_at_any_width(capsys):
         assert ("┃" in printed) == (width >= 50)  # rows of a table, or a paragraph each
 
 
-def test_a_table_with_room_is_printed_whole(capsys):
+def test_table_with_room_is_printed_whole(capsys):
     table = Table("a", "b")
     table.add_row("one two", "three")
-    terminal.print_table(terminal.console(width=80), table)
+    terminal.print_table(table, terminal.console(width=80))
     assert "│ one two │ three │" in capsys.readouterr().out
 
 
-def test_a_pipe_gets_a_line_for_a_line():
-    lines = ssedb("list", "noises").stdout.splitlines()
+def test_pipe_gets_a_line_for_a_line():
+    lines = run_ssedb("list", "noises").stdout.splitlines()
     assert len(lines) == 7
     assert lines[1] == (
         "clouds      Bright blobs that drift over the picture in Brownian motion, round the edges"
@@ -152,22 +152,22 @@ def test_paths_need_not_be_ascii_in_any_locale(tmp_path):
             "open in a browser  bücher/index.html",
         ),
     ):
-        result = ssedb(*args, cwd=tmp_path, env={**os.environ, **ASCII}, encoding="utf-8")
+        result = run_ssedb(*args, cwd=tmp_path, env={**os.environ, **ASCII}, encoding="utf-8")
         assert (result.returncode, said in result.stdout) == (0, True), result.stderr
     assert "# runs/my [läufe]" in (tmp_path / "runs/my [läufe]/stats/tables.md").read_text(
         encoding="utf-8"
     )
 
 
-def test_a_letter_that_the_terminal_lacks_does_not_end_a_command(tmp_path):
+def test_letter_that_the_terminal_lacks_does_not_end_a_command(tmp_path):
     strict = {**os.environ, "PYTHONIOENCODING": "ascii:strict", "PYTHONUTF8": "1"}
-    result = ssedb("list", "größe", env=strict)
+    result = run_ssedb("list", "größe", env=strict)
     assert (result.returncode, len(result.stderr.splitlines())) == (2, 1)
     assert "invalid choice 'gr\\xf6\\xdfe'" in result.stderr
 
 
-def test_a_path_that_is_no_text_is_refused():
-    result = ssedb("stats", os.fsdecode(b"r\xe9sultats"), env={**os.environ, "PYTHONUTF8": "1"})
+def test_path_that_is_no_text_is_refused():
+    result = run_ssedb("stats", os.fsdecode(b"r\xe9sultats"), env={**os.environ, "PYTHONUTF8": "1"})
     assert result.returncode == 2
     assert (
         result.stderr == "ssedb: 'r\\udce9sultats' is no utf-8 text; give the path another name\n"

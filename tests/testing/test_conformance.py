@@ -26,31 +26,31 @@ OTHERWISE = {
 VARIANTS = {**{name: (name, {}) for name in ssedb.list_bonuses()}, **OTHERWISE}
 
 
-@pytest.mark.parametrize(("name", "options"), VARIANTS.values(), ids=VARIANTS)
-def test_our_bonuses_keep_their_contract(name, options):
-    results = check_bonus(name, **options)
-    assert [f"{r.name}: {r.why}" for r in results if r.outcome == "fail"] == []
-    assert [r.name for r in results] == [check.__name__ for check in CHECKS]
-
-
 @pytest.fixture
 def smaller_huge_batch(monkeypatch):
     monkeypatch.setattr(behaviour, "HUGE", 1024)
 
 
+@pytest.mark.parametrize(("name", "options"), VARIANTS.values(), ids=VARIANTS)
+def test_bonuses_of_this_package_keep_their_contract(name, options, smaller_huge_batch):
+    results = check_bonus(name, **options)
+    assert [f"{r.name}: {r.why}" for r in results if r.outcome == "fail"] == []
+    assert [r.name for r in results] == [check.__name__ for check in CHECKS]
+
+
 @pytest.mark.filterwarnings("ignore:std")
 @pytest.mark.parametrize("cls", BROKEN, ids=lambda cls: cls.__name__)
-def test_a_broken_bonus_fails_the_check_meant_for_it_and_no_other(cls, smaller_huge_batch):
+def test_bonus_that_is_broken_in_one_place_fails_that_check_alone(cls, smaller_huge_batch):
     results = check_bonus(f"tests.broken:{cls.__name__}")
     assert [r.name for r in results if r.outcome == "fail"] == [cls.breaks, *cls.also]
 
 
-def test_every_check_has_a_bonus_that_breaks_it_and_a_sentence():
+def test_checks_each_have_a_bonus_that_breaks_them_and_a_sentence():
     assert {check.__name__ for check in CHECKS} == {cls.breaks for cls in BROKEN}
     assert all(check.__doc__ for check in CHECKS)
 
 
-def test_what_there_is_nothing_to_check_of_is_skipped_with_the_reason():
+def test_check_without_a_subject_is_skipped_with_the_reason():
     skipped = {r.name: r.why for r in check_bonus("none") if r.outcome == "skip"}
     assert skipped == {
         "features_are_rows": "it has no features",
@@ -67,7 +67,7 @@ def test_checks_leave_the_callers_randomness_alone():
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_the_sensitivity_report_tells_blind_from_fooled():
+def test_sensitivity_report_tells_blind_from_fooled():
     assert sensitivity(Subject("none")) == dict.fromkeys(
         ["clouds", "flicker", "noisy-tv", "pixel", "random-box"]
     )
@@ -92,7 +92,7 @@ class Actions(Brightness):
         return actions.float()
 
 
-def test_the_command_lists_the_checks_and_ends_with_1_on_a_failure(capsys):
+def test_check_command_lists_the_checks_and_exits_1_on_a_failure(capsys):
     assert cli.main(["check", "count"]) == 0
     shown = capsys.readouterr().out
     assert "pass  reward_is_finite" in shown
@@ -118,7 +118,7 @@ def test_the_command_lists_the_checks_and_ends_with_1_on_a_failure(capsys):
         (["icm", "--device", "tpu"], "device='tpu': use auto, cpu"),
     ],
 )
-def test_a_wrong_name_is_one_line(args, message, capsys):
+def test_check_command_with_a_wrong_name_ends_in_one_line(args, message, capsys):
     assert cli.main(["check", *args]) == 2
     said = capsys.readouterr().err
     assert message in said
@@ -152,16 +152,15 @@ class Crashes(Bright):
 
 @pytest.fixture
 def outside(pytester, monkeypatch):
-    """Pytest in a project of its own, in a process of its own."""
-    monkeypatch.setenv(
-        "PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1"
-    )  # it is loaded by name, installed or not
-    monkeypatch.setenv("PYTHONPATH", f"{pytester.path}:{Path(__file__).parents[2]}")
+    """Pytest in a project of its own."""
+    # The plugin is loaded by name, installed or not.
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.syspath_prepend(pytester.path)
     pytester.makepyfile(mine=OUTSIDE, test_mine="def test_of_their_own(): pass")
-    return lambda *args: pytester.runpytest_subprocess("-p", "ssedb.testing.plugin", *args)
+    return lambda *args: pytester.runpytest_inprocess("-p", "ssedb.testing.plugin", *args)
 
 
-def test_the_plugin_checks_a_class_of_another_project(outside):
+def test_plugin_checks_a_class_of_another_project(outside):
     result = outside("--ssedb-bonus", "mine:Bright", "--ssedb-bonus", "mine:Cumulative", "-v")
     result.assert_outcomes(passed=1 + 15 + 14, skipped=2 * 3, failed=1)
     result.stdout.fnmatch_lines(
@@ -178,7 +177,7 @@ def test_the_plugin_checks_a_class_of_another_project(outside):
     assert result.ret == 1
 
 
-def test_the_plugin_shows_where_a_bonus_crashes_and_obeys_k(outside):
+def test_plugin_shows_where_a_bonus_crashes_and_obeys_k(outside):
     result = outside("--ssedb-bonus", "mine:Crashes", "-k", "reward_is_finite", "--tb=short")
     result.assert_outcomes(failed=1, deselected=18)
     result.stdout.fnmatch_lines(
@@ -187,7 +186,7 @@ def test_the_plugin_shows_where_a_bonus_crashes_and_obeys_k(outside):
     result.stdout.no_fnmatch_line("*_multicall*")
 
 
-def test_the_plugin_looks_in_the_folder_it_is_called_in(outside, pytester):
+def test_plugin_imports_from_the_folder_it_is_called_in(outside, pytester):
     """With `pytest`, which does not put it on the path, as `python -m pytest` does."""
     command = [
         sys.executable,
@@ -206,7 +205,7 @@ def test_the_plugin_looks_in_the_folder_it_is_called_in(outside, pytester):
     assert "1 passed, 18 deselected" in result.stdout, result.stderr
 
 
-def test_the_plugin_says_no_to_a_wrong_name_and_nothing_without_one(outside):
+def test_plugin_refuses_a_wrong_name_and_is_silent_without_one(outside):
     wrong = outside("--ssedb-bonus", "mine:Absent")
     assert wrong.ret == pytest.ExitCode.USAGE_ERROR
     wrong.stderr.fnmatch_lines(
@@ -215,7 +214,7 @@ def test_the_plugin_says_no_to_a_wrong_name_and_nothing_without_one(outside):
     outside().assert_outcomes(passed=1)
 
 
-def test_the_plugin_is_declared_and_light():
+def test_plugin_is_declared_and_light():
     declared = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
     assert declared["project"]["entry-points"]["pytest11"] == {"ssedb": "ssedb.testing.plugin"}
     code = "import sys, ssedb.testing.plugin; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"

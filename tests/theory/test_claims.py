@@ -15,14 +15,14 @@ def ignore(share):
 
 
 @pytest.mark.parametrize("part", ["theorem1", "theorem2"])
-def test_what_is_proved_holds(part):
+def test_claims_that_are_proved_hold(part):
     found, data = report.PARTS[part](True, 0, ignore)
     assert {claim.verdict for claim in found} == {"holds"}
     json.dumps(data)
 
 
-def test_infonce_part(monkeypatch):
-    monkeypatch.setattr(claims, "QUICK", dict(sizes=(8,), samples=1600, steps=20))
+def test_infonce_claims_hold(monkeypatch):
+    monkeypatch.setattr(claims, "QUICK", ((8,), 1600, 20))
     found, data = claims.infonce(True, 0, ignore)
     assert [claim.verdict for claim in found] == ["holds", "holds"]
     assert len(data["rows"]) == 10
@@ -38,13 +38,13 @@ def test_infonce_part(monkeypatch):
         ("count_bonus", lambda n, s, lam: np.sqrt(s / 4) / np.sqrt(n + lam), "theorem2"),
     ],
 )
-def test_a_wrong_constant_is_noticed(monkeypatch, name, wrong, part):
+def test_claim_with_a_wrong_constant_is_noticed(monkeypatch, name, wrong, part):
     monkeypatch.setattr(gain, name, wrong)
     found, _ = report.PARTS[part](True, 0, ignore)
     assert "fails" in {claim.verdict for claim in found}
 
 
-def test_command_writes_the_table_the_figures_and_the_numbers(tmp_path, capsys):
+def test_theory_command_writes_the_table_the_figures_and_the_numbers(tmp_path, capsys):
     assert (
         cli.main(
             ["theory", "--parts", "theorem2", "theorem1", "--quick", "--out", str(tmp_path / "t")]
@@ -60,5 +60,5 @@ def test_command_writes_the_table_the_figures_and_the_numbers(tmp_path, capsys):
     assert saved["parts"]["theorem1"]["claims"][1]["verdict"] == "holds"
 
 
-def test_every_part_of_the_command_exists_and_has_a_figure():
+def test_theory_command_has_every_part_with_a_figure():
     assert set(Theory().parts) == set(report.PARTS) == set(report.FIGURES)

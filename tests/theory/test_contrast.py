@@ -12,7 +12,7 @@ def generator(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
-def test_truth_and_best_critic_against_torch_distributions():
+def test_truth_and_best_critic_match_torch_distributions():
     rho, dims = 0.7, 3
     joint = torch.distributions.MultivariateNormal(
         torch.zeros(2, dtype=torch.float64), torch.tensor([[1, rho], [rho, 1]], dtype=torch.float64)
@@ -37,7 +37,7 @@ def test_best_critic_stays_under_the_truth_and_under_log_n(rho, batch):
     assert found.value - 4 * found.error <= min(found.truth, math.log(batch))
 
 
-def test_best_critic_comes_near_the_truth_with_a_large_batch():
+def test_best_critic_with_a_large_batch_comes_near_the_truth():
     found = contrast.nce_estimate(contrast.best_critic(0.5), 0.5, 4, 512, 40, generator())
     assert (
         0.98 * found.truth < found.value < found.truth
@@ -52,7 +52,7 @@ def test_trained_critic_learns_and_stays_under():
     assert 0.9 * best.value < found.value < best.value < found.truth
 
 
-def test_taking_the_luck_off_leaves_the_expectation():
+def test_contrast_without_the_luck_keeps_the_expectation():
     """A critic that knows nothing finds nothing."""
     found = contrast.nce_estimate(
         lambda x, y: torch.zeros(len(x), len(y), dtype=x.dtype), 0.6, 4, 32, 4000, generator()

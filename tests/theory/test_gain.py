@@ -10,7 +10,7 @@ def problem(rng, m=7, d=3, c=2):
     return rng.normal(size=(m, d)), rng.normal(size=(m, c)), rng.normal(size=d)
 
 
-def test_posterior_against_conditioning_the_joint_gaussian():
+def test_posterior_matches_conditioning_the_joint_gaussian():
     rng, lam = np.random.default_rng(0), 0.7
     data, targets, _ = problem(rng)
     mean, precision = gain.posterior(data, targets, lam)
@@ -51,7 +51,7 @@ def test_gain_is_the_expected_divergence_of_the_new_posterior_from_the_old():
 @pytest.mark.parametrize(
     ("d", "m", "c", "lam"), [(1, 0, 1, 1.0), (4, 9, 3, 1.0), (5, 2, 4, 0.2), (3, 30, 2, 5.0)]
 )
-def test_closed_form_against_determinants(d, m, c, lam):
+def test_gain_in_closed_form_matches_determinants(d, m, c, lam):
     rng = np.random.default_rng(2)
     data, eta = rng.normal(size=(6, m, d)), rng.normal(size=(6, d))
     fast = gain.information_gain(gain.squared_width(gain.gram(data, lam), eta), c)
@@ -79,7 +79,7 @@ def test_bounds_of_theorem_1_hold_and_their_constants_are_right():
 
 
 @pytest.mark.parametrize(("norm", "lam"), [(3.0, 1.0), (1.0, 0.1)])
-def test_outside_the_assumptions_the_lower_bound_fails_and_only_where_it_should(norm, lam):
+def test_lower_bound_outside_the_assumptions_fails_only_where_it_should(norm, lam):
     draws = gain.random_problems(np.random.default_rng(4), 4_000, norm, lam)
     root, (low, high) = np.sqrt(draws.gains), gain.ucb_bounds(draws.squared_widths, draws.outputs)
     assert np.array_equal(root < low, draws.squared_widths > gain.WIDEST)
@@ -92,7 +92,7 @@ def test_widest_solves_its_equation():
 
 
 @pytest.mark.parametrize("lam", [0.5, 1.0, 3.0])
-def test_theorem_2_and_its_error(lam):
+def test_theorem_2_holds_with_its_error(lam):
     visits = gain.tabular_visits([0, 1, 2, 10, 100, 10_000], states=5, actions=3, lam=lam)
     total = visits.counts + lam
     ratio = visits.bonus / visits.predicted

@@ -60,7 +60,7 @@ def test_river_swim_is_the_textbook_one():
 
 
 @pytest.mark.parametrize("lam", [1.0, 0.3])
-def test_incremental_regression_against_dense(lam):
+def test_regression_when_incremental_matches_dense(lam):
     mdp, rng, rounds = (
         mdps.random_linear(np.random.default_rng(2), 2),
         np.random.default_rng(3),
@@ -153,7 +153,7 @@ def test_bonuses_obey_the_theorems():
     assert (bonus_of("none", squared, counts, 1.0) == 0).all()
 
 
-def test_in_tabular_worlds_counts_are_ucb_and_exploring_pays():
+def test_counts_in_tabular_worlds_are_ucb_and_exploring_pays():
     mdp = mdps.combination_lock(np.random.default_rng(0), 6, length=4)
     settings = [Setting("ucb", 1.0), Setting("count", 1.0), Setting("db", 1.0), Setting("none", 0)]
     ucb, count, db, none = run_lsvi(mdp, settings, 300, np.random.default_rng(1))
@@ -163,7 +163,7 @@ def test_in_tabular_worlds_counts_are_ucb_and_exploring_pays():
     assert np.abs(ucb[:, -50:]).mean() < 0.05 * mdp.best_values()[0]
 
 
-def test_optimism_with_nothing_known():
+def test_optimism_with_nothing_known_is_the_maximum():
     mdp = mdps.river_swim(1)
     model = Regression(mdp, 1)
     _, earned = plan(

@@ -18,7 +18,7 @@ def normals(count, dims, seed=0):
     ).double() + 0.2
 
 
-def test_log_densities_against_torch_distributions():
+def test_log_densities_match_torch_distributions():
     mean, std = normals(4, 3)
     z, _ = normals(6, 3, seed=1)
     expected = torch.distributions.Normal(mean, std).log_prob(z[:, None]).sum(-1)
@@ -45,7 +45,7 @@ def test_divergence_of_posteriors_apart_is_the_log_of_their_share():
     assert found.tolist() == pytest.approx([math.log(111 / n) for n in (1, 10, 100)])
 
 
-def test_two_information_gains_agree():
+def test_information_gains_by_two_ways_agree():
     rng = np.random.default_rng(0)
     data, eta = rng.normal(size=(9, 4)), rng.normal(size=(5, 4))
     precision = gain.gram(data, 1.0)
@@ -70,7 +70,7 @@ def test_river_shows_its_state_and_follows_its_kernel():
     assert moves.tolist() == pytest.approx([0.05, 0.6, 0.35], abs=0.04)
 
 
-def test_count_exponent():
+def test_count_exponent_of_known_counts_is_exact():
     counts = torch.tensor([0, 1, 5, 50, 500])
     assert trust.count_exponent(3 * (counts + 1.0).rsqrt(), counts) == pytest.approx(-0.5)
     assert trust.count_exponent(torch.full((5,), 7.0), counts) == pytest.approx(0)
@@ -82,7 +82,7 @@ def snapshot(practical):
     return Snapshot(1, counts, exact, practical(exact), exact * 2, -exact + 9, 5.0, 4.0)
 
 
-def test_summary_and_calibration_of_a_perfect_and_of_a_contrary_bonus():
+def test_summary_of_a_perfect_and_of_a_contrary_bonus_is_calibrated():
     found = trust.summary(snapshot(lambda exact: 3 * exact))
     assert found["practical"] == pytest.approx(1)
     assert found["linear_visited"] == pytest.approx(-1)
@@ -96,7 +96,7 @@ def test_summary_and_calibration_of_a_perfect_and_of_a_contrary_bonus():
     assert list(claims.values()) == ["holds", "holds", "fails", "holds", "holds"]
 
 
-def test_real_model_on_the_river():
+def test_real_model_on_the_river_is_measured():
     shots = [list(networks.train_on_river(1, init, 0, dict(fidelity="ours"))) for init in (0, 0, 1)]
     first, again, other = (run[-1] for run in shots)
     assert first.steps == int(first.counts.sum()) == 2048
@@ -133,7 +133,7 @@ def test_gain_over_the_representation_counts_every_visit_once():
     assert shot.upper == pytest.approx(0.5)
 
 
-def test_whole_system_on_rooms():
+def test_whole_system_on_rooms_is_measured():
     shot = list(networks.train_on_rooms(1, 0, dict(fidelity="ours", obs_norm_steps=200)))[-1]
     assert shot.steps == 1024
     assert 0 < int((shot.counts > 0).sum()) < 512

@@ -30,6 +30,7 @@ class RoomsEnv(Env):
     A step waits for nothing and changes tensors in their place, so a CUDA graph may hold it.
     """
 
+    num_actions: int
     capturable = True
     must_continue = True
 

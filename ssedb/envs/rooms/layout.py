@@ -80,9 +80,8 @@ def draw_layout(size: Size, seed: int) -> Layout:
     parent = _spiral(size.rooms) if size.spiral else _maze(size.rooms, rng)
     start, far = (0, 0), max(parent, key=lambda room: (len(_path(parent, room)), room))
     path = _path(parent, far)
-    locked = [
-        path[round((i + 1) * (len(path) - 1) / (size.keys + 1))] for i in range(size.keys)
-    ]  # the rooms behind the locks
+    # The rooms behind the locks.
+    locked = [path[round((i + 1) * (len(path) - 1) / (size.keys + 1))] for i in range(size.keys)]
     region = {room: sum(step in locked for step in _path(parent, room)) for room in parent}
 
     side = size.rooms * (size.interior + 1) + 1
@@ -99,13 +98,9 @@ def draw_layout(size: Size, seed: int) -> Layout:
     for room in parent:  # a few loops, never round a lock
         for other in ((room[0] + 1, room[1]), (room[0], room[1] + 1)):
             joined = parent.get(other) == room or parent.get(room) == other
-            if (
-                other in parent
-                and not size.spiral
-                and not joined
-                and region[other] == region[room]
-                and rng.random() < 0.5
-            ):
+            if other not in parent or size.spiral or joined or region[other] != region[room]:
+                continue
+            if rng.random() < 0.5:
                 cell = _doorway(size, other, room, rng)
                 floor[cell], room_of[cell] = True, room_of[_corner(size, other)]
 
@@ -115,23 +110,13 @@ def draw_layout(size: Size, seed: int) -> Layout:
     free = [room for room in parent if room not in (start, far)]
     key_rooms = []
     for i, lock in enumerate(locked):
-        choices = [room for room in free if region[room] == i and room not in key_rooms] or [
-            parent[lock]
-        ]
-        key_rooms.append(away_from(parent[lock], choices))
+        choices = [room for room in free if region[room] == i and room not in key_rooms]
+        key_rooms.append(away_from(parent[lock], choices or [parent[lock]]))
     taken: set[Cell] = set()
     keys = tuple(_inside(size, room, rng, taken) for room in key_rooms)
     treasure, first = _inside(size, far, rng, taken), _inside(size, start, rng, taken)
-    return Layout(
-        size,
-        floor,
-        room_of,
-        first,
-        tuple(doors[room] for room in locked),
-        keys,
-        treasure,
-        _movers(size, free, rng),
-    )
+    locks, movers = tuple(doors[room] for room in locked), _movers(size, free, rng)
+    return Layout(size, floor, room_of, first, locks, keys, treasure, movers)
 
 
 def _maze(rooms: int, rng: np.random.Generator) -> dict[Room, Room]:
@@ -184,13 +169,9 @@ def _corner(size: Size, room: Room) -> Cell:
 
 def _doorway(size: Size, room: Room, neighbour: Room, rng: np.random.Generator) -> Cell:
     """Draw a cell of the wall between two rooms."""
-    top, left = np.maximum(_corner(size, room), _corner(size, neighbour))
+    top, left = map(max, _corner(size, room), _corner(size, neighbour))
     along = int(rng.integers(size.interior))
-    return (
-        (int(top) - 1, int(left) + along)
-        if room[1] == neighbour[1]
-        else (int(top) + along, int(left) - 1)
-    )
+    return (top - 1, left + along) if room[1] == neighbour[1] else (top + along, left - 1)
 
 
 def _inside(size: Size, room: Room, rng: np.random.Generator, taken: set[Cell]) -> Cell:
@@ -214,7 +195,6 @@ def _movers(size: Size, rooms: list[Room], rng: np.random.Generator) -> np.ndarr
         upright = bool(rng.integers(2))
         for phase in range(len(walk)):
             along = walk[(phase + shift) % len(walk)]
-            movers[phase, i] = (
-                (top + along, left + across) if upright else (top + across, left + along)
-            )
+            down, right = (along, across) if upright else (across, along)
+            movers[phase, i] = top + down, left + right
     return movers

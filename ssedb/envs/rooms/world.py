@@ -56,7 +56,7 @@ class World:
         number = {cell: i for i, cell in enumerate(cells)}
         moves = ((-1, 0), (1, 0), (0, -1), (0, 1), (0, 0))
         target = [
-            [number.get((r + dr, c + dc), i) for dr, dc in moves] for i, (r, c) in enumerate(cells)
+            [number.get((r + y, c + x), i) for y, x in moves] for i, (r, c) in enumerate(cells)
         ]
         blocked = torch.zeros(self.phases, len(cells), dtype=torch.bool)
         for phase in range(self.phases):
@@ -75,24 +75,20 @@ class World:
         self._powers = 3 ** torch.arange(self.num_keys, device=device)
         self.scenes_per_cell = 3**self.num_keys * 2 * self.phases
         self.num_states = len(cells) * self.scenes_per_cell
-        self.room_of_cell = torch.tensor(
-            [int(layout.room_of[cell]) for cell in cells], device=device
-        )
+        self.room_of_cell = torch.tensor(layout.room_of[layout.floor], device=device)
         self._draw_scenes()
 
     def start(self, num_envs: int) -> State:
         """Return the state in which every episode begins, N times."""
         zero = torch.zeros(num_envs, dtype=torch.int64, device=self.device)
-        return State(
-            zero + self._start, zero[:, None].repeat(1, self.num_keys), zero.clone(), zero.clone()
-        )
+        keys = zero[:, None].repeat(1, self.num_keys)
+        return State(zero + self._start, keys, zero.clone(), zero.clone())
 
     def move(self, state: State, actions: Tensor) -> tuple[State, Tensor]:
         """Return the states after these actions int64 [N], and the rewards float32 [N]."""
         interact = actions == INTERACT
-        picked = (
-            interact[:, None] & (state.cell[:, None] == self._key_cells) & (state.keys == ON_FLOOR)
-        )
+        on_key = state.cell[:, None] == self._key_cells
+        picked = interact[:, None] & on_key & (state.keys == ON_FLOOR)
         opened = interact[:, None] & self._beside_lock[state.cell] & (state.keys == HELD)
         found = interact & (state.cell == self._treasure) & (state.taken == 0)
         target = self._target[state.cell, actions]
@@ -100,9 +96,8 @@ class World:
         phase = (state.phase + 1) % self.phases
         cell = torch.where(shut | self._blocked[phase, target], state.cell, target)
         rewards = KEY_REWARD * picked.sum(1) + DOOR_REWARD * opened.sum(1) + TREASURE_REWARD * found
-        return State(
-            cell, state.keys + picked.long() + opened.long(), state.taken + found.long(), phase
-        ), rewards
+        keys = state.keys + picked.long() + opened.long()
+        return State(cell, keys, state.taken + found.long(), phase), rewards
 
     def scene_ids(self, state: State) -> Tensor:
         """Return all of the state but the agent's cell as a number, int64 [N]."""
@@ -124,27 +119,24 @@ class World:
         while len(frontier):
             known[frontier] = True
             states = self.state_of(frontier)
-            reached = [
-                self.move(states, torch.full_like(frontier, a))[0] for a in range(self.num_actions)
-            ]
-            frontier = torch.cat([self.state_ids(state) for state in reached]).unique()
+            every = (torch.full_like(frontier, action) for action in range(self.num_actions))
+            reached = [self.state_ids(self.move(states, actions)[0]) for actions in every]
+            frontier = torch.cat(reached).unique()
             frontier = frontier[~known[frontier]]
         return known
 
     def frames(self, state: State) -> Tensor:
         """Return what the agent sees, uint8 [N, side, side]."""
         pictures = self._gray_scenes.index_select(0, self.scene_ids(state))
-        return pictures.scatter_(1, self._agent_pixels[state.cell], GRAY[AGENT]).view(
-            -1, self.side, self.side
-        )
+        pictures.scatter_(1, self._agent_pixels[state.cell], GRAY[AGENT])
+        return pictures.view(-1, self.side, self.side)
 
     def pictures(self, state: State) -> Tensor:
         """Return pictures in colour for people, uint8 [N, side, side, 3]."""
         pictures = self._scenes.index_select(0, self.scene_ids(state))
         pictures.scatter_(1, self._agent_pixels[state.cell], AGENT)
-        return torch.tensor(COLOURS, dtype=torch.uint8, device=self.device)[pictures.long()].view(
-            -1, self.side, self.side, 3
-        )
+        colours = torch.tensor(COLOURS, dtype=torch.uint8, device=self.device)
+        return colours[pictures.long()].view(-1, self.side, self.side, 3)
 
     def _draw_scenes(self) -> None:
         """Draw a picture without the agent for every state of keys, treasure and movers."""
@@ -165,12 +157,8 @@ class World:
             picture = scenes[code, taken, phase]
             for key in range(self.num_keys):
                 status = code // 3**key % 3
-                draw(
-                    picture,
-                    layout.locks[key],
-                    solid,
-                    OPEN_DOOR if status == USED else FIRST_DOOR + key,
-                )
+                door = OPEN_DOOR if status == USED else FIRST_DOOR + key
+                draw(picture, layout.locks[key], solid, door)
                 if status == ON_FLOOR:
                     draw(picture, layout.keys[key], diamond, FIRST_KEY + key)
             if not taken:
@@ -178,9 +166,8 @@ class World:
             for mover in layout.movers[phase]:
                 draw(picture, mover, ring, MOVER)
         self._scenes = torch.from_numpy(scenes).view(-1, self.side * self.side).to(self.device)
-        self._gray_scenes = torch.tensor(GRAY, dtype=torch.uint8, device=self.device)[
-            self._scenes.long()
-        ]
+        gray = torch.tensor(GRAY, dtype=torch.uint8, device=self.device)
+        self._gray_scenes = gray[self._scenes.long()]
         corner = torch.tensor(self.cells, device=self.device) * pixels + offset  # [cells, 2]
         inside = torch.arange(pixels, device=self.device)
         rows, columns = corner[:, :1] + inside, corner[:, 1:] + inside

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ssedb.memory import Memory
+from ssedb.actions import Box
+from ssedb.reservoir import Reservoir
 
 SIDE = 2
 
@@ -17,20 +18,20 @@ def numbered(first: int, count: int) -> tuple[torch.Tensor, torch.Tensor, torch.
     return stacks[:count], torch.arange(first, first + count), stacks[1 : count + 1]
 
 
-def filled(capacity: int, count: int, batch: int = 32) -> Memory:
-    memory = Memory(capacity, (4, SIDE, SIDE))
+def filled(capacity: int, count: int, batch: int = 32) -> Reservoir:
+    memory = Reservoir(capacity, (4, SIDE, SIDE))
     for first in range(0, count, batch):
         memory.observe(*numbered(first, min(batch, count - first)))
     return memory
 
 
-def test_memory_with_room_keeps_every_transition_in_order():
+def test_reservoir_with_room_keeps_every_transition_in_order():
     memory = filled(capacity=50, count=40)
     assert int(memory.seen) == 40
     assert memory.actions[:40].tolist() == list(range(40))
 
 
-def test_memory_without_room_keeps_early_and_late_transitions_alike():
+def test_reservoir_without_room_keeps_early_and_late_transitions_alike():
     torch.manual_seed(0)
     count, capacity, trials = 400, 40, 200
     kept = torch.zeros(count)
@@ -42,25 +43,25 @@ def test_memory_without_room_keeps_early_and_late_transitions_alike():
     assert kept.max() < 45  # of 20 expected
 
 
-def test_memory_transitions_for_one_place_leave_the_last(monkeypatch):
-    memory = Memory(1, (4, SIDE, SIDE))
+def test_reservoir_transitions_for_one_place_leave_the_last(monkeypatch):
+    memory = Reservoir(1, (4, SIDE, SIDE))
     zeros = lambda like, dtype: torch.zeros_like(like, dtype=dtype)  # noqa: E731
     monkeypatch.setattr(torch, "rand_like", zeros)  # every transition takes place 0
     memory.observe(*numbered(0, 30))
     assert memory.actions[0] == 29
 
 
-def test_memory_pair_across_an_episode_end_is_left_out():
+def test_reservoir_pair_across_an_episode_end_is_left_out():
     obs, actions, next_obs = numbered(0, 6)
     next_obs = next_obs.clone()
     next_obs[2] = 77  # the first stack of another episode
-    memory = Memory(10, (4, SIDE, SIDE))
+    memory = Reservoir(10, (4, SIDE, SIDE))
     memory.observe(obs, actions, next_obs)
     assert int(memory.seen) == 5
     assert memory.actions[:5].tolist() == [0, 1, 3, 4, 5]
 
 
-def test_memory_sample_returns_whole_transitions_of_all_that_is_stored():
+def test_reservoir_sample_returns_whole_transitions_of_all_that_is_stored():
     torch.manual_seed(0)
     obs, actions, next_obs = filled(capacity=20, count=200).sample(400)
     assert len(actions.unique()) == 20
@@ -69,15 +70,15 @@ def test_memory_sample_returns_whole_transitions_of_all_that_is_stored():
     assert torch.equal(next_obs[:, :, 1, 1], expected[:, 1:])
 
 
-def test_memory_sample_before_it_is_full_draws_only_what_is_stored():
+def test_reservoir_sample_before_it_is_full_draws_only_what_is_stored():
     torch.manual_seed(0)
     _, actions, _ = filled(capacity=1000, count=10).sample(200)
     assert set(actions.tolist()) == set(range(10))
 
 
 @pytest.mark.parametrize("count", [10, 200])
-def test_memory_state_restored_goes_on_as_the_first(count):
-    first, second = filled(20, count), Memory(20, (4, SIDE, SIDE))
+def test_reservoir_state_restored_goes_on_as_the_first(count):
+    first, second = filled(20, count), Reservoir(20, (4, SIDE, SIDE))
     state = first.state_dict()
     assert len(state["frames"]) == min(count, 20)  # no larger than what it holds
     second.load_state_dict(state)
@@ -87,3 +88,14 @@ def test_memory_state_restored_goes_on_as_the_first(count):
     assert torch.equal(first.frames[:20], second.frames[:20])
     assert torch.equal(first.actions[:20], second.actions[:20])
     assert int(first.seen) == int(second.seen) == count + 32
+
+
+def test_reservoir_of_vectors_keeps_whole_transitions_with_their_actions():
+    memory = Reservoir(50, (3,), Box((-1.0,) * 2, (1.0,) * 2))
+    obs = torch.arange(60.0).view(20, 3)
+    memory.observe(obs, obs[:, :2] / 100, obs + 0.5)
+    before, actions, after = memory.sample(200)
+    assert before.dtype == torch.float32
+    assert torch.equal(after, before + 0.5)
+    assert torch.equal(actions, before[:, :2] / 100)
+    assert len(before[:, 0].unique()) == 20

@@ -1,4 +1,4 @@
-"""A memory of transitions, for models that would forget what the newest rollout does not show."""
+"""Reservoir: a uniform sample of a run, for models that would forget older transitions."""
 
 from __future__ import annotations
 
@@ -7,25 +7,35 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ssedb.actions import NumActions, action_space
 
-class Memory(nn.Module):
+
+class Reservoir(nn.Module):
     """A uniform sample of all transitions of a run, by reservoir sampling (Vitter's algorithm R).
 
     A transition is stored as its stack and the newest frame of the next one. Pairs across an
-    episode's end, whose stacks do not share frames, are left out.
+    episode's end, whose stacks do not share frames, are left out. A vector is a stack of one, so
+    of vectors all pairs are kept.
     """
 
-    frames: Tensor  # uint8 [capacity + 1, C + 1, H, W]; the last row takes what is not kept
-    actions: Tensor  # int64 [capacity + 1]
+    frames: Tensor  # [capacity + 1, C + 1, ...]; the last row takes what is not kept
+    actions: Tensor  # [capacity + 1, ...]
     seen: Tensor  # int64 scalar, transitions so far
 
-    def __init__(self, capacity: int, obs_shape: tuple[int, ...]) -> None:
+    def __init__(
+        self, capacity: int, obs_shape: tuple[int, ...], num_actions: NumActions = 1
+    ) -> None:
         super().__init__()
         self.capacity = capacity
-        stack, *size = obs_shape
-        frames = torch.zeros(capacity + 1, stack + 1, *size, dtype=torch.uint8)
+        self.obs_shape = obs_shape
+        image = len(obs_shape) == 3
+        self.stack_shape = obs_shape if image else (1, *obs_shape)
+        stack, *size = self.stack_shape
+        kind = torch.uint8 if image else torch.float32
+        frames = torch.zeros(capacity + 1, stack + 1, *size, dtype=kind)
         self.register_buffer("frames", frames, persistent=False)
-        actions = torch.zeros(capacity + 1, dtype=torch.int64)
+        space = action_space(num_actions)
+        actions = torch.zeros(capacity + 1, *space.shape, dtype=space.dtype)
         self.register_buffer("actions", actions, persistent=False)
         self.register_buffer("seen", torch.zeros((), dtype=torch.int64), persistent=False)
 
@@ -34,10 +44,11 @@ class Memory(nn.Module):
         """Store transitions; the n-th of the run takes a place with probability capacity / n.
 
         Args:
-            obs: stacks, uint8 [B, C, H, W].
-            actions: int64 [B].
-            next_obs: the next stacks, uint8 [B, C, H, W].
+            obs: stacks, uint8 [B, C, H, W], or vectors, float32 [B, D].
+            actions: int64 [B], or as the action space has them.
+            next_obs: the next observations.
         """
+        obs, next_obs = (part.view(-1, *self.stack_shape) for part in (obs, next_obs))
         whole = (obs[:, 1:] == next_obs[:, :-1]).flatten(1).all(1)
         number = self.seen + whole.cumsum(0)  # of each transition in the run, from 1
         drawn = (torch.rand_like(number, dtype=torch.float64) * number).long()
@@ -45,7 +56,7 @@ class Memory(nn.Module):
         place = torch.where(whole, place.clamp_max(self.capacity), self.capacity)
         # Of several transitions for one place the last stays; the device would pick any.
         order = torch.arange(len(place), device=place.device)
-        last = torch.zeros_like(self.actions).scatter_reduce(0, place, order, "amax")
+        last = order.new_zeros(self.capacity + 1).scatter_reduce(0, place, order, "amax")
         place = torch.where(last[place] == order, place, self.capacity)
         self.frames[place] = torch.cat([obs, next_obs[:, -1:]], dim=1)
         self.actions[place] = actions
@@ -55,12 +66,15 @@ class Memory(nn.Module):
         """Draw stored transitions, with replacement; zeros while nothing is stored.
 
         Returns:
-            Stacks [count, C, H, W], actions [count] and next stacks [count, C, H, W].
+            Observations, actions and next observations, `count` each.
         """
         stored = self.seen.clamp_max(self.capacity)
         place = (torch.rand(count, device=self.seen.device) * stored).long()
         frames = self.frames[place]
-        return frames[:, :-1], self.actions[place], frames[:, 1:]
+        obs, next_obs = (
+            part.reshape(-1, *self.obs_shape) for part in (frames[:, :-1], frames[:, 1:])
+        )
+        return obs, self.actions[place], next_obs
 
     def _save_to_state_dict(
         self, destination: dict[str, Any], prefix: str, keep_vars: bool

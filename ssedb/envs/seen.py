@@ -1,0 +1,96 @@
+"""What an agent sees of a Gymnasium environment: an image, or a vector."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from ssedb.errors import ConfigError
+
+SMALLEST_IMAGE = 32
+"""Height and width from which an array is an image; a smaller one holds codes, not a picture."""
+NUMBERS = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+
+
+class Seen(gymnasium.ObservationWrapper[Any, Any, Any]):
+    """An environment that observes an image, uint8, or a vector, float32 [D].
+
+    A uint8 array [H, W], [H, W, 1] or [H, W, 3] with sides of 32 or more is an image. All other
+    numbers are a vector: arrays are flattened, and what is chosen from n is one-hot. Of a
+    dictionary the agent sees the only image, or if there is none all numbers as one vector, or the
+    key that is given.
+    """
+
+    def __init__(self, env: gymnasium.Env[Any, Any], key: str = "") -> None:
+        """Wrap an environment.
+
+        Raises:
+            ConfigError: if there is nothing that the agent can see.
+        """
+        super().__init__(env)
+        self._key, self._space = _chosen(env.observation_space, key)
+        self.vectors = not _is_image(self._space)
+        self.shape = (spaces.flatdim(self._space),) if self.vectors else self._space.shape or ()
+        self.dtype = np.dtype(np.float32 if self.vectors else np.uint8)
+        self.observation_space = (
+            spaces.Box(-np.inf, np.inf, self.shape, np.float32) if self.vectors else self._space
+        )
+
+    def observation(self, observation: Any) -> Any:
+        """Return what is seen of an observation."""
+        seen = observation[self._key] if self._key else observation
+        if not self.vectors:
+            return seen
+        return np.asarray(spaces.flatten(self._space, seen), self.dtype)
+
+
+def _chosen(space: spaces.Space[Any], key: str) -> tuple[str, spaces.Space[Any]]:
+    """Return the key of what is seen, empty for all of the observation, and its space."""
+    if not isinstance(space, spaces.Dict):
+        if key:
+            raise ConfigError(f"obs_key={key!r}: observations are {_text(space)}; leave it out")
+        return "", _checked(space)
+    if key:
+        if key not in space.spaces:
+            raise ConfigError(f"obs_key={key!r}: use one of {', '.join(space)}")
+        return key, _checked(space[key])
+    images = [name for name, part in space.items() if _is_image(part)]
+    if len(images) > 1:
+        raise ConfigError(
+            f"observations hold several images ({', '.join(images)}); "
+            f"use --env-kwargs obs_key={images[0]}, or another"
+        )
+    if images:
+        return images[0], space[images[0]]
+    numbers = {name: part for name, part in space.items() if isinstance(part, NUMBERS)}
+    if not numbers:
+        raise ConfigError(f"observations are {_text(space)}, without an image or a number")
+    return "", spaces.Dict({name: _checked(part) for name, part in numbers.items()})
+
+
+def _is_image(space: spaces.Space[Any]) -> bool:
+    shape = space.shape or ()
+    kind = len(shape) == 2 or (len(shape) == 3 and shape[-1] in (1, 3))
+    return kind and space.dtype == np.uint8 and _is_large(shape)
+
+
+def _is_large(shape: tuple[int, ...]) -> bool:
+    return len(shape) >= 2 and min(shape[:2]) >= SMALLEST_IMAGE
+
+
+def _checked(space: spaces.Space[Any]) -> spaces.Space[Any]:
+    """Return a space that the agent can see; raise ConfigError for another."""
+    large = isinstance(space, spaces.Box) and _is_large(space.shape)
+    if not isinstance(space, NUMBERS) or (large and not _is_image(space)):
+        raise ConfigError(
+            f"observations are {_text(space)}; ssedb needs uint8 images [H, W], [H, W, 1] or "
+            "[H, W, 3], or vectors"
+        )
+    return space
+
+
+def _text(space: spaces.Space[Any]) -> str:
+    return " ".join(str(space).split())

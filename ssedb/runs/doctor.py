@@ -1,0 +1,224 @@
+"""Health of a run's folder and of the installation.
+
+Reads only, and imports nothing that the folder names.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import platform
+import tomllib
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+
+from ssedb import __version__
+from ssedb.config import migrated
+from ssedb.errors import PACKAGE_NAMES, ConfigError, one_line
+from ssedb.reading import read_json
+from ssedb.runs import checkpoint
+from ssedb.runs.folder import ERROR_LOG, FAILURE, difference, resume_command
+from ssedb.terminal import plural
+
+State = Literal["good", "note", "bad"]
+EXTRAS = {
+    "report": ("av", "matplotlib", "sklearn", "scipy"),
+    "ray": ("ray",),
+    "wandb": ("wandb",),
+    "export": ("safetensors",),
+}
+"""Modules that an extra of ssedb brings."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at."""
+
+    name: str
+    state: State
+    text: str
+
+
+def examine(run: Path) -> list[Finding]:
+    """Look at all of a run's folder; the last finding says what a resume would do."""
+    if not run.is_dir():
+        raise ConfigError(f"there is no folder {run}; name the folder of a run")
+    config, about_config = _config(run)
+    checkpoints = list(_checkpoints(run, config))
+    usable = [steps for steps, finding in checkpoints if finding.state == "good"]
+    steps = max(usable) if usable else None
+    findings = [
+        about_config,
+        *_lock(run),
+        *(finding for _, finding in reversed(checkpoints)),
+        *_metrics(run, steps),
+        _summary(run, config),
+        *_leftovers(run),
+    ]
+    return [*findings, _resume(run, config, steps, checkpoints)]
+
+
+def _config(run: Path) -> tuple[dict[str, Any], Finding]:
+    name = "config.toml"
+    try:
+        config = migrated(tomllib.loads((run / name).read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return {}, Finding(name, "bad", "missing: the folder holds no run")
+    except (OSError, ValueError) as error:
+        return {}, Finding(name, "bad", f"cannot be read ({one_line(error)})")
+    shown = ", ".join(f"{key} {config.get(key)}" for key in ("env", "noise", "bonus", "seed"))
+    outside = [key for key in ("env", "noise", "bonus") if ":" in str(config.get(key))]
+    if outside:
+        return config, Finding(name, "note", f"{shown}; resume imports the {outside[0]}'s module")
+    return config, Finding(name, "good", shown)
+
+
+def _lock(run: Path) -> Iterator[Finding]:
+    with suppress(FileNotFoundError), open(run / ".lock", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            yield Finding(".lock", "note", f"in use by process {file.read().strip() or '?'}")
+
+
+def _checkpoints(run: Path, config: dict[str, Any]) -> Iterator[tuple[int, Finding]]:
+    """Yield steps and a finding for each checkpoint, the newest last."""
+    for path in checkpoint.list_checkpoints(run / "checkpoints"):
+        name = f"checkpoints/{path.name}"
+        try:
+            header, data = checkpoint.read_whole(path)
+        except (OSError, ValueError) as error:
+            yield 0, Finding(name, "bad", checkpoint.why_not(error))
+            continue
+        steps = header["steps"]
+        if other := difference(header.get("settings"), config):
+            text = f"of a run with {other[0]}={other[1]}, and config.toml says {other[2]}"
+            yield steps, Finding(name, "bad", text)
+        else:
+            size = f"{len(data) / 2**20:.1f} MiB"
+            yield steps, Finding(name, "good", f"whole, step {steps:,}, {size}")
+
+
+def _metrics(run: Path, steps: int | None) -> Iterator[Finding]:
+    name = "metrics.jsonl"
+    try:
+        lines = (run / name).read_bytes().splitlines()
+    except OSError as error:
+        yield Finding(name, "bad", f"cannot be read ({error.strerror})")
+        return
+    last, rows, resumes, damaged = 0, 0, 0, 0
+    for line in lines:
+        try:
+            row = json.loads(line)
+            last = int(row["steps"])
+        except (ValueError, TypeError, KeyError):
+            damaged += bool(line)
+            continue
+        resumes += row.get("event") == "resume"
+        rows += "event" not in row
+    text = f"{plural(rows, 'row')} up to step {last:,}, {plural(resumes, 'resume')}"
+    if steps is not None and last > steps:
+        text += f"; those after step {steps:,} will be written again"
+    yield Finding(name, "good", text)
+    if damaged:
+        found = plural(damaged, "damaged line")
+        yield Finding(name, "note", f"{found}, which readers leave out")
+
+
+def _summary(run: Path, config: dict[str, Any]) -> Finding:
+    name = "summary.json"
+    if not (run / name).exists():
+        return Finding(name, "note", "not there: the run has not ended")
+    summary = read_json(run / name)
+    if not isinstance(summary.get("steps"), int):
+        return Finding(name, "bad", "cannot be read; a resume writes it again")
+    if summary.get("finished"):
+        return Finding(name, "good", f"finished at step {summary['steps']:,}")
+    return Finding(name, "note", f"stopped at step {summary['steps']:,} of {_goal(config):,}")
+
+
+def _goal(config: dict[str, Any]) -> int:
+    steps = config.get("steps")
+    return steps if isinstance(steps, int) else 0
+
+
+def _leftovers(run: Path) -> Iterator[Finding]:
+    for name in (ERROR_LOG, FAILURE):
+        if (run / name).exists():
+            yield Finding(name, "note", "an earlier attempt ended with an error; see there")
+    parts = [*run.glob(".*.part"), *(run / "checkpoints").glob(".*.part")]
+    if parts:
+        text = f"{plural(len(parts), 'half-written file')} of a killed process; a resume removes"
+        yield Finding(parts[0].name, "note", f"{text} {'it' if len(parts) == 1 else 'them'}")
+
+
+def _resume(
+    run: Path,
+    config: dict[str, Any],
+    steps: int | None,
+    checkpoints: list[tuple[int, Finding]],
+) -> Finding:
+    name = "resume"
+    if not config:
+        return Finding(name, "bad", "impossible without config.toml; put the file back")
+    if checkpoints and steps is None:
+        return Finding(name, "bad", "impossible, no checkpoint can be used; start a new run")
+    newest = checkpoints[-1][1] if checkpoints else None
+    if newest is not None and newest.state == "bad" and "of a run with" in newest.text:
+        return Finding(name, "bad", f"refused; take {newest.name} out of the folder")
+    if steps is None:
+        return Finding(name, "note", f"begins the run anew: {resume_command(run)}")
+    if steps < _goal(config):
+        return Finding(name, "good", f"goes on from step {steps:,}: {resume_command(run)}")
+    if read_json(run / "summary.json").get("finished"):
+        return Finding(name, "good", "nothing left to do")
+    return Finding(name, "good", f"writes the missing summary: {resume_command(run)}")
+
+
+def examine_installation() -> list[Finding]:
+    """Look at Python, torch, devices, ROMs and optional packages."""
+    return [
+        Finding("ssedb", "good", f"{__version__}, Python {platform.python_version()}"),
+        *_torch(),
+        _roms(),
+        *map(_extra, EXTRAS),
+    ]
+
+
+def _torch() -> Iterator[Finding]:
+    try:
+        import torch
+    except Exception as error:  # a broken installation raises what it likes
+        yield Finding("torch", "bad", f"cannot be imported ({one_line(error)})")
+        return
+    threads = plural(torch.get_num_threads(), "thread")
+    yield Finding("torch", "good", f"{torch.__version__}, {threads}")
+    if torch.cuda.is_available():
+        for number in range(torch.cuda.device_count()):
+            yield Finding(f"cuda:{number}", "good", torch.cuda.get_device_name(number))
+    else:
+        yield Finding("cuda", "note", "torch sees no GPU; runs train on the CPU")
+
+
+def _roms() -> Finding:
+    try:
+        from ssedb.envs.names import GAMES, atari_games
+
+        missing = sorted(set(GAMES) - set(atari_games()))
+    except Exception as error:
+        return Finding("atari", "bad", f"ale-py cannot be used ({one_line(error)})")
+    if missing:
+        return Finding("atari", "bad", f"no ROM of {', '.join(missing)}; install ale-py anew")
+    return Finding("atari", "good", f"{len(atari_games())} games")
+
+
+def _extra(extra: str) -> Finding:
+    missing = [PACKAGE_NAMES.get(m, m) for m in EXTRAS[extra] if find_spec(m) is None]
+    if missing:
+        text = f"not installed: {', '.join(missing)}; `pip install ssedb[{extra}]` brings it"
+        return Finding(extra, "note", text)
+    return Finding(extra, "good", "installed")

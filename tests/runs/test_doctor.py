@@ -1,0 +1,168 @@
+"""`ssedb doctor`: what a folder holds, what is damaged, and what a resume would do."""
+
+import shutil
+
+import pytest
+
+from ssedb import cli
+from ssedb.runs import checkpoint
+from ssedb.runs.doctor import examine
+from ssedb.runs.lock import locked
+from tests.faults.forks import small_run
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    out = tmp_path_factory.mktemp("doctor") / "run"
+    small_run(out, steps=64)
+    return out
+
+
+@pytest.fixture
+def run(finished, tmp_path):
+    return shutil.copytree(finished, tmp_path / "run")
+
+
+def told(run, capsys):
+    """Return the exit code and the lines by their first two words."""
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    code = cli.main(["doctor", str(run)])
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+    lines = [line.split(None, 2) for line in capsys.readouterr().out.splitlines()]
+    return code, {name: (state, text) for state, name, text in lines}
+
+
+def newest(run):
+    return checkpoint.list_checkpoints(run / "checkpoints")[-1]
+
+
+def test_doctor_finished_run_has_nothing_left_to_do(run, capsys):
+    code, found = told(run, capsys)
+    assert code == 0
+    assert {state for state, _ in found.values()} == {"good"}
+    assert found["config.toml"][1] == "env rooms-tiny, noise random-box, bonus db, seed 0"
+    assert found["checkpoints/step-000000000064.ckpt"][1].startswith("whole, step 64, ")
+    assert found["metrics.jsonl"][1] == "2 rows up to step 64, 0 resumes"
+    assert found["summary.json"][1] == "finished at step 64"
+    assert found["resume"] == ("good", "nothing left to do")
+
+
+def damage(path):
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+
+
+@pytest.mark.parametrize(
+    ("break_it", "name", "state", "text", "resume"),
+    [
+        (
+            lambda run: damage(newest(run)),
+            "checkpoints/step-000000000064.ckpt",
+            "bad",
+            "is damaged (its checksum does not match)",
+            "goes on from step 32: ssedb train --resume",
+        ),
+        (
+            lambda run: (run / "summary.json").unlink(),
+            "summary.json",
+            "note",
+            "not there: the run has not ended",
+            "writes the missing summary: ssedb train --resume",
+        ),
+        (
+            lambda run: (run / "summary.json").write_text('{"steps": "many"}'),
+            "summary.json",
+            "bad",
+            "cannot be read; a resume writes it again",
+            "writes the missing summary",
+        ),
+        (
+            lambda run: shutil.rmtree(run / "checkpoints"),
+            "metrics.jsonl",
+            "good",
+            "2 rows up to step 64, 0 resumes",
+            "begins the run anew: ssedb train --resume",
+        ),
+        (
+            lambda run: (run / "config.toml").write_bytes(b"env = \xff"),
+            "config.toml",
+            "bad",
+            "cannot be read (UnicodeDecodeError",
+            "impossible without config.toml",
+        ),
+        (
+            lambda run: (run / "metrics.jsonl").open("ab").write(b'{"steps": 96, "upd\n\xff\n'),
+            "metrics.jsonl",
+            "note",
+            "2 damaged lines, which readers leave out",
+            "nothing left to do",
+        ),
+        (
+            lambda run: (run / "checkpoints" / ".step-000000000096.ckpt.part").touch(),
+            ".step-000000000096.ckpt.part",
+            "note",
+            "1 half-written file of a killed process; a resume removes it",
+            "nothing left to do",
+        ),
+        (
+            lambda run: (run / "config.toml").write_text(
+                (run / "config.toml").read_text().replace("seed = 0", "seed = 5")
+            ),
+            "checkpoints/step-000000000064.ckpt",
+            "bad",
+            "of a run with seed=0, and config.toml says 5",
+            "impossible, no checkpoint can be used",
+        ),
+        (
+            lambda run: (run / "error.log").touch(),
+            "error.log",
+            "note",
+            "an earlier attempt ended with an error",
+            "nothing left to do",
+        ),
+    ],
+)
+def test_doctor_names_what_is_wrong_and_what_resume_does(
+    run, capsys, break_it, name, state, text, resume
+):
+    break_it(run)
+    code, found = told(run, capsys)
+    assert found[name][0] == state
+    assert found[name][1].startswith(text)
+    assert found["resume"][1].startswith(resume)
+    assert code == (1 if any(state == "bad" for state, _ in found.values()) else 0)
+
+
+def test_doctor_tells_a_run_that_is_in_use(run, capsys):
+    with locked(run):
+        _, found = told(run, capsys)
+    assert found[".lock"][1].startswith("in use by process ")
+    assert ".lock" not in {finding.name for finding in examine(run)}
+
+
+def test_doctor_imports_no_module_that_a_folder_names(run, capsys, tmp_path, monkeypatch):
+    (tmp_path / "evilmod.py").write_text("raise SystemError('it was imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    config = (run / "config.toml").read_text().replace('bonus = "db"', 'bonus = "evilmod:\\u001bX"')
+    (run / "config.toml").write_text(config)
+    code, found = told(run, capsys)
+    assert found["config.toml"][1].endswith(
+        "bonus evilmod:?X, seed 0; resume imports the bonus's module"
+    )
+    assert code == 1
+
+
+def test_doctor_without_a_run_checks_the_installation(capsys, monkeypatch):
+    assert cli.main(["doctor"]) == 0
+    said = capsys.readouterr().out
+    assert all(f" {name} " in said for name in ("ssedb", "torch", "atari", "report", "export"))
+    monkeypatch.setattr("ssedb.runs.doctor.find_spec", lambda name: None)
+    assert cli.main(["doctor"]) == 0
+    assert "not installed: safetensors; `pip install ssedb[export]`" in capsys.readouterr().out
+    monkeypatch.setattr("ssedb.envs.names.atari_games", lambda: ("alien",))
+    assert cli.main(["doctor"]) == 1
+    assert "no ROM of asteroids" in capsys.readouterr().out
+
+
+def test_doctor_of_nothing_is_a_mistake(tmp_path, capsys):
+    assert cli.main(["doctor", str(tmp_path / "nothing")]) == 2
+    assert "there is no folder" in capsys.readouterr().err
