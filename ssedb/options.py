@@ -6,12 +6,22 @@ import dataclasses
 import pkgutil
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
+
+from annotated_types import Ge
 
 from ssedb.envs.names import canonical_env
 from ssedb.errors import ConfigError
 from ssedb.noises import check_noise
-from ssedb.validate import Channels, Fraction, NonNegativeFloat, PositiveInt, checked, require
+from ssedb.validate import (
+    Channels,
+    Fraction,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveInt,
+    checked,
+    require,
+)
 
 Fidelity = Literal["paper", "released", "ours"]
 Preset = Literal["paper", "small", "rooms"]
@@ -108,6 +118,27 @@ class DBOptions:
         return {**cls.FIDELITIES[fidelity], **alphas, **cls.PRESETS[preset]}
 
 
+@dataclass(frozen=True)
+class EnsembleOptions(DBOptions):
+    """Settings of DB, and those of the ensemble."""
+
+    models: Annotated[int, Ge(2)] = 5
+    """Models that predict the next state from z."""
+    model_dim: PositiveInt = 256
+    """Width of a model's two hidden layers."""
+    memory: NonNegativeInt = 20_000
+    """Transitions of the whole run that train the models as well, 35 KB each; 0 is none."""
+
+    # For every game and noise, chosen on Rooms.
+    OURS: ClassVar[dict[str, Any]] = dict(alpha1=0.001, alpha3=0.1, tau=0.99)
+
+    @classmethod
+    def defaults(cls, fidelity: str, preset: str, env: str | None, noise: str) -> dict[str, Any]:
+        """Return what the names imply; our weights are the same for every game and noise."""
+        ours = cls.OURS if fidelity == "ours" else {}
+        return super().defaults(fidelity, preset, env, noise) | ours
+
+
 def released_alphas(game: str | None, noise: str) -> tuple[float, float]:
     """Return (alpha1, alpha3) of the released code for a game and a noise.
 
@@ -135,7 +166,7 @@ def released_alphas(game: str | None, noise: str) -> tuple[float, float]:
     return (0.001 if game in low_alpha1 else 0.1), (0.1 if game in high_alpha3 else 0.01)
 
 
-OPTIONS: dict[str, type[Any]] = {"db": DBOptions}
+OPTIONS: dict[str, type[Any]] = {"db": DBOptions, "db-ensemble": EnsembleOptions}
 """Options that the command line shows without importing torch; others are in the bonus's file."""
 
 

@@ -81,8 +81,9 @@ class Reservoir(nn.Module):
     ) -> None:
         """Save what is stored: a checkpoint is no larger than that."""
         stored = min(int(self.seen), self.capacity)
-        destination[prefix + "frames"] = self.frames[:stored]
-        destination[prefix + "actions"] = self.actions[:stored]
+        # A clone, because a saved slice takes its whole storage along.
+        destination[prefix + "frames"] = self.frames[:stored].clone()
+        destination[prefix + "actions"] = self.actions[:stored].clone()
         destination[prefix + "seen"] = self.seen
 
     def _load_from_state_dict(

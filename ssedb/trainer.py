@@ -98,7 +98,7 @@ class Trainer:
         self.reward_step = wrap(self._reward, capturable=capturable)
         self.observe_step = wrap(self._observe, capturable=False)
         self.policy_step = wrap(self._policy_step)
-        self.bonus_step = wrap(self._bonus_step, side=True, capturable=capturable)
+        self.bonus_step = wrap(self._bonus_step, background=True, capturable=capturable)
         self.after_rollout_step = wrap(self.bonus.after_rollout, capturable=False)
         self.diagnose_step = wrap(self._diagnose, capturable=False)
         self.steps = self.updates = 0
@@ -122,12 +122,12 @@ class Trainer:
         return self.collector.rollout
 
     def fit_observations(self, seen: tuple[Tensor, Tensor]) -> None:
-        """Fix the scale of observations by the mean and the std of `look_around`."""
+        """Fix the scale of observations by the mean and the std of `collect.look_around`."""
         for module in (self.policy, self.bonus):
             module.normalize.set(*seen)
 
     def iterate(self) -> Metrics | None:
-        """Run one iteration of Algorithm 1.
+        """Run one iteration of Algorithm 1; docs/engine.md quotes its lines.
 
         Returns:
             Metrics. Where the bonus model is updated while the next rollout is collected, those of
@@ -136,15 +136,16 @@ class Trainer:
         """
         config, began = self.config, time.perf_counter()
         rollout = self.collector.collect(self.policy.act)  # lines 3 to 5
-        finished = self._metrics(self.bonus_update.wait())  # line 9 of the last iteration
+        previous = self._metrics(self.bonus_update.wait())  # line 9 of the last iteration
         bonus = self.intrinsic_rewards(rollout)  # line 6, [T, N]
-        self.observe_step(rollout=rollout)
+        self.observe_step(rollout=rollout)  # for bonuses that count or remember
         scaled = bonus if config.reward_scale == "none" else self.reward_norm(bonus)
         extrinsic = rollout.rewards.clamp(-1, 1)
         rewards = config.intrinsic_coef * scaled + config.extrinsic_coef * extrinsic
         advantages, returns = ppo.advantages_and_returns(
             rewards, rollout.values, config.gamma, config.gae_lambda
         )
+        # PPO and the bonus model make their passes over the same minibatches.
         passes = max(config.ppo_epochs, config.bonus_epochs)
         epochs = [list(rollout.minibatches(config.minibatch_envs)) for _ in range(passes)]
         record = Record()
@@ -155,12 +156,12 @@ class Trainer:
         standardized = ppo.normalize_advantages(advantages)
         self.update_policy(rollout, epochs, standardized, returns, record)  # line 8
         self._count_iteration(record)
-        self.bonus_update = self.engine.background(  # line 9
+        self.bonus_update = self.engine.background(  # line 9; the engine advances the iterator
             self.update_bonus(rollout, epochs, record),
             result=partial(self._summarize, rollout, epochs, record),
         )
         record.seconds = time.perf_counter() - began
-        return self._metrics(self.bonus_update.wait()) if self.bonus_update.done else finished
+        return self._metrics(self.bonus_update.wait()) if self.bonus_update.waited else previous
 
     def finish(self) -> Metrics | None:
         """End the bonus update of the last iteration; return its metrics if nobody has them yet."""
@@ -267,7 +268,7 @@ class Trainer:
         self._record = record
 
     def _summarize(self, rollout: Rollout, epochs: list[Minibatches], record: Record) -> Metrics:
-        """Return the metrics that wait for the device."""
+        """Return the metrics that are copied from the device; may run on a worker thread."""
         scores = self.scores.add(rollout.rewards.cpu().numpy(), rollout.dones.cpu().numpy())
         record.add(**self.diagnose_step(*epochs[-1][-1], rollout=rollout))
         return {**scores, **record.means(self.engine.mean)}
@@ -304,7 +305,7 @@ class Trainer:
     SAVED = ("policy", "bonus", "policy_adam", "bonus_adam", "reward_norm", "scores", "engine")
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of the run; several processes must ask for it together."""
+        """Return the state of the run; all processes that share the run must call this."""
         self.bonus_update.wait()
         return {
             "steps": self.steps,
@@ -316,7 +317,7 @@ class Trainer:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Load a checkpoint into a new trainer; captured steps of a used one would not see it."""
+        """Load a checkpoint into a new trainer; CUDA graphs of a used one hold its old tensors."""
         if self.updates:
             raise RuntimeError(f"this trainer has made {self.updates} updates; load into a new one")
         self.steps = self.reached = state["steps"]

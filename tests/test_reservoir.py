@@ -80,7 +80,7 @@ def test_reservoir_sample_before_it_is_full_draws_only_what_is_stored():
 def test_reservoir_state_restored_goes_on_as_the_first(count):
     first, second = filled(20, count), Reservoir(20, (4, SIDE, SIDE))
     state = first.state_dict()
-    assert len(state["frames"]) == min(count, 20)  # no larger than what it holds
+    assert state["frames"].untyped_storage().nbytes() == min(count, 20) * 5 * SIDE**2
     second.load_state_dict(state)
     for memory in (first, second):
         torch.manual_seed(3)

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
-
 import torch
-from annotated_types import Ge
 from torch import Tensor
 
 from ssedb.actions import NumActions
@@ -14,29 +10,8 @@ from ssedb.bonuses.db import DynamicBottleneck
 from ssedb.networks import Ensemble
 from ssedb.normalize import FeatureNorm
 from ssedb.objectives import masked_mean
-from ssedb.options import DBOptions
+from ssedb.options import EnsembleOptions
 from ssedb.reservoir import Reservoir
-from ssedb.validate import NonNegativeInt, PositiveInt
-
-
-@dataclass(frozen=True)
-class EnsembleOptions(DBOptions):
-    """Settings of DB, and those of the ensemble."""
-
-    models: Annotated[int, Ge(2)] = 5
-    """Models that predict the next state from z."""
-    model_dim: PositiveInt = 256
-    """Width of a model's two hidden layers."""
-    memory: NonNegativeInt = 20_000
-    """Transitions of the whole run that train the models as well, 35 KB each; 0 is none."""
-
-    OURS: ClassVar[dict[str, Any]] = dict(alpha1=0.001, alpha3=0.1, tau=0.99)
-
-    @classmethod
-    def defaults(cls, fidelity: str, preset: str, env: str | None, noise: str) -> dict[str, Any]:
-        """Return what the names imply; our weights are the same for every game and noise."""
-        ours = cls.OURS if fidelity == "ours" else {}
-        return super().defaults(fidelity, preset, env, noise) | ours
 
 
 class DBEnsemble(DynamicBottleneck):

@@ -1,4 +1,4 @@
-"""The plain engine, the reference: every step runs when it is called, updates run at once."""
+"""The plain engine, the reference: every step and every update runs immediately."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Task(Generic[T]):
         self._make_result = result
         self._engine = engine
         self._result: Callable[[], T] | None = None
-        self.done = False
+        self.waited = False
 
     def advance(self) -> None:
         """Run one more update; after the last, begin to make the result."""
@@ -44,7 +44,7 @@ class Task(Generic[T]):
             self.advance()
         self._engine.join()
         result = self._result()
-        self.done = True
+        self.waited = True
         return result
 
 
@@ -73,8 +73,8 @@ class Engine:
             device: where tensors live.
             precision: `fp32`, `tf32` or `bf16`; see `Precision`.
             seed: of the generator that background updates draw from.
-            own_draws: whether they draw from a generator of their own on a CPU. On a GPU they do,
-                so that an engine which overlaps them with other work draws the same numbers.
+            own_draws: whether background updates have a generator of their own on a CPU. On a GPU
+                they always do, so that an engine which overlaps them draws the same numbers.
             group: the processes that share the run.
         """
         self.device = device
@@ -96,7 +96,7 @@ class Engine:
         """How many processes share the run."""
         return self.group.size
 
-    # The five verbs.
+    # The verbs of the trainer and the collector.
 
     def prepare(self, module: M) -> M:
         """Place a module on the device and set the precision it computes in."""
@@ -108,7 +108,7 @@ class Engine:
         self,
         step: F,
         *,
-        side: bool = False,
+        background: bool = False,
         capturable: bool = True,
         generators: Sequence[torch.Generator] = (),
     ) -> F:
@@ -117,7 +117,7 @@ class Engine:
         Args:
             step: function of tensors, and by name of objects whose tensors stay in their place. It
                 returns None, a tensor, or a tuple or dict of tensors.
-            side: whether background updates call the step.
+            background: whether background updates call the step, beside other captured steps.
             capturable: whether a CUDA graph may hold the step: the step waits for nothing on the
                 host, and no shape depends on data.
             generators: generators that the step draws from, other than torch's.
@@ -189,7 +189,7 @@ class Engine:
         return draws(self._generator)
 
     def later(self, function: Callable[[], T]) -> Callable[[], T]:
-        """Call a function that may wait for the device; return how to get its result."""
+        """Run a function that may wait for the device; return a getter of its result."""
         result = function()
         return lambda: result
 

@@ -41,7 +41,7 @@ class CudaEngine(OverlappingEngine):
         self,
         step: F,
         *,
-        side: bool = False,
+        background: bool = False,
         capturable: bool = True,
         generators: Sequence[torch.Generator] = (),
     ) -> F:
@@ -49,7 +49,7 @@ class CudaEngine(OverlappingEngine):
         eager = super().wrap(step)
         if not capturable:
             return eager
-        pool = self._side_graphs if side else self._graphs
+        pool = self._side_graphs if background else self._graphs
         return CapturedStep(eager, pool, generators)  # type: ignore[return-value]
 
     def compile(self, function: F) -> F:

@@ -175,6 +175,8 @@ def _set_up(
     # Environments that cannot be restored start new episodes; another stream keeps them from
     # replaying the first ones.
     trainer = Trainer(config, progress=progress, group=group, seed_key=2 + state["updates"])
+    if trainer.env.on_host and trainer.collector.restorable:
+        progress.phase("the games play their episodes under way again")
     with checkpoint.must_fit(run.path):
         trainer.load_state_dict(state)
     progress.note(

@@ -1,5 +1,6 @@
 """Pools of environments, each of which goes on as it answers, and their threads."""
 
+import copy
 import itertools
 import os
 import sys
@@ -202,3 +203,36 @@ def test_low_priority_threads_survive_a_sandbox_that_refuses(call, monkeypatch):
     with low_priority_threads():
         threading.Thread(target=done.wait, daemon=True).start()
     done.set()
+
+
+class SavedBoard(Board):
+    """A board whose state can be saved."""
+
+    restorable = True
+
+    def state_dict(self):
+        return self.grid.state_dict()
+
+    def load_state_dict(self, state):
+        self.grid.load_state_dict(state)
+
+
+def test_pipelined_state_continues_the_episodes_of_every_pool():
+    agent = policy()
+    first = PipelinedCollector(pools_of(SavedBoard(2, 1), SavedBoard(2, 2)), 12, Engine(CPU))
+    first.collect(agent.act)
+    state, random_state = copy.deepcopy(first.state_dict()), torch.get_rng_state()
+    expected = copy_of(first.collect(agent.act))
+    again = PipelinedCollector(pools_of(SavedBoard(2, 7), SavedBoard(2, 8)), 12, Engine(CPU))
+    again.load_state_dict(state)
+    assert again.continued
+    torch.set_rng_state(random_state)
+    found = copy_of(again.collect(agent.act))
+    assert all(torch.equal(found[name], expected[name]) for name in NAMES)
+    one_pool = PipelinedCollector(pools_of(SavedBoard(4, 9)), 12, Engine(CPU))
+    plain = Collector(pools_of(SavedBoard(4, 9))[0], 12)
+    for other in (one_pool, plain):  # as on another device
+        other.load_state_dict(state)
+        assert not other.continued
+    for collector in (first, again, one_pool, plain):
+        collector.close()

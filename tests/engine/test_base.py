@@ -56,7 +56,7 @@ def test_background_runs_everything_at_once_with_torchs_generator():
     log = []
     torch.manual_seed(0)
     task = Engine(CPU).background(updates(log), result=lambda: len(log))
-    assert task.done
+    assert task.waited
     assert task.wait() == 3
     torch.manual_seed(0)
     assert [number for _, number in log] == [float(torch.rand(())) for _ in range(3)]

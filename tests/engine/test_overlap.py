@@ -24,9 +24,9 @@ def test_idle_runs_one_update_and_the_result_is_made_on_the_worker_thread():
         engine.idle()
         assert log == list(range(done))
     engine.idle()
-    assert not task.done
+    assert not task.waited
     assert task.wait() is not threading.main_thread()
-    assert task.done
+    assert task.waited
     engine.idle()
     assert log == [0, 1, 2]
 

@@ -53,7 +53,8 @@ def kill_at_line(number):
     sys.settrace(trace)
 
 
-def test_kill_before_every_line_of_a_save_leaves_a_good_checkpoint(tmp_path):
+@pytest.mark.parametrize("every", [2, pytest.param(1, marks=pytest.mark.slow)])
+def test_kill_before_every_line_of_a_save_leaves_a_good_checkpoint(tmp_path, every):
     run = RunFolder.create(tiny_config(tmp_path / "run"))
     run.start_logging(None)
     for steps in (1, 2):
@@ -66,7 +67,7 @@ def test_kill_before_every_line_of_a_save_leaves_a_good_checkpoint(tmp_path):
 
     reached, parts, line, code = set(), 0, 0, -signal.SIGKILL
     while code == -signal.SIGKILL:
-        line += 1
+        line += every
         code = ended(forked(save))
         told = []
         state, about = checkpoint.load_latest(run.checkpoints, tell=told.append)
@@ -79,7 +80,7 @@ def test_kill_before_every_line_of_a_save_leaves_a_good_checkpoint(tmp_path):
         shutil.rmtree(run.checkpoints)
         shutil.copytree(tmp_path / "good", run.checkpoints)
     run.close()
-    assert (code, reached, parts > 3, line > 20) == (0, {2, 3}, True, True)
+    assert (code, reached, parts > 3, line > 20 * every) == (0, {2, 3}, True, True), line
 
 
 def kill_at_random_moments(folder, whole, kills, seed):
