@@ -19,8 +19,8 @@ from typing import Any, Literal
 from ssedb import __version__
 from ssedb.config import migrated
 from ssedb.errors import PACKAGE_NAMES, ConfigError, one_line
+from ssedb.reading import read_json
 from ssedb.runs import checkpoint
-from ssedb.runs.files import read_json
 from ssedb.runs.folder import ERROR_LOG, FAILURE, difference, resume_command
 from ssedb.terminal import plural
 
