@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ssedb.envs import make_env
     from ssedb.envs.names import GAMES
     from ssedb.errors import ConfigError, TrainingError
+    from ssedb.integrations.reward import IntrinsicReward
     from ssedb.runs.agent import Agent, load
     from ssedb.runs.evaluation import Evaluation, evaluate
     from ssedb.runs.loop import TrainResult, resume, train
@@ -24,6 +25,7 @@ _NAMES = {
     "ssedb.envs": ("make_env",),
     "ssedb.envs.names": ("GAMES",),
     "ssedb.errors": ("ConfigError", "TrainingError"),
+    "ssedb.integrations.reward": ("IntrinsicReward",),
     "ssedb.runs.agent": ("Agent", "load"),
     "ssedb.runs.evaluation": ("Evaluation", "evaluate"),
     "ssedb.runs.loop": ("TrainResult", "resume", "train"),
@@ -35,6 +37,7 @@ __all__ = [
     "Agent",
     "ConfigError",
     "Evaluation",
+    "IntrinsicReward",
     "TrainConfig",
     "TrainResult",
     "TrainingError",

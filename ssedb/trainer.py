@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.utils import get_total_norm
 
 from ssedb import ppo
 from ssedb.actions import to_data
@@ -28,6 +27,7 @@ from ssedb.networks import ActorCritic
 from ssedb.normalize import RewardNorm
 from ssedb.record import Metrics, Record, require_finite
 from ssedb.runs.progress import Progress, silent
+from ssedb.updates import bonus_step, descend
 
 Minibatches = list[tuple[Tensor, Tensor]]
 """Indices (t, env) of the minibatches of one pass over a rollout."""
@@ -232,18 +232,12 @@ class Trainer:
             entropy_coef=self.config.entropy_coef,
             space=self.policy.actions,
         )
-        return {**metrics, "policy_gradient": _descend(loss, self.policy_adam)}
+        return {**metrics, "policy_gradient": descend(loss, self.policy_adam)}
 
     def _bonus_step(self, t: Tensor, envs: Tensor, rollout: Rollout) -> dict[str, Tensor]:
         """Take one step of the bonus model on a minibatch; return metrics."""
         mask = ~rollout.dones[t, envs] if self.config.mask_boundaries else None
-        loss, metrics = self.bonus.loss(*rollout.transitions(t, envs), mask)
-        checked(self.bonus, "loss", loss, ())
-        metrics = {"bonus_loss": loss.detach(), **metrics}
-        if loss.requires_grad:
-            metrics["bonus_gradient"] = _descend(loss, self.bonus_adam)
-        self.bonus.after_step()
-        return metrics
+        return bonus_step(self.bonus, self.bonus_adam, rollout.transitions(t, envs), mask)
 
     def _diagnose(self, t: Tensor, envs: Tensor, rollout: Rollout) -> dict[str, Tensor]:
         return self.bonus.diagnostics(*rollout.transitions(t, envs))
@@ -331,15 +325,6 @@ class Trainer:
         if not self.collector.continued:
             self.scores.forget_unfinished()
         torch.set_rng_state(state["rng"].cpu())
-
-
-def _descend(loss: Tensor, adam: torch.optim.Optimizer) -> Tensor:
-    """Take an optimizer step down the gradient of a loss; return the norm of the gradient."""
-    adam.zero_grad(set_to_none=True)
-    loss.backward()
-    adam.step()
-    gradients = [p.grad for group in adam.param_groups for p in group["params"]]
-    return get_total_norm([g for g in gradients if g is not None])
 
 
 def _guards(rollout: Rollout) -> dict[str, Tensor]:

@@ -126,13 +126,30 @@ def test_rllte_bonuses_script_runs(rows):
     )  # predictor and target on 3 x 2 stacks
 
 
+@pytest.mark.slow
 def test_sb3_ppo_script_runs(rows):
-    pytest.importorskip(
-        "stable_baselines3", reason="Stable-Baselines3 is not installed (requirements/rivals.txt)"
-    )
     found = rows(
         "sb3_ppo.py", num_envs=2, rollout_steps=4, minibatch_envs=1, ppo_epochs=1, repeats=1
     )
     assert list(found) == ["emulators alone", "Stable-Baselines3", "ours"]
     speeds = [float(row[0].replace(",", "")) for row in found.values()]
     assert float(found["ours"][2]) == pytest.approx(speeds[2] / speeds[1], rel=0.05)
+
+
+def test_bonus_reaches_policy_with_ours_and_not_with_rllte(rows):
+    pytest.importorskip("rllte", reason="rllte-core is not installed (requirements/rivals.txt)")
+    theirs, ours = rows("bonus_reaches_policy.py").values()
+    assert theirs == ["0.000000", "2560"]
+    assert float(ours[0]) > 0.01
+    assert ours[1] == "0"
+
+
+def test_sparse_reward_appends_runs_and_makes_none_twice(tmp_path):
+    out = tmp_path / "runs.jsonl"
+    for _ in range(2):
+        found = in_process("sparse_reward.py", bonuses="rnd", seeds=1, steps=1024, out=out)
+        assert list(found) == ["rnd"]
+        assert found["rnd"][0] == "1"
+    (run,) = map(json.loads, out.read_text().splitlines())
+    assert run["bonus"] == "rnd"
+    assert len(run["success"]) == 2

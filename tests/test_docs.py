@@ -201,3 +201,16 @@ def test_conformance_page_lists_every_check_and_its_example_runs():
     text = (ROOT / "docs" / "conformance.md").read_text()
     assert re.findall(r"^\| `(\w+)` \|", text, re.M) == [check.__name__ for check in CHECKS]
     exec(re.findall(r"```python\n(.*?)```", text, re.S)[0], {})
+
+
+INTEGRATIONS = re.findall(
+    r"```python\n(.*?)```", (ROOT / "docs" / "integrations.md").read_text(), re.S
+)
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_integrations_page_examples_run(number, tmp_path, monkeypatch):
+    assert len(INTEGRATIONS) == 5
+    monkeypatch.chdir(tmp_path)
+    with torch.random.fork_rng():
+        exec(INTEGRATIONS[number], {})

@@ -392,3 +392,17 @@ def test_iteration_on_a_gpu_synchronises_a_few_times_however_long_it_is(tmp_path
         torch.cuda.set_sync_debug_mode("default")
         counts.append(sum("synchronizing" in str(warning.message) for warning in caught))
     assert counts[0] == counts[1] <= 7, counts
+
+
+@pytest.mark.parametrize("bonus", ["db", "rnd", "e3b"])
+def test_intrinsic_reward_on_a_gpu_is_that_of_a_cpu_and_goes_on_there(bonus):
+    from tests.integrations.corridor import rollout, small
+
+    on_cpu = small(bonus)
+    on_gpu = small(bonus, device="cuda")
+    first = [reward.compute(rollout(), sync=False) for reward in (on_cpu, on_gpu)]
+    torch.testing.assert_close(first[1].cpu(), first[0], rtol=1e-3, atol=1e-4)
+    on_gpu.compute(rollout())
+    on_cpu.load_state_dict(on_gpu.checkpoint()["state"])
+    after = [reward.compute(rollout(), sync=False) for reward in (on_cpu, on_gpu)]
+    torch.testing.assert_close(after[1].cpu(), after[0], rtol=1e-3, atol=1e-4)

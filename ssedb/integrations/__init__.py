@@ -1,0 +1,1 @@
+"""The bonus in other people's trainers. Nothing else in ssedb imports this package."""

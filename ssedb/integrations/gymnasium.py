@@ -1,0 +1,91 @@
+"""Gymnasium: a wrapper of vector environments that rewards with a bonus."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
+
+from ssedb.errors import ConfigError
+from ssedb.integrations.reward import IntrinsicReward
+from ssedb.integrations.stepwise import Stepwise
+
+
+class VectorIntrinsicReward(VectorWrapper):
+    """Vector environments that tell the intrinsic reward of every step.
+
+    `info["intrinsic_reward"]` [N] is the scaled bonus, `info["extrinsic_reward"]` [N] the game's.
+    The bonus is updated every `update_every` steps, before which nothing is rewarded. Episode ends
+    make no false transitions: neither the first observation of the next episode (`SAME_STEP`) nor
+    the step that only resets (`NEXT_STEP`) is rewarded.
+    """
+
+    def __init__(
+        self,
+        env: VectorEnv,
+        bonus: str | IntrinsicReward = "db",
+        *,
+        add_to: Literal["info", "reward"] = "info",
+        intrinsic_coef: float = 1.0,
+        extrinsic_coef: float = 1.0,
+        update_every: int = 128,
+        **settings: Any,
+    ) -> None:
+        """Wrap environments.
+
+        Args:
+            env: the environments.
+            bonus: a name, or a reward that is made already.
+            add_to: whether the bonus is only told, or makes up the reward with the game's.
+            intrinsic_coef: weight of the scaled bonus in that reward.
+            extrinsic_coef: weight of the game's; 0 switches it off.
+            update_every: steps of all environments between two updates of the bonus.
+            settings: of `IntrinsicReward`, if a name is given.
+        """
+        super().__init__(env)
+        if add_to not in ("info", "reward"):
+            raise ConfigError(f"add_to={add_to!r}: use info or reward")
+        mode = env.metadata.get("autoreset_mode")
+        if mode not in (AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP):
+            raise ConfigError(f"autoreset_mode={mode}: use AutoresetMode.SAME_STEP or NEXT_STEP")
+        self._same_step = mode == AutoresetMode.SAME_STEP
+        if isinstance(bonus, str):
+            bonus = IntrinsicReward(bonus, env, **settings)
+        elif settings:
+            raise ConfigError(f"{next(iter(settings))}: give it to the IntrinsicReward")
+        self.add_to = add_to
+        self.intrinsic_coef = intrinsic_coef
+        self.extrinsic_coef = extrinsic_coef
+        self._stepwise = Stepwise(bonus, update_every)
+        self._obs: Any = None
+        self._ended = np.zeros(env.num_envs, bool)
+
+    @property
+    def reward(self) -> IntrinsicReward:
+        """The bonus and all that belongs to it."""
+        return self._stepwise.reward
+
+    def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        """Reset all environments."""
+        obs, info = self.env.reset(**kwargs)
+        self._obs = np.array(obs)
+        self._ended[:] = False
+        return obs, info
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Act; return what the environments do, with the intrinsic reward in `info`."""
+        obs, rewards, terminated, truncated, info = self.env.step(actions)
+        dones = terminated | truncated
+        next_obs = np.array(obs)
+        if self._same_step:
+            for i in np.flatnonzero(dones):
+                next_obs[i] = info["final_obs"][i]
+        intrinsic = self._stepwise(self._obs, actions, dones, next_obs, valid=~self._ended)
+        if not self._same_step:
+            self._ended = dones
+        self._obs = np.array(obs)
+        info = {**info, "intrinsic_reward": intrinsic, "extrinsic_reward": rewards}
+        if self.add_to == "reward":
+            rewards = self.extrinsic_coef * rewards + self.intrinsic_coef * intrinsic
+        return obs, rewards, terminated, truncated, info

@@ -1,0 +1,369 @@
+"""A bonus for any trainer: samples in, intrinsic rewards out, its model trained on the way."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from ssedb.bonuses import make_bonus
+from ssedb.bonuses.base import Bonus, Context, checked
+from ssedb.config import FIDELITIES
+from ssedb.engine import host
+from ssedb.engine.base import Engine
+from ssedb.errors import ConfigError
+from ssedb.integrations.samples import KEYS, SampleDict, Samples, join, one_step
+from ssedb.integrations.spaces import Actions, Vectors, make_observations, spaces_of
+from ssedb.normalize import RewardNorm, RunningMoments
+from ssedb.record import Record, require_finite
+from ssedb.updates import bonus_step
+
+LEAST_STD = 1.0
+"""Floor of the pixels' std: a first rollout may show next to nothing."""
+
+
+class IntrinsicReward:
+    """A bonus with its own optimizer, observation statistics, reward scale and randomness.
+
+    Hand it whole rollouts (`compute`), or show it every step (`watch`) and ask at the rollout's
+    end (`compute` without samples).
+
+    Attributes:
+        bonus: the model, an `ssedb.bonuses.base.Bonus`.
+        settings: all arguments but the environments.
+        spaces: of observations and of actions.
+        device: where the model lives.
+        metrics: means of the last update: losses, `bonus_raw` and `bonus`.
+        fitted: whether the observation statistics are fixed, as the first samples do.
+        updates: how often the model was trained on a rollout.
+    """
+
+    def __init__(
+        self,
+        bonus: str,
+        envs: Any,
+        *,
+        fidelity: str = "ours",
+        preset: str = "small",
+        device: str | torch.device = "auto",
+        precision: str = "fp32",
+        learning_rate: float = 3e-4,
+        adam_eps: float = 1e-7,
+        epochs: int = 3,
+        batch_size: int = 256,
+        share: float = 1.0,
+        gamma: float = 0.99,
+        reward_scale: Literal["run", "recent", "none"] | None = None,
+        fit_obs: bool = True,
+        rgb: bool | None = None,
+        seed: int = 0,
+        **options: Any,
+    ) -> None:
+        """Make a bonus for environments.
+
+        Args:
+            bonus: a name of `ssedb list bonuses`, or `package.module:Class`.
+            envs: environments of Gymnasium or Stable-Baselines3, or a pair of spaces
+                (observations, actions).
+            fidelity: `ours`, `paper` or `released` (docs/fidelity.md).
+            preset: sizes of the networks: `paper`, `small` or `rooms`.
+            device: `auto`, `cpu`, `cuda` or `cuda:N`.
+            precision: of products on a GPU: `fp32`, `tf32` or `bf16`.
+            learning_rate: Adam's rate.
+            adam_eps: Adam's epsilon.
+            epochs: passes over the samples in an update.
+            batch_size: most transitions of a minibatch.
+            share: of the transitions that each pass trains on, a random one.
+            gamma: discount of the sums whose std scales the rewards; the trainer's, if it can be.
+            reward_scale: std that divides the rewards: of the `run` (the paper's), of `recent`
+                rollouts (ours), or `none`; as the fidelity has it unless given.
+            fit_obs: whether the first samples fix the scale of observations. If not, images are
+                divided by 255, and vectors are taken as they are.
+            rgb: whether channels are colours, three to a frame; where they come in threes, if None.
+            seed: of the weights and of everything random. Torch's own generator is left alone.
+            options: settings of the bonus.
+        """
+        own = {**locals(), "device": str(device)}
+        self.settings = {k: v for k, v in own.items() if k not in ("self", "envs", "options")}
+        self.settings |= options
+        self.spaces = spaces_of(envs)
+        self._observations = make_observations(self.spaces[0], rgb)
+        self._actions = Actions(self.spaces[1])
+        self.device = host.pick_device(str(device))
+        self._engine = Engine(self.device, precision=precision, seed=seed, own_draws=True)
+        self._order = torch.Generator().manual_seed(seed)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            made = make_bonus(
+                bonus,
+                self._observations.shape,
+                self._actions.space,
+                fidelity=fidelity,
+                preset=preset,
+                **options,
+            )
+        self.bonus: Bonus = self._engine.prepare(made)
+        if self.bonus.needs_states:
+            raise ConfigError(f"bonus={bonus!r}: it counts true states, which no trainer tells")
+        self._adam = self._engine.adam(self.bonus, learning_rate, adam_eps)
+        scale = FIDELITIES[fidelity]["reward_scale"] if reward_scale is None else reward_scale
+        if scale not in ("run", "recent", "none"):
+            raise ConfigError(f"reward_scale={scale!r}: use run, recent or none")
+        # One sum broadcasts: the first rollout tells how many environments there are.
+        norm = RewardNorm(1, gamma, self.device, recent=scale == "recent")
+        self._norm = None if scale == "none" else norm
+        self.epochs = epochs
+        self.batch_size = batch_size
+        if not 0 < share <= 1:
+            raise ConfigError(f"share={share}: must be above 0 and at most 1")
+        self.share = share
+        self._step = self._engine.wrap(bonus_step)
+        self._episodes: Tensor | None = None  # int64 [N], numbers of those under way
+        self._watched: list[Samples] = []
+        self.fitted = not fit_obs
+        self._counted = False
+        self.updates = 0
+        self.metrics: dict[str, float] = {}
+
+    def watch(
+        self,
+        observations: Any,
+        actions: Any,
+        rewards: Any,
+        terminateds: Any,
+        truncateds: Any,
+        next_observations: Any,
+        valid: Any = None,
+    ) -> None:
+        """Remember one step of all environments, [N, ...], until the next `compute` or `update`.
+
+        Args:
+            observations: what was acted on.
+            actions: what was done.
+            rewards: the environment's; nothing depends on them.
+            terminateds: whether the episode ended.
+            truncateds: whether it was cut.
+            next_observations: what came of it; at an episode's end its last observation.
+            valid: bool [N], False where an environment was only reset.
+        """
+        values = (observations, actions, terminateds, truncateds, next_observations)
+        self._watched.append(self.samples(one_step(values, valid)))
+
+    def compute(self, samples: SampleDict | None = None, sync: bool = True) -> Tensor:
+        """Return the intrinsic rewards of a rollout, float32 [T, N], scaled.
+
+        Args:
+            samples: the rollout; what was watched since the last one unless given.
+            sync: whether to learn from the rollout, too. If not, nothing changes, but that the
+                first samples of all fix the observation statistics.
+        """
+        rollout = self._rollout(samples)
+        raw = self.raw_rewards(rollout)
+        if not sync:
+            norm = copy.deepcopy(self._norm)
+            return raw if norm is None else norm(raw)
+        scaled = self.rescale(raw)
+        self.observe(rollout)
+        self.summarize(self.train(rollout), raw, scaled)
+        self.forget_watched()
+        return scaled
+
+    def update(self, samples: SampleDict | None = None) -> None:
+        """Learn from a rollout: what `compute` does with `sync`, but for the rewards."""
+        self.compute(samples)
+
+    def forget_watched(self) -> None:
+        """Drop the steps that were watched since the last rollout."""
+        self._watched = []
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all that changes, watched steps excepted."""
+        return {
+            "bonus": self.bonus.state_dict(),
+            "adam": self._adam.state_dict(),
+            "norm": None if self._norm is None else self._norm.state_dict(),
+            "engine": self._engine.state_dict(),
+            "order": self._order.get_state(),
+            "episodes": self._episodes,
+            "fitted": self.fitted,
+            "counted": self._counted,
+            "updates": self.updates,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Load a state of a reward with the same settings, from any device."""
+        self.bonus.load_state_dict(state["bonus"])
+        self._adam.load_state_dict(state["adam"])
+        if self._norm is not None:
+            self._norm.load_state_dict(state["norm"])
+        self._engine.load_state_dict(state["engine"])
+        self._order.set_state(state["order"].cpu())
+        episodes = state["episodes"]
+        self._episodes = None if episodes is None else episodes.to(self.device)
+        self.fitted = state["fitted"]
+        self._counted = state["counted"]
+        self.updates = state["updates"]
+
+    # The steps that `compute` is made of, for who rewards transitions one by one.
+
+    def samples(self, samples: SampleDict) -> Samples:
+        """Bring samples to the device in the shapes and numbers that the bonus takes."""
+        if missing := [key for key in KEYS if key not in samples]:
+            raise ConfigError(f"samples without {missing[0]!r}: give {', '.join(KEYS)}")
+        x = {key: torch.as_tensor(value).to(self.device) for key, value in samples.items()}
+        lead = tuple(x["terminateds"].shape)
+        if len(lead) != 2:
+            raise ConfigError(f"terminateds of shape {list(lead)}: give [steps, envs]")
+        return Samples(
+            self._observations(x["observations"]),
+            self._actions(x["actions"], lead),
+            self._observations(x["next_observations"]),
+            x["terminateds"].bool() | x["truncateds"].bool(),
+            x["valid"].bool() if "valid" in x else torch.ones(lead).bool().to(self.device),
+        )
+
+    def transitions(self, obs: Any, actions: Any, next_obs: Any) -> tuple[Tensor, Tensor, Tensor]:
+        """Bring transitions [B, ...] to the device as the bonus takes them."""
+        obs, actions, next_obs = (
+            torch.as_tensor(x).to(self.device) for x in (obs, actions, next_obs)
+        )
+        lead = tuple(obs.shape[:1])
+        return (
+            self._observations(obs),
+            self._actions(actions, lead),
+            self._observations(next_obs),
+        )
+
+    def fit_observations(self, obs: Tensor) -> None:
+        """Fix the observation statistics by observations [B, *shape] as the bonus takes them.
+
+        Every dimension of a vector has a std of its own, the pixels of images have one together.
+        """
+        moments = RunningMoments(self._observations.shape, torch.float64).to(self.device)
+        for part in obs.split(self.batch_size):
+            moments.add(part)
+        std = moments.variance.sqrt()
+        if not isinstance(self._observations, Vectors):
+            std = std.mean().clamp_min(LEAST_STD)
+        self.bonus.normalize.set(moments.mean.float(), std.float())
+        self.fitted = True
+
+    @torch.no_grad()
+    def raw_rewards(self, rollout: Samples) -> Tensor:
+        """Return the bonus of every transition, [T, N], not scaled; 0 where it is not valid."""
+        rewards = torch.zeros(rollout.size, device=self.device)
+        first = self._first_episodes(rollout)
+        with self._engine.side(), self._engine.precision.products():
+            for t, envs in rollout.groups(whole=self.bonus.uses_context):
+                reward = self.bonus.reward(*self._experience(rollout, first, t, envs))
+                rewards[t, envs] = checked(self.bonus, "reward", reward, t.shape)
+        return rewards
+
+    @torch.no_grad()
+    def observe(self, rollout: Samples) -> None:
+        """Show every transition to a bonus that counts or remembers, and number new episodes."""
+        first = self._first_episodes(rollout)
+        with self._engine.side(), self._engine.precision.products():
+            if type(self.bonus).observe is not Bonus.observe:
+                for t, envs in rollout.groups(whole=self.bonus.uses_context):
+                    self.bonus.observe(*self._experience(rollout, first, t, envs))
+        self._episodes = first + rollout.size[1] * rollout.dones.sum(0)
+
+    def rescale(self, raw: Tensor) -> Tensor:
+        """Let the rewards of a rollout, [T, N], count in the scale, and divide them by it."""
+        self._counted = True
+        return raw if self._norm is None else self._norm(raw)
+
+    def scale(self, raw: Tensor) -> Tensor:
+        """Divide rewards by the scale as it stands; return zeros before anything counted."""
+        if self._norm is None:
+            return raw
+        if not self._counted:
+            return torch.zeros_like(raw)
+        return raw / self._norm.moments.variance.sqrt().clamp_min(1e-8).to(raw.dtype)
+
+    def train(self, rollout: Samples) -> Record:
+        """Train the model on a rollout: `epochs` passes over minibatches."""
+        record = Record()
+        with self._engine.side():
+            for _ in range(self.epochs):
+                for t, envs in rollout.minibatches(self.batch_size, self.share, self._order):
+                    transitions = rollout.transitions(t, envs)
+                    record.add(**self._step(self.bonus, self._adam, transitions))
+                self.bonus.after_epoch()
+            self.bonus.after_rollout()
+        return record
+
+    def summarize(self, record: Record, raw: Tensor, scaled: Tensor) -> None:
+        """End an update: set the metrics; raise TrainingError if one is not finite."""
+        self.updates += 1
+        record.add(bonus_raw=raw.mean(), bonus=scaled.mean())
+        means = record.means(self._engine.mean)
+        self.metrics = require_finite({"updates": self.updates, **means}, record)
+
+    def _rollout(self, samples: SampleDict | None) -> Samples:
+        if samples is None and not self._watched:
+            raise ConfigError("nothing was watched since the last rollout; give samples, or watch")
+        rollout = join(self._watched) if samples is None else self.samples(samples)
+        if not self.fitted:
+            self.fit_observations(rollout.obs.flatten(0, 1))
+        return rollout
+
+    def _first_episodes(self, rollout: Samples) -> Tensor:
+        """Return the numbers [N] of the episodes that a rollout begins in."""
+        envs = rollout.size[1]
+        if self._episodes is None:
+            return torch.arange(envs, device=self.device)
+        if envs != len(self._episodes):
+            raise ConfigError(
+                f"samples of {envs} environments, after {len(self._episodes)}; "
+                "make another reward for them"
+            )
+        return self._episodes
+
+    def _experience(
+        self, rollout: Samples, first: Tensor, t: Tensor, envs: Tensor
+    ) -> tuple[Any, ...]:
+        """Return transitions and, for a bonus that uses it, their context."""
+        transitions = rollout.transitions(t, envs)
+        if not self.bonus.uses_context:
+            return transitions
+        return (*transitions, Context(rollout.episodes(first)[t, envs]))
+
+    # Saving all of it, settings included.
+
+    def checkpoint(self) -> dict[str, Any]:
+        """Return settings and state, in main memory, as plain values and tensors."""
+        return {"settings": self.settings, "state": _to_cpu(self.state_dict())}
+
+    @classmethod
+    def from_checkpoint(cls, checkpoint: dict[str, Any], envs: Any) -> IntrinsicReward:
+        """Make a reward as it was for environments with the same spaces.
+
+        Args:
+            checkpoint: of `checkpoint`. Without a GPU, one that was on a GPU goes to the CPU.
+            envs: environments, or a pair of spaces.
+        """
+        settings = dict(checkpoint["settings"])
+        if not torch.cuda.is_available():
+            settings["device"] = "cpu"
+        reward = cls(envs=envs, **settings)
+        reward.load_state_dict(checkpoint["state"])
+        return reward
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Stable-Baselines3 pickles what its models hold.
+        return type(self).from_checkpoint, (self.checkpoint(), self.spaces)
+
+
+def _to_cpu(value: Any) -> Any:
+    """Copy the tensors in dicts and lists to main memory."""
+    if isinstance(value, Tensor):
+        return value.cpu()
+    if isinstance(value, dict):
+        return type(value)((key, _to_cpu(item)) for key, item in value.items())
+    if isinstance(value, list):
+        return [_to_cpu(item) for item in value]
+    return value

@@ -1,0 +1,203 @@
+"""Stable-Baselines3: a callback for PPO and A2C, and a wrapper for any algorithm."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ssedb.errors import ConfigError, Note, require_installed
+from ssedb.integrations.reward import IntrinsicReward
+from ssedb.integrations.stepwise import Stepwise
+
+require_installed("stable_baselines3", extra="sb3")
+
+from stable_baselines3.common.callbacks import BaseCallback  # noqa: E402
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm  # noqa: E402
+from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper  # noqa: E402
+
+
+class IntrinsicRewardCallback(BaseCallback):
+    """Intrinsic rewards for PPO and A2C, added to the rollout buffer before it is learned from.
+
+    The bonus goes into the buffer's rewards and the returns are computed again, so that the policy
+    looks ahead to it. The model keeps the bonus as `model.intrinsic_reward`: `model.save` saves it,
+    and after `PPO.load` a callback with the same bonus goes on with it.
+    """
+
+    def __init__(
+        self,
+        bonus: str | IntrinsicReward,
+        *,
+        intrinsic_coef: float = 1.0,
+        extrinsic_coef: float = 1.0,
+        verbose: int = 0,
+        **settings: Any,
+    ) -> None:
+        """Prepare for a model.
+
+        Args:
+            bonus: a name, or a reward that is made already.
+            intrinsic_coef: weight of the scaled bonus.
+            extrinsic_coef: weight of the environment's reward; 0 switches it off.
+            verbose: as callbacks of Stable-Baselines3 have it.
+            settings: of `IntrinsicReward`, if a name is given. The discount is the model's.
+        """
+        super().__init__(verbose)
+        if isinstance(bonus, IntrinsicReward) and settings:
+            raise ConfigError(f"{next(iter(settings))}: give it to the IntrinsicReward")
+        self.bonus = bonus
+        self.intrinsic_coef = intrinsic_coef
+        self.extrinsic_coef = extrinsic_coef
+        self.settings = settings
+        self.reward: IntrinsicReward
+        self._extrinsic: list[np.ndarray] = []
+
+    def _init_callback(self) -> None:
+        if not isinstance(self.model, OnPolicyAlgorithm):
+            raise ConfigError(
+                f"{type(self.model).__name__} has no rollout buffer; wrap its environments in "
+                "ssedb.integrations.sb3.VecIntrinsicReward"
+            )
+        if isinstance(self.bonus, IntrinsicReward):
+            self.reward = self.bonus
+        else:
+            settings = {"gamma": self.model.gamma, "device": self.model.device, **self.settings}
+            self.reward = self._continued(
+                IntrinsicReward(self.bonus, self.training_env, **settings)
+            )
+        self.model.intrinsic_reward = self.reward  # type: ignore[attr-defined]
+
+    def _continued(self, made: IntrinsicReward) -> IntrinsicReward:
+        """Return the model's own reward instead, if it has one of the same settings."""
+        before = getattr(self.model, "intrinsic_reward", None)
+        if before is None:
+            return made
+        changed = [k for k, v in made.settings.items() if before.settings.get(k) != v]
+        if changed := [name for name in changed if name != "device"]:
+            warnings.warn(
+                Note(f"a new bonus begins: {changed[0]} is not the model's"), stacklevel=2
+            )
+            return made
+        return before
+
+    def _on_rollout_start(self) -> None:
+        self._extrinsic = []
+        self.reward.forget_watched()
+
+    def _on_step(self) -> bool:
+        step = self.locals
+        next_obs = final_observations(step["new_obs"], step["dones"], step["infos"])
+        dones, actions = step["dones"], step["clipped_actions"]
+        self.reward.watch(step["obs_tensor"], actions, step["rewards"], dones, dones, next_obs)
+        self._extrinsic.append(np.array(step["rewards"]))
+        return True
+
+    def _on_rollout_end(self) -> None:
+        intrinsic = self.reward.compute().cpu().numpy()
+        buffer = self.locals["rollout_buffer"]
+        # The buffer's rewards hold the values at time limits, too, which stay.
+        buffer.rewards += (self.extrinsic_coef - 1) * np.stack(self._extrinsic)
+        buffer.rewards += self.intrinsic_coef * intrinsic
+        buffer.compute_returns_and_advantage(self.locals["values"], self.locals["dones"])
+        for name, value in self.reward.metrics.items():
+            self.logger.record(f"intrinsic/{name}", value)
+
+
+class VecIntrinsicReward(VecEnvWrapper):
+    """Environments whose reward includes a bonus, for any algorithm, off-policy ones among them.
+
+    The bonus is scaled and rewarded step by step and updated every `update_every` steps, before
+    which nothing is rewarded. `infos` tell `intrinsic_reward` and `extrinsic_reward`.
+    """
+
+    def __init__(
+        self,
+        venv: VecEnv,
+        bonus: str | IntrinsicReward = "db",
+        *,
+        intrinsic_coef: float = 1.0,
+        extrinsic_coef: float = 1.0,
+        update_every: int = 128,
+        training: bool = True,
+        **settings: Any,
+    ) -> None:
+        """Wrap environments.
+
+        Args:
+            venv: the environments.
+            bonus: a name, or a reward that is made already.
+            intrinsic_coef: weight of the scaled bonus.
+            extrinsic_coef: weight of the environment's reward; 0 switches it off.
+            update_every: steps of all environments between two updates of the bonus.
+            training: whether to reward and learn; if not, rewards are the environment's.
+            settings: of `IntrinsicReward`, if a name is given.
+        """
+        super().__init__(venv)
+        if isinstance(bonus, str):
+            bonus = IntrinsicReward(bonus, venv, **settings)
+        elif settings:
+            raise ConfigError(f"{next(iter(settings))}: give it to the IntrinsicReward")
+        self.intrinsic_coef = intrinsic_coef
+        self.extrinsic_coef = extrinsic_coef
+        self.training = training
+        self._stepwise = Stepwise(bonus, update_every)
+        self._obs: Any = None
+        self._taken: Any = None
+
+    @property
+    def reward(self) -> IntrinsicReward:
+        """The bonus and all that belongs to it."""
+        return self._stepwise.reward
+
+    def reset(self) -> Any:
+        """Reset all environments."""
+        self._obs = self.venv.reset()
+        return self._obs
+
+    def step_async(self, actions: np.ndarray) -> None:
+        """Begin a step."""
+        self._taken = actions
+        self.venv.step_async(actions)
+
+    def step_wait(self) -> Any:
+        """End a step; return what the environments do, with the rewards changed."""
+        obs, rewards, dones, infos = self.venv.step_wait()
+        if self.training:
+            next_obs = final_observations(obs, dones, infos)
+            intrinsic = self._stepwise(self._obs, self._taken, dones, next_obs)
+            for info, own, game in zip(infos, intrinsic, rewards, strict=True):
+                info["intrinsic_reward"], info["extrinsic_reward"] = float(own), float(game)
+            rewards = self.extrinsic_coef * rewards + self.intrinsic_coef * intrinsic
+        self._obs = obs
+        return obs, rewards, dones, infos
+
+    def save(self, path: str | Path) -> None:
+        """Save the bonus and the weights of the rewards, as `VecNormalize` saves its statistics."""
+        torch.save({**self._own_settings(), "reward": self.reward.checkpoint()}, path)
+
+    @staticmethod
+    def load(path: str | Path, venv: VecEnv) -> VecIntrinsicReward:
+        """Wrap environments with what was saved."""
+        saved = torch.load(path, map_location="cpu", weights_only=True)
+        reward = IntrinsicReward.from_checkpoint(saved.pop("reward"), venv)
+        return VecIntrinsicReward(venv, reward, **saved)
+
+    def _own_settings(self) -> dict[str, Any]:
+        return {
+            "intrinsic_coef": self.intrinsic_coef,
+            "extrinsic_coef": self.extrinsic_coef,
+            "update_every": self._stepwise.update_every,
+            "training": self.training,
+        }
+
+
+def final_observations(obs: Any, dones: np.ndarray, infos: list[dict[str, Any]]) -> Any:
+    """Return next observations [N, ...]; where an episode ended, its last one."""
+    final = np.array(obs)
+    for i in np.flatnonzero(dones):
+        final[i] = infos[i]["terminal_observation"]
+    return final

@@ -1,0 +1,187 @@
+"""Spaces of Gymnasium: from what an environment gives and takes to what a bonus takes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import Env, spaces
+from gymnasium.vector import VectorEnv
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from ssedb.actions import NumActions, action_space
+from ssedb.envs.frames import LUMA, SIDE, to_agent_frames
+from ssedb.errors import ConfigError
+
+LEAST_SIDE = 36
+"""Height and width below which the encoder's convolutions do not fit."""
+
+
+def spaces_of(envs: Any) -> tuple[spaces.Space[Any], spaces.Space[Any]]:
+    """Return the spaces of one environment.
+
+    Args:
+        envs: environments of Gymnasium or Stable-Baselines3, or a pair (observations, actions).
+    """
+    if isinstance(envs, VectorEnv):
+        return envs.single_observation_space, envs.single_action_space
+    if isinstance(envs, Env) or hasattr(envs, "observation_space"):
+        return envs.observation_space, envs.action_space
+    if isinstance(envs, tuple | list) and len(envs) == 2:
+        return envs[0], envs[1]
+    raise ConfigError(
+        f"envs={envs!r}: give environments, or their (observation_space, action_space)"
+    )
+
+
+def make_observations(space: spaces.Space[Any], rgb: bool | None = None) -> Images | Vectors:
+    """Find out how a bonus takes the observations of a space.
+
+    Args:
+        space: of single observations. Bytes [H, W], and bytes or bounded floats [H, W, C] or
+            [C, H, W] are images. Other boxes of one or two dimensions, numbers and bits are
+            vectors.
+        rgb: whether the channels of images are colours; where they come in threes, if None.
+    """
+    shape = tuple(space.shape or ())
+    if isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(shape) in (2, 3):
+        return Images(shape, rgb)
+    if isinstance(space, spaces.Box) and space.is_bounded() and len(shape) == 3:
+        return Images(shape, rgb, (float(space.low.min()), float(space.high.max())))
+    flat = isinstance(space, spaces.Box) and len(shape) <= 2
+    if flat or isinstance(space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
+        return Vectors(space)
+    raise ConfigError(
+        f"observations of {' '.join(str(space).split())}: a bonus takes images or vectors; "
+        "wrap the environments so that they give such"
+    )
+
+
+class Images:
+    """Images of a space as stacks of gray frames, uint8 [C, H, W], the newest frame last.
+
+    Bonuses take channels for frames in the order of time, so every colour image becomes one gray
+    frame. Images too small for the encoder, or larger than 84x84, become 84x84.
+
+    Attributes:
+        shape: of an observation as a bonus takes it.
+    """
+
+    def __init__(
+        self, shape: tuple[int, ...], rgb: bool | None, bounds: tuple[float, float] = (0.0, 255.0)
+    ) -> None:
+        """Find out how images lie in a space.
+
+        Args:
+            shape: of an image, [H, W], [H, W, C] or [C, H, W].
+            bounds: what is black and what is white.
+            rgb: whether channels are colours, three to a frame; where they come in threes, if None.
+        """
+        self._given = shape
+        self._bounds = bounds
+        # The number of channels is the smallest: of [H, W, C] the last, of [C, H, W] the first.
+        self._last = len(shape) == 3 and shape[2] < shape[0]
+        channels = 1 if len(shape) == 2 else shape[2 if self._last else 0]
+        sides = shape[:2] if self._last or len(shape) == 2 else shape[1:]
+        self._rgb = channels % 3 == 0 if rgb is None else rgb
+        if self._rgb and channels % 3:
+            raise ConfigError(f"rgb=True: {channels} channels of {shape} do not come in threes")
+        self._resize = min(sides) < LEAST_SIDE or max(sides) > SIDE
+        frames = channels // 3 if self._rgb else channels
+        self.shape: tuple[int, ...] = (frames, *((SIDE, SIDE) if self._resize else sides))
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Convert [..., *space.shape] to [..., C, H, W]; floats of 0 to 255 count as bytes.
+
+        Of a space [H, W, C], images [C, H, W] are taken as well: a trainer may have turned them.
+        """
+        lead = x.shape[: x.ndim - len(self._given)]
+        own = x.shape[len(lead) :]
+        turned = self._last and own == (self._given[2], *self._given[:2])
+        if own != self._given and not turned:
+            raise _misfit(x, self._given)
+        x = self._bytes(x.reshape(-1, *own))
+        if len(own) == 2:
+            x = x[:, None]
+        elif self._last and not turned:
+            x = x.permute(0, 3, 1, 2)
+        if self._rgb:
+            x = _gray(x)
+        if self._resize:
+            x = to_agent_frames(x.flatten(0, 1))
+        return x.reshape(*lead, *self.shape)
+
+    def _bytes(self, x: Tensor) -> Tensor:
+        """Convert what lies within the bounds to bytes."""
+        black, white = self._bounds
+        if (black, white) == (0.0, 255.0):
+            return x.to(torch.uint8)
+        return ((x - black) * (255 / (white - black))).round().clamp(0, 255).to(torch.uint8)
+
+
+def _gray(x: Tensor) -> Tensor:
+    """Turn colours uint8 [B, 3 F, H, W] into gray frames uint8 [B, F, H, W]."""
+    colours = x.unflatten(1, (-1, 3)).float()
+    weights = torch.tensor(LUMA, device=x.device)[:, None, None]
+    # A flat white image may come out a rounding error below 255.
+    return ((colours * weights).sum(2) + 1e-3).clamp_(0, 255).to(torch.uint8)
+
+
+class Vectors:
+    """Vectors of a space as float32 [D]; numbers of a `Discrete` space become one-hot.
+
+    Attributes:
+        shape: of an observation as a bonus takes it.
+    """
+
+    def __init__(self, space: spaces.Space[Any]) -> None:
+        self._given = tuple(space.shape or ())
+        self._discrete = space if isinstance(space, spaces.Discrete) else None
+        size = math.prod(self._given) if self._discrete is None else int(self._discrete.n)
+        self.shape: tuple[int, ...] = (size,)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Convert [..., *space.shape] to [..., D]."""
+        lead = x.shape[: x.ndim - len(self._given)]
+        if x.shape[len(lead) :] != self._given:
+            raise _misfit(x, self._given)
+        if self._discrete is not None:
+            return one_hot(x.long() - int(self._discrete.start), self.shape[0]).float()
+        return x.reshape(*lead, *self.shape).float()
+
+
+def _misfit(x: Tensor, given: tuple[int, ...]) -> ConfigError:
+    return ConfigError(
+        f"observations of shape {list(x.shape)}: the space has {list(given)}; "
+        "give [steps, envs, ...] of such"
+    )
+
+
+class Actions:
+    """Actions of a space as a bonus takes them: choices from 0, vectors as they are.
+
+    Attributes:
+        space: what a bonus is made for; of a single choice the number of options.
+    """
+
+    def __init__(self, space: spaces.Space[Any]) -> None:
+        own = action_space(space)
+        self._shape, self._dtype = own.shape, own.dtype
+        self._first = torch.as_tensor(np.asarray(getattr(space, "start", 0)))
+        single = isinstance(space, spaces.Discrete)
+        self._number = int(space.n) if isinstance(space, spaces.Discrete) else 0
+        self.space: NumActions = self._number if single else own
+
+    def __call__(self, actions: Tensor, lead: tuple[int, ...]) -> Tensor:
+        """Convert [*lead, *space.shape] to [*lead, ...]; a choice may be [*lead, 1] or one-hot."""
+        if self._number > 1 and actions.shape == (*lead, self._number):
+            return actions.long().argmax(-1)
+        if actions.numel() != math.prod(lead) * math.prod(self._shape):
+            raise ConfigError(
+                f"actions of shape {list(actions.shape)}: there are observations of {list(lead)}"
+            )
+        actions = actions.reshape(*lead, *self._shape).to(self._dtype)
+        return actions - self._first.to(actions.device, actions.dtype)

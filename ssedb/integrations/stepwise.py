@@ -1,0 +1,81 @@
+"""Rewards at every step, for wrappers of environments: they cannot wait for a rollout's end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ssedb.errors import ConfigError
+from ssedb.integrations.reward import IntrinsicReward
+from ssedb.integrations.samples import Samples, join, one_step
+
+
+class Stepwise:
+    """Intrinsic rewards step by step, by a bonus that is updated every so many steps.
+
+    The first steps are not rewarded: from them the observation statistics and the reward scale are
+    made. From then on a step is divided by the scale of the steps before the last update.
+    """
+
+    def __init__(self, reward: IntrinsicReward, update_every: int, trains: bool = True) -> None:
+        """Prepare for steps.
+
+        Args:
+            reward: what rewards them.
+            update_every: steps of all environments between two updates of the bonus.
+            trains: whether an update trains the model, too; if not, someone else does.
+        """
+        if update_every < 1:
+            raise ConfigError(f"update_every={update_every}: must be 1 or more")
+        self.reward = reward
+        self.update_every = update_every
+        self.trains = trains
+        self._steps: list[Samples] = []
+        self._raw: list[Tensor] = []
+        self._scaled: list[Tensor] = []
+
+    def __call__(
+        self,
+        observations: Any,
+        actions: Any,
+        dones: Any,
+        next_observations: Any,
+        valid: Any = None,
+    ) -> np.ndarray:
+        """Return the rewards of one step, float32 [N], and learn where it is time.
+
+        Args:
+            observations: what was acted on, [N, ...].
+            actions: what was done, [N, ...].
+            dones: bool [N], whether the episode ended.
+            next_observations: what came of it, [N, ...]; at an end the last observation.
+            valid: bool [N], False where an environment was only reset; all True unless given.
+        """
+        values = (observations, actions, dones, dones, next_observations)
+        samples = self.reward.samples(one_step(values, valid))
+        raw = torch.zeros(samples.size, device=self.reward.device)
+        if self.reward.fitted:
+            raw = self.reward.raw_rewards(samples)
+            self.reward.observe(samples)
+        scaled = self.reward.scale(raw)
+        self._steps.append(samples)
+        self._raw.append(raw)
+        self._scaled.append(scaled)
+        if len(self._steps) == self.update_every:
+            self._update()
+        return scaled[0].cpu().numpy()
+
+    def _update(self) -> None:
+        """Train on the steps since the last update, and let their rewards count in the scale."""
+        rollout, raw = join(self._steps), torch.cat(self._raw)
+        if not self.reward.fitted:
+            self.reward.fit_observations(rollout.obs.flatten(0, 1))
+            raw = self.reward.raw_rewards(rollout)
+            self.reward.observe(rollout)
+        self.reward.rescale(raw)
+        if self.trains:
+            self.reward.summarize(self.reward.train(rollout), raw, torch.cat(self._scaled))
+        self._steps, self._raw, self._scaled = [], [], []

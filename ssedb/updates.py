@@ -1,0 +1,44 @@
+"""Optimizer steps of any loss and of a bonus model, for our trainer and for others."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.utils import get_total_norm
+
+from ssedb.bonuses.base import Bonus, checked
+
+
+def descend(loss: Tensor, optimizer: torch.optim.Optimizer) -> Tensor:
+    """Take an optimizer step down the gradient of a loss; return the norm of the gradient."""
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    optimizer.step()
+    gradients = [p.grad for group in optimizer.param_groups for p in group["params"]]
+    return get_total_norm([g for g in gradients if g is not None])
+
+
+def bonus_step(
+    bonus: Bonus,
+    optimizer: torch.optim.Optimizer,
+    transitions: tuple[Tensor, Tensor, Tensor],
+    mask: Tensor | None = None,
+) -> dict[str, Tensor]:
+    """Take one step of a bonus model on a minibatch.
+
+    Args:
+        bonus: the model.
+        optimizer: of the bonus's trained parameters.
+        transitions: obs [B, ...], actions [B, ...] and next_obs [B, ...].
+        mask: bool [B], the transitions that count; all unless given.
+
+    Returns:
+        Metrics, `bonus_loss` and `bonus_gradient` among them.
+    """
+    loss, metrics = bonus.loss(*transitions, mask)
+    checked(bonus, "loss", loss, ())
+    metrics = {"bonus_loss": loss.detach(), **metrics}
+    if loss.requires_grad:
+        metrics["bonus_gradient"] = descend(loss, optimizer)
+    bonus.after_step()
+    return metrics

@@ -1,0 +1,65 @@
+"""The Gymnasium wrapper: rewards of true transitions alone, in `info` or in the reward."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+import ssedb
+from ssedb.integrations.gymnasium import VectorIntrinsicReward
+
+from .corridor import CLOCK, LENGTH, Clock, Corridor
+
+
+@pytest.fixture(autouse=True)
+def nothing_remembered():
+    Clock.rewarded.clear()
+
+
+def wrapped(mode: AutoresetMode, truncates: bool = False, **settings) -> VectorIntrinsicReward:
+    env = SyncVectorEnv([partial(Corridor, truncates)] * 2, autoreset_mode=mode)
+    settings = {"update_every": 2, "reward_scale": "none", "preset": "rooms", **settings}
+    return VectorIntrinsicReward(env, CLOCK, **settings)
+
+
+def play(env: VectorIntrinsicReward, steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rewards and intrinsic rewards of the first environment."""
+    env.reset(seed=0)
+    found = [env.step(np.zeros(2, int)) for _ in range(steps)]
+    return np.array([f[1][0] for f in found]), np.array(
+        [f[4]["intrinsic_reward"][0] for f in found]
+    )
+
+
+@pytest.mark.parametrize("truncates", [False, True])
+@pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP])
+def test_only_true_transitions_are_rewarded(mode, truncates):
+    rewards, intrinsic = play(wrapped(mode, truncates), 9)
+    cycle = [1, 2, 3, 4, 5] + [0] * (mode == AutoresetMode.NEXT_STEP)  # a step that only resets
+    expected = np.array([0, 0, *(cycle * 2)[2:9]])  # the first update is after two steps
+    assert intrinsic.tolist() == expected.tolist()
+    assert rewards.tolist() == (np.array((cycle * 2)[:9]) == LENGTH).tolist()
+    before, _, later = map(torch.cat, zip(*Clock.rewarded, strict=True))
+    assert torch.equal(later, before + 1)
+
+
+def test_add_to_reward_weighs_both():
+    env = wrapped(AutoresetMode.SAME_STEP, add_to="reward", intrinsic_coef=2, extrinsic_coef=0.5)
+    rewards, intrinsic = play(env, 6)
+    assert rewards.tolist() == (2 * intrinsic + [0, 0, 0, 0, 0.5, 0]).tolist()
+    assert env.reward.updates == 3
+
+
+@pytest.mark.parametrize(
+    ("mode", "settings", "message"),
+    [
+        (AutoresetMode.SAME_STEP, {"add_to": "both"}, "add_to='both'"),
+        (AutoresetMode.SAME_STEP, {"update_every": 0}, "update_every=0"),
+        (AutoresetMode.DISABLED, {}, "autoreset_mode=.*SAME_STEP or NEXT_STEP"),
+    ],
+)
+def test_settings_that_do_not_fit_are_answered_in_one_line(mode, settings, message):
+    with pytest.raises(ssedb.ConfigError, match=message):
+        wrapped(mode, **settings)

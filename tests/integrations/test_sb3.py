@@ -1,0 +1,249 @@
+"""Stable-Baselines3: the bonus reaches the policy, with true transitions, and is saved."""
+
+import sys
+from functools import partial
+from importlib import import_module
+
+import numpy as np
+import pytest
+import torch
+from stable_baselines3 import A2C, DQN, PPO
+from stable_baselines3.common.vec_env import DummyVecEnv, VecTransposeImage
+
+import ssedb
+from ssedb.errors import Note
+from ssedb.integrations.sb3 import IntrinsicRewardCallback, VecIntrinsicReward
+
+from .corridor import CLOCK, LENGTH, Clock, Corridor, rollout, small
+
+STEPS, ENVS = 7, 2
+
+
+@pytest.fixture(autouse=True)
+def nothing_remembered():
+    Clock.rewarded.clear()
+
+
+def corridors(truncates: bool = False) -> DummyVecEnv:
+    return DummyVecEnv([partial(Corridor, truncates)] * ENVS)
+
+
+def ppo(env=None, **settings) -> PPO:
+    sizes = dict(n_steps=STEPS, batch_size=7, n_epochs=2, policy_kwargs=dict(net_arch=[8]))
+    return PPO("MlpPolicy", env or corridors(), seed=0, device="cpu", **sizes | settings)
+
+
+def weights(model: PPO) -> torch.Tensor:
+    return torch.cat([parameter.detach().flatten() for parameter in model.policy.parameters()])
+
+
+def after(callback: IntrinsicRewardCallback | None, truncates: bool = False) -> PPO:
+    """A model after two rollouts."""
+    return ppo(corridors(truncates)).learn(2 * STEPS * ENVS, callback=callback)
+
+
+def test_policy_update_depends_on_the_bonus_and_with_weight_0_is_plain_ppo():
+    plain = weights(after(None))
+    small_db = dict(preset="rooms", batch_size=8)
+    zero = weights(after(IntrinsicRewardCallback("db", intrinsic_coef=0, **small_db)))
+    large = weights(after(IntrinsicRewardCallback("db", intrinsic_coef=1000, **small_db)))
+    assert torch.equal(zero, plain)
+    assert not torch.allclose(large, zero, atol=1e-3)
+
+
+def gae(rewards, values, starts, last_values, dones, gamma=0.99, lam=0.95):
+    """Advantages by the definition, one environment and one step at a time."""
+    advantages = np.zeros_like(rewards)
+    for n in range(ENVS):
+        for t in range(STEPS):
+            weight = 1.0
+            for k in range(t, STEPS):
+                over = starts[k + 1, n] if k + 1 < STEPS else dones[n]
+                after = values[k + 1, n] if k + 1 < STEPS else last_values[n]
+                delta = rewards[k, n] + gamma * after * (1 - over) - values[k, n]
+                advantages[t, n] += weight * delta
+                if over:
+                    break
+                weight *= gamma * lam
+    return advantages
+
+
+class Rollouts(IntrinsicRewardCallback):
+    """The callback, and a copy of the buffer before and after it."""
+
+    def _on_rollout_end(self) -> None:
+        buffer = self.locals["rollout_buffer"]
+        self.before = buffer.rewards.copy()
+        super()._on_rollout_end()
+        names = ("rewards", "values", "episode_starts", "advantages", "returns")
+        self.after = {name: getattr(buffer, name).copy() for name in names}
+        self.last = self.locals["values"].numpy().flatten(), self.locals["dones"].copy()
+
+
+@pytest.mark.parametrize("algorithm", [PPO, A2C])
+@pytest.mark.parametrize(("intrinsic", "extrinsic"), [(1.0, 1.0), (0.5, 0.0)])
+def test_returns_by_hand_equal_the_buffers(algorithm, intrinsic, extrinsic):
+    callback = Rollouts(
+        CLOCK, intrinsic_coef=intrinsic, extrinsic_coef=extrinsic, reward_scale="none"
+    )
+    model = algorithm("MlpPolicy", corridors(), n_steps=STEPS, seed=0, device="cpu", gamma=0.99)
+    model.gae_lambda = model.rollout_buffer.gae_lambda = 0.95
+    model.learn(STEPS * ENVS, callback=callback)
+    time = np.arange(STEPS) % LENGTH + 1
+    expected = (intrinsic * time + extrinsic * (time == LENGTH))[:, None].repeat(ENVS, 1)
+    found = callback.after
+    assert np.allclose(found["rewards"], expected)
+    advantages = gae(found["rewards"], found["values"], found["episode_starts"], *callback.last)
+    assert np.allclose(found["advantages"], advantages, atol=1e-5)
+    assert np.allclose(found["returns"], advantages + found["values"], atol=1e-5)
+
+
+def test_extrinsic_coef_0_keeps_the_value_at_a_time_limit():
+    callback = Rollouts(CLOCK, intrinsic_coef=0, extrinsic_coef=0)
+    ppo(corridors(truncates=True)).learn(STEPS * ENVS, callback=callback)
+    cut = np.arange(STEPS) % LENGTH == LENGTH - 1
+    assert np.allclose(callback.after["rewards"][~cut], 0)
+    assert np.allclose(callback.after["rewards"][cut], callback.before[cut] - 1, atol=1e-6)
+    assert not np.allclose(callback.after["rewards"][cut], 0)
+
+
+@pytest.mark.parametrize("truncates", [False, True])
+def test_transitions_at_episode_ends_have_the_true_next_observation(truncates):
+    after(IntrinsicRewardCallback(CLOCK), truncates)
+    before, _, later = map(torch.cat, zip(*Clock.rewarded, strict=True))
+    assert len(before) == 2 * STEPS * ENVS
+    assert torch.equal(later, before + 1)
+    assert LENGTH in later
+
+
+def test_images_in_a_cnn_policy_are_rewarded_channels_first():
+    model = ppo(VecTransposeImage(corridors()), policy_kwargs={})
+    model.learn(STEPS * ENVS, callback=IntrinsicRewardCallback(CLOCK))
+    assert model.intrinsic_reward.spaces[0].shape == (1, 36, 36)
+    assert torch.cat([later for *_, later in Clock.rewarded]).max() == LENGTH
+
+
+def test_continuous_actions_are_rewarded_within_their_bounds():
+    given = []
+
+    class Look(IntrinsicRewardCallback):
+        def _on_step(self) -> bool:
+            given.append(self.locals["clipped_actions"])
+            return super()._on_step()
+
+    model = PPO("MlpPolicy", "Pendulum-v1", n_steps=32, batch_size=32, n_epochs=1, device="cpu")
+    model.learn(64, callback=Look("icm", preset="rooms", batch_size=16))
+    assert model.intrinsic_reward.updates == 2
+    assert np.abs(given).max() <= 2
+
+
+def test_model_saves_the_bonus_and_a_loaded_one_goes_on_with_it(tmp_path):
+    def callback(**settings):
+        return IntrinsicRewardCallback("db", preset="rooms", batch_size=8, **settings)
+
+    model = after(callback())
+    model.save(tmp_path / "model")
+    loaded = PPO.load(tmp_path / "model", env=corridors(), device="cpu")
+    reward = loaded.intrinsic_reward
+    assert reward is not model.intrinsic_reward
+    assert reward.updates == 2
+    samples = rollout(envs=ENVS)
+    for name in ("observations", "next_observations"):
+        samples[name] = np.moveaxis(samples[name], -1, 2)  # as Stable-Baselines3 turns images
+    expected = [model.intrinsic_reward.compute(samples) for _ in range(2)]
+    assert torch.equal(torch.cat(expected), torch.cat([reward.compute(samples) for _ in range(2)]))
+    loaded.learn(STEPS * ENVS, callback=callback())
+    assert loaded.intrinsic_reward is reward
+    assert reward.updates == 5
+    with pytest.warns(Note, match="epochs is not the model's"):
+        loaded.learn(STEPS * ENVS, callback=callback(epochs=1))
+    assert loaded.intrinsic_reward is not reward
+
+
+def test_callback_takes_the_models_discount_and_logs_its_metrics():
+    callback = IntrinsicRewardCallback("rnd", preset="rooms")
+    model = ppo(gamma=0.9).learn(STEPS * ENVS, callback=callback, log_interval=9)
+    assert callback.reward.settings["gamma"] == 0.9
+    logged = model.logger.name_to_value
+    assert logged["intrinsic/bonus"] == callback.reward.metrics["bonus"]
+
+
+def test_callback_goes_on_with_a_reward_that_is_made_already():
+    reward = small()
+    after(IntrinsicRewardCallback(reward))
+    assert reward.updates == 2
+    with pytest.raises(ssedb.ConfigError, match="epochs: give it to the IntrinsicReward"):
+        IntrinsicRewardCallback(reward, epochs=3)
+
+
+def test_callback_of_an_algorithm_without_rollouts_names_the_wrapper():
+    model = DQN("MlpPolicy", corridors(), device="cpu", buffer_size=10)
+    with pytest.raises(ssedb.ConfigError, match=r"DQN has no rollout buffer; .*VecIntrinsicReward"):
+        model.learn(4, callback=IntrinsicRewardCallback("rnd", preset="rooms"))
+
+
+def wrapped(bonus: str = CLOCK, **settings) -> VecIntrinsicReward:
+    return VecIntrinsicReward(
+        corridors(), bonus, **{"update_every": 3, "preset": "rooms", "device": "cpu", **settings}
+    )
+
+
+def play(env: VecIntrinsicReward, steps: int) -> tuple[np.ndarray, list[list[dict]]]:
+    rewards, infos = [], []
+    env.reset()
+    for t in range(steps):
+        _, reward, _, info = env.step(np.full(ENVS, t % 3))
+        rewards.append(reward)
+        infos.append(info)
+    return np.stack(rewards), infos
+
+
+def test_wrapper_rewards_the_true_transitions_after_the_first_update():
+    env = wrapped(reward_scale="none", intrinsic_coef=2.0)
+    rewards, infos = play(env, 7)
+    time = np.arange(7) % LENGTH + 1
+    game, own = (time == LENGTH).astype(float), np.where(np.arange(7) < 3, 0, time)
+    assert np.allclose(rewards, (game + 2 * own)[:, None])
+    assert [row[1]["intrinsic_reward"] for row in infos] == own.tolist()
+    assert [row[1]["extrinsic_reward"] for row in infos] == game.tolist()
+    before, _, later = map(torch.cat, zip(*Clock.rewarded, strict=True))
+    assert torch.equal(later, before + 1)
+    assert env.reward.updates == 2
+
+
+def test_wrapper_scales_by_the_steps_before_the_last_update():
+    env = wrapped(reward_scale="run", gamma=0.0, extrinsic_coef=0.0)
+    rewards, _ = play(env, 8)
+    assert np.allclose(rewards[:3], 0)
+    first = np.std([1, 2, 3])
+    assert np.allclose(rewards[3:6, 0], np.array([4, 5, 1]) / first)
+    assert np.allclose(rewards[6:, 0], np.array([2, 3]) / np.std([1, 2, 3, 4, 5, 1]))
+
+
+def test_wrapper_without_training_gives_the_games_rewards():
+    env = wrapped(training=False)
+    assert play(env, 5)[0][:, 0].tolist() == [0, 0, 0, 0, 1]
+    assert env.reward.updates == 0
+
+
+def test_wrapper_saved_and_loaded_goes_on_as_the_original(tmp_path):
+    env = wrapped("db", intrinsic_coef=0.5, batch_size=4)
+    play(env, 6)
+    env.save(tmp_path / "bonus.pt")
+    loaded = VecIntrinsicReward.load(tmp_path / "bonus.pt", corridors())
+    assert loaded.intrinsic_coef == 0.5
+    assert loaded.reward.updates == 2
+    assert np.array_equal(play(loaded, 5)[0], play(env, 5)[0])
+
+
+def test_wrapper_serves_an_off_policy_algorithm():
+    env = wrapped("rnd", batch_size=4)
+    DQN("MlpPolicy", env, device="cpu", buffer_size=50, learning_starts=4).learn(20)
+    assert env.reward.updates == 4
+
+
+def test_missing_package_is_named_with_its_extra(monkeypatch):
+    monkeypatch.setattr("ssedb.errors.find_spec", lambda name: None)
+    monkeypatch.delitem(sys.modules, "ssedb.integrations.sb3")
+    with pytest.raises(ssedb.ConfigError, match=r"pip install ssedb\[sb3\]"):
+        import_module("ssedb.integrations.sb3")

@@ -1,0 +1,124 @@
+"""TorchRL: the transform writes the rewards of true transitions, the loss trains the model."""
+
+import sys
+from importlib import import_module
+
+import pytest
+import torch
+from torchrl.collectors import Collector
+from torchrl.envs import GymWrapper, SerialEnv, TransformedEnv, check_env_specs
+
+import ssedb
+from ssedb.integrations.torchrl import IntrinsicRewardLoss, IntrinsicRewardTransform
+
+from .corridor import CLOCK, LENGTH, Clock, Corridor, rollout, small
+
+
+@pytest.fixture(autouse=True)
+def nothing_remembered():
+    Clock.rewarded.clear()
+
+
+def corridor(one_hot: bool = True) -> GymWrapper:
+    return GymWrapper(Corridor(), categorical_action_encoding=not one_hot)
+
+
+def transformed(env=None, bonus: str = CLOCK, **settings) -> TransformedEnv:
+    own = dict(scale_every=2) | settings
+    reward = small(bonus, reward_scale="none")
+    return TransformedEnv(env or corridor(), IntrinsicRewardTransform(reward, **own))
+
+
+def collect(env: TransformedEnv, frames: int = 9):
+    collector = Collector(env, frames_per_batch=frames, total_frames=frames)
+    try:
+        return next(iter(collector))
+    finally:
+        collector.shutdown(close_env=False)
+
+
+def test_transform_keeps_the_specs_of_torchrl():
+    check_env_specs(transformed(), seed=0)
+    check_env_specs(transformed(add_to_reward=True), seed=0)
+
+
+@pytest.mark.parametrize("one_hot", [True, False])
+def test_transform_rewards_true_transitions_after_the_first_steps(one_hot):
+    env = transformed(corridor(one_hot))
+    data = collect(env)
+    times = [1, 2, 3, 4, 5, 1, 2, 3, 4]
+    assert data["next", "intrinsic_reward"].flatten().tolist() == [0, 0, *times[2:]]
+    assert data["next", "reward"].flatten().tolist() == [float(t == LENGTH) for t in times]
+    before, actions, later = map(torch.cat, zip(*Clock.rewarded, strict=True))
+    assert torch.equal(later, before + 1)
+    taken = data["action"].long().argmax(-1) if one_hot else data["action"].long()
+    assert actions[-7:].tolist() == taken.flatten()[-7:].tolist()
+
+
+def test_transform_adds_to_the_reward_with_both_weights():
+    data = collect(transformed(add_to_reward=True, intrinsic_coef=2.0, extrinsic_coef=0.5))
+    times = torch.tensor([0, 0, 3, 4, 5, 1, 2, 3, 4])
+    expected = 2.0 * times + 0.5 * (torch.tensor([1, 2, 3, 4, 5, 1, 2, 3, 4]) == LENGTH)
+    assert data["next", "reward"].flatten().tolist() == expected.tolist()
+
+
+def test_transform_rewards_a_batch_of_environments():
+    data = collect(transformed(SerialEnv(2, corridor)), frames=12)
+    assert data["next", "intrinsic_reward"].shape == (2, 6, 1)
+    assert data["next", "intrinsic_reward"][:, 2:, 0].tolist() == [[3, 4, 5, 1]] * 2
+
+
+def test_state_dict_of_the_transform_goes_on_as_the_original():
+    def make() -> TransformedEnv:
+        reward = small("rnd", seed=len(made))
+        return TransformedEnv(corridor(), IntrinsicRewardTransform(reward, scale_every=2))
+
+    made: list[TransformedEnv] = []
+    made.append(make())
+    collect(made[0])
+    made.append(make())
+    made[1].load_state_dict(made[0].state_dict())
+    one, other = (env.transform.reward for env in made)
+    samples = rollout(envs=1)
+    raw = [reward.scale(reward.raw_rewards(reward.samples(samples))) for reward in (one, other)]
+    assert torch.equal(*raw)
+    assert raw[0].mean() > 0
+
+
+@pytest.mark.parametrize("bonus", ["db", "rnd"])
+def test_loss_trains_the_model_that_the_transform_rewards_with(bonus):
+    env = transformed(bonus=bonus)
+    data = collect(env, 64)
+    loss = IntrinsicRewardLoss(env.transform.reward)
+    optimizer = torch.optim.Adam(loss.parameters(), 1e-3)
+    values, first = [], env.transform.reward.compute(rollout(envs=1), sync=False)
+    for _ in range(20):
+        value = loss(data.reshape(8, 8))["loss_bonus"]
+        optimizer.zero_grad()
+        value.backward()
+        optimizer.step()
+        loss.after_step()
+        values.append(value.item())
+    assert values[-1] < values[0]
+    assert not torch.equal(env.transform.reward.compute(rollout(envs=1), sync=False), first)
+
+
+def test_loss_reads_the_keys_it_is_told():
+    data = collect(transformed()).rename_key_("action", "move")
+    loss = IntrinsicRewardLoss(small(CLOCK))
+    with pytest.raises(KeyError, match="action"):
+        loss(data)
+    loss.set_keys(action="move")
+    assert loss(data)["loss_bonus"] == 1
+
+
+def test_keys_that_do_not_fit_are_answered_in_one_line():
+    with pytest.raises(ssedb.ConfigError, match="give one of each"):
+        IntrinsicRewardTransform(small(), in_keys=["a", "b"])
+
+
+def test_missing_package_is_named_with_its_extra(monkeypatch):
+    monkeypatch.setattr("ssedb.errors.find_spec", lambda name: None)
+    monkeypatch.delitem(sys.modules, "ssedb.integrations.torchrl")
+    with pytest.raises(ssedb.ConfigError, match=r"pip install ssedb\[torchrl\]"):
+        import_module("ssedb.integrations.torchrl")
