@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
 FAST := $(addprefix tests/, test_objectives.py test_ppo.py test_normalize.py test_networks.py \
 	test_config.py compare theory analysis/test_measures.py runs/test_files.py)
 
-.PHONY: setup demo sample-report test test-fast mutants lint bench clean
+.PHONY: setup demo sample-report test test-fast mutants lint docs bench clean
 
 setup: $(VENV)/.dev
 
@@ -22,6 +22,10 @@ $(VENV)/.core: requirements/core.txt pyproject.toml
 
 $(VENV)/.dev: $(VENV)/.core requirements/dev.txt
 	@$(PIP) -r requirements/dev.txt
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.core requirements/docs.txt
+	@$(PIP) -r requirements/docs.txt
 	@touch $@
 
 demo: $(VENV)/.core
@@ -48,9 +52,16 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/codespell
+	$(BIN)/python tools/check_links.py
+	$(BIN)/python tools/check_scripts.py
+
+# The site, strictly: a broken link or an undocumented public name fails. Open site/index.html.
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 bench: $(VENV)/.core
 	$(BIN)/ssedb bench
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

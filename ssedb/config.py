@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import tomllib
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from ssedb.envs.names import canonical_env, check_env_kwargs, dropped_sticky_act
 from ssedb.errors import ConfigError, Note
 from ssedb.noises import check_noise
 from ssedb.options import BY_NAME, Fidelity, Preset, canonical_bonus, resolve_options
+from ssedb.reading import Damaged, read_table
 from ssedb.validate import (
     Channels,
     Fraction,
@@ -261,12 +261,11 @@ class TrainConfig:
             ConfigError: if the file cannot be read, or has settings that this version does not.
         """
         try:
-            values = tomllib.loads(path.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            values = migrated(read_table(path))
+        except Damaged as error:
             raise ConfigError(
-                f"cannot read {path}: {error}; put back the file as the run wrote it"
+                f"{path.parent}: {error}; put back the file as the run wrote it"
             ) from None
-        values = migrated(values)
         known = {f.name for f in dataclasses.fields(cls)}
         if unknown := sorted(set(values) - known):
             raise ConfigError(
@@ -285,10 +284,17 @@ def migrated(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a config.toml as this version names them.
 
     A setting that is newer than the file gets the value that it had in effect then.
+
+    Raises:
+        Damaged: the file has values that no version wrote.
     """
     values = dict(values)
+    for key, kind in {"bonus": str, "bonus_options": dict, "none_options": list}.items():
+        if not isinstance(values.get(key, kind()), kind):
+            raise Damaged(f"config.toml has {key}={values[key]!r}, which no run writes")
     if unset := values.pop("none_options", ()):
-        values["bonus_options"] = values.get("bonus_options", {}) | dict.fromkeys(unset)
+        unset = dict.fromkeys(map(str, unset))
+        values["bonus_options"] = values.get("bonus_options", {}) | unset
     if "normalize_bonus" in values:  # one reward scale, on or off
         values["reward_scale"] = "run" if values.pop("normalize_bonus") else "none"
     if "learning_rate" in values:  # one rate for policy and bonus model

@@ -5,9 +5,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from functools import cache, partial
 from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 from annotated_types import Ge, Gt, Le
@@ -15,7 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 from pydantic_core import ErrorDetails, to_jsonable_python
 
-from ssedb.errors import ConfigError
+from ssedb.errors import ConfigError, Note, one_line
 
 T = TypeVar("T")
 
@@ -157,14 +162,38 @@ def _remedies(errors: list[ErrorDetails]) -> Iterator[str]:
 def import_class(kind: str, name: str, base: type[T]) -> type[T]:
     """Return the subclass of `base` with the name `package.module:Class`, or raise ConfigError."""
     module, _, attribute = name.partition(":")
+    setting = f"{kind}={name!r}"
     try:
-        found = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(
-            f"{kind} {name!r}: {error}; write package.module:Class, with the package on PYTHONPATH"
-        ) from None
+        found = getattr(import_outside(setting, module), attribute)
+    except AttributeError as error:
+        raise ConfigError(f"{setting}: {error}; write package.module:Class") from None
     if not (isinstance(found, type) and issubclass(found, base)):
-        raise ConfigError(
-            f"{kind} {name!r} is not a subclass of {base.__module__}.{base.__qualname__}"
-        )
+        raise ConfigError(f"{setting} is not a subclass of {base.__module__}.{base.__qualname__}")
     return found
+
+
+def import_outside(setting: str, module: str) -> ModuleType:
+    """Import a module that a setting names, and tell the user which file that runs.
+
+    The command line has taken the current folder from Python's path: a run's folder that came from
+    others must not choose code that happens to lie there.
+    """
+    if module in sys.modules:
+        return sys.modules[module]
+    top = module.partition(".")[0]
+    try:
+        spec = find_spec(top)
+        if spec is not None:
+            text = f"importing {module} from {spec.origin}, which {setting} names"
+            warnings.warn(text, Note, stacklevel=3)
+        return import_module(module)
+    except (Exception, SystemExit) as error:  # whatever a module does when it is imported
+        here = Path(f"{top}.py").exists() or Path(top).is_dir()
+        remedy = (
+            "if it is the one in this folder, set PYTHONPATH=."
+            if top and here
+            else ("install it, or set PYTHONPATH to its folder")
+        )
+        raise ConfigError(
+            f"{setting}: cannot import {module!r} ({one_line(error)}); {remedy}"
+        ) from None

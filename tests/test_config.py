@@ -307,7 +307,7 @@ def test_from_toml_of_another_version_is_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"config.toml: steps='many': must be a whole number"):
         TrainConfig.from_toml(tmp_path / "config.toml")
     (tmp_path / "config.toml").write_text("env = ")
-    with pytest.raises(ConfigError, match="cannot read"):
+    with pytest.raises(ConfigError, match=r"config.toml cannot be read: .*; put back"):
         TrainConfig.from_toml(tmp_path / "config.toml")
 
 

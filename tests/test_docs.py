@@ -98,6 +98,32 @@ def test_readme_examples_run_each_by_itself(tmp_path, monkeypatch):
     assert len(namespace["scores"]) == 4
 
 
+def test_citation_names_the_version_of_the_package():
+    text = (ROOT / "CITATION.cff").read_text()
+    assert re.findall(r"^version: (.*)$", text, re.M) == [ssedb.__version__]
+
+
+def test_changelog_begins_with_what_is_unreleased():
+    headings = re.findall(r"^(##+) (.*)$", (ROOT / "CHANGELOG.md").read_text(), re.M)
+    assert headings[0] == ("##", "Unreleased")
+    parts = {name for level, name in headings if level == "###"}
+    assert parts <= {"Added", "Changed", "Fixed", "Removed"}
+
+
+def test_read_metrics_page_examples_run(tmp_path, monkeypatch):
+    from tests.toy import tiny_config
+
+    monkeypatch.chdir(tmp_path)
+    ssedb.train(tiny_config(Path("runs/first"), steps=256, obs_norm_steps=50))
+    text = (ROOT / "docs" / "read-metrics.md").read_text()
+    namespace: dict = {}
+    for code in re.findall(r"```python\n(.*?)```", text, re.S):
+        exec(code, namespace)
+    assert namespace["rows"][0]["steps"] == 256
+    assert namespace["steps"].tolist() == [256]
+    assert namespace["env"].num_envs == 8
+
+
 def test_documented_bonus_is_a_bonus(tmp_path, monkeypatch):
     code = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "new-bonus.md").read_text(), re.S)[0]
     (tmp_path / "brightness_of_the_docs.py").write_text(code)

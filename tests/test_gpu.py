@@ -124,7 +124,7 @@ def test_step_tensors_on_a_gpu_stay_unchanged(noise):
 def test_maps_and_episodes_on_a_gpu_work(tmp_path):
     pytest.importorskip("scipy")
     from ssedb.analysis.episode import record_episode, trace_bonus
-    from ssedb.analysis.maps import read_maps
+    from ssedb.runs.metrics import read_log
 
     run = tmp_path / "run"
     ssedb.train(
@@ -132,7 +132,7 @@ def test_maps_and_episodes_on_a_gpu_work(tmp_path):
             run, env="rooms-small", noise="random-box", device="cuda", steps=512, obs_norm_steps=64
         )
     )
-    assert [row["steps"] for row in read_maps(run)] == [0, 256, 512]
+    assert [row["steps"] for row in read_log(run / "maps.jsonl").rows] == [0, 256, 512]
     episode = record_episode(run, device="cuda")
     here, there = trace_bonus(episode, run, "cpu"), trace_bonus(episode, run, "cuda")
     torch.testing.assert_close(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -14,6 +15,7 @@ from ssedb.envs.rooms.env import RoomsEnv
 from ssedb.envs.rooms.world import World
 from ssedb.noises import noise_of
 from ssedb.runs.files import writing
+from ssedb.runs.metrics import MAPS
 
 if TYPE_CHECKING:
     from ssedb.trainer import Trainer
@@ -21,14 +23,13 @@ if TYPE_CHECKING:
 SNAPSHOTS = 50
 PER_CELL = 3
 """Transitions per cell from which the mean bonus is computed, on average."""
-FILE = "maps.jsonl"
 
 
 class MapLog:
     """Writer of `maps.jsonl`: a line for every fiftieth of a run on Rooms, none elsewhere."""
 
     def __init__(self, folder: Path, trainer: Trainer) -> None:
-        self._path, self._trainer = folder / FILE, trainer
+        self._path, self._trainer = folder / MAPS, trainer
         source = getattr(trainer.env, "env", None)
         self._env = source if isinstance(source, RoomsEnv) and trainer.engine.rank == 0 else None
         if self._env is None:
@@ -37,6 +38,8 @@ class MapLog:
         count, noise = PER_CELL * len(world.cells), noise_of(config)
         self._data = draw_transitions(world, None, count, 1, noise, seed=1)
         self._snapshot = -1
+        if self._path.exists():  # a line that was cut goes: the next one must not be joined to it
+            os.truncate(self._path, self._path.read_bytes().rfind(b"\n") + 1)
 
     def record(self) -> None:
         """Append a line if another fiftieth of the run is done; keep torch's random state."""
@@ -73,34 +76,8 @@ def mean_by_cell(rewards: torch.Tensor, data: Transitions, world: World) -> list
         world: the world of Rooms.
 
     Returns:
-        A mean for each cell; None for a cell without transitions.
+        A mean for each cell; None for a cell without transitions, or whose mean is not finite.
     """
     cell, rewards = (data.states // world.scenes_per_cell).cpu(), rewards.cpu()
-    return [
-        _rounded(rewards[cell == i].mean()) if (cell == i).any() else None
-        for i in range(len(world.cells))
-    ]
-
-
-def _rounded(value: torch.Tensor) -> float | None:
-    """Return a number of five digits; None for NaN and Inf, which JSON does not have."""
-    return float(f"{value:.5g}") if value.isfinite() else None
-
-
-def read_maps(run: Path) -> list[dict[str, Any]]:
-    """Read a run's snapshots in order.
-
-    A resumed run may write a step again: the last line counts. Torn lines are left out.
-    """
-    rows: list[dict[str, Any]] = []
-    try:
-        lines = (run / FILE).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError):
-        return rows
-    for line in lines:
-        try:
-            row = json.loads(line)
-            rows = [*(r for r in rows if r["steps"] < row["steps"]), row]
-        except (ValueError, TypeError, KeyError):
-            continue
-    return rows
+    means = [rewards[cell == i].mean() for i in range(len(world.cells))]
+    return [float(f"{mean:.5g}") if mean.isfinite() else None for mean in means]

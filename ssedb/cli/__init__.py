@@ -15,8 +15,8 @@ from typing import Any
 
 from ssedb import __version__
 from ssedb.engine import distributed
-from ssedb.errors import ConfigError, Note, TrainingError
-from ssedb.terminal import print_pairs
+from ssedb.errors import ConfigError, Note, TrainingError, one_line
+from ssedb.terminal import literal, print_pairs
 
 COMMANDS = {
     "train": "train an agent, or go on with --resume",
@@ -47,9 +47,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     # Torch's threads would otherwise spin between operations on the cores that the emulators need.
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
-    # `--bonus my.module:Class` finds a module of the project it is run in.
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
     if argv is None:
         _speak_utf8()
     args = [*(sys.argv[1:] if argv is None else argv)]  # `list` is a command here
@@ -58,31 +55,38 @@ def main(argv: Sequence[str] | None = None) -> int:
             warnings.showwarning = _show_warning
             return dispatch(args)
     except ConfigError as error:
-        print(f"ssedb: {error}", file=sys.stderr)
-        return 2
-    except PermissionError as error:
-        where = error.filename or error
-        print(f"ssedb: {where}: no permission; choose a path that you may use", file=sys.stderr)
+        _say(str(error))
         return 2
     except BrokenPipeError:  # the reader of a pipe has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (TrainingError, OSError) as error:
-        # A TrainingError stops all processes of a run; the first one says it.
-        if distributed.rank() == 0 or isinstance(error, OSError):
-            print(f"ssedb: {error}", file=sys.stderr)
+    except OSError as error:
+        denied = isinstance(error, PermissionError)
+        why = "no permission" if denied else error.strerror or one_line(error)
+        _say(f"{error.filename or 'a file'}: {why}; choose a path that you may use")
+        return 2
+    except TrainingError as error:
+        if distributed.rank() == 0:  # it stops all processes of a run; the first one says it
+            _say(str(error))
         return 1
     except KeyboardInterrupt as stop:
-        print("; ".join(["ssedb: stopped", *map(str, stop.args)]), file=sys.stderr)
+        _say("; ".join(["stopped", *map(str, stop.args)]))
         return 130
+
+
+def _say(text: str) -> None:
+    """Print one line on standard error."""
+    print(f"ssedb: {literal(text)}", file=sys.stderr)
 
 
 def _show_warning(
     message: Any, category: type[Warning], filename: str, lineno: int, *rest: Any, **more: Any
 ) -> None:
     """Print a note as one line, any other warning as Python does."""
-    usual = warnings.formatwarning(message, category, filename, lineno)
-    sys.stderr.write(f"ssedb: {message}\n" if category is Note else usual)
+    if category is Note:
+        _say(str(message))
+    else:
+        sys.stderr.write(warnings.formatwarning(message, category, filename, lineno))
 
 
 def _speak_utf8() -> None:

@@ -82,7 +82,7 @@ def key_value(text: str) -> tuple[str, Any]:
     try:
         toml = value.lower() if value in ("True", "False") else value
         return key, tomllib.loads(f"x = {toml}")["x"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return key, value
 
 

@@ -9,6 +9,7 @@ import tyro
 
 from ssedb.cli.parsing import parse
 from ssedb.errors import ConfigError, require_installed
+from ssedb.terminal import console
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,8 @@ def main(args: list[str]) -> int:
             raise ConfigError(f"there is no folder {folder}; name one that holds runs")
     require_installed("matplotlib", "sklearn", "av", extra="report")
     from ssedb.report.make import make_report
-    from ssedb.runs.progress import console
+    from ssedb.runs import progress
 
-    index = make_report(**vars(options), progress=console())
-    print(f"open in a browser  {index}")
+    index = make_report(**vars(options), progress=progress.console())
+    console().print(f"open in a browser  {index}", soft_wrap=True)
     return 0

@@ -75,7 +75,7 @@ def main(args: list[str]) -> int:
     with locked(root):  # two would wait for each other's runs
         how: dict[str, Any] = {name: getattr(options, name) for name in (*LEAST, "ray")}
         outcome = run_sweep(grid, root, device=grid.runs[0].config.device, **how)
-    return 130 if outcome.stopped else 1 if outcome.failed else 0
+    return 130 if outcome.stopped else 1 if outcome.failed or outcome.unfinished else 0
 
 
 def parse_override(text: str) -> tuple[str, Any]:

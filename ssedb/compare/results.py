@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 import os
-import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import isfinite
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,14 +22,21 @@ from ssedb.compare.measures import NORMALISED, PROBED
 from ssedb.config import migrated
 from ssedb.envs.names import env_label
 from ssedb.errors import ConfigError
+from ssedb.reading import Damaged, check_types, read_table
 from ssedb.runs.alarms import LIMITS, Alarm, Watch
-from ssedb.runs.files import read_json
 from ssedb.runs.folder import FAILURE, NOT_OF_THE_RUN, PLAN, PROVENANCE
-from ssedb.runs.metrics import read_metrics
+from ssedb.runs.metrics import MAPS, read_log
 from ssedb.terminal import plural
 
 Status = Literal["finished", "unfinished", "failed", "missing", "damaged", "duplicate"]
 
+SETTINGS: dict[str, Any] = {
+    **dict.fromkeys(("env", "noise", "bonus"), str),
+    **dict.fromkeys(("env_kwargs", "bonus_options"), dict),
+    **dict.fromkeys(("steps", "seed"), int),
+    **dict.fromkeys(("learning_rate", "entropy_coef"), (int, float)),
+}
+"""Types of the settings that are read here."""
 NOT_A_METHOD = {"env", "env_kwargs", "noise", "bonus", "seed", "steps", *NOT_OF_THE_RUN}
 """Settings that do not make another method."""
 
@@ -49,6 +56,14 @@ class Run:
     origin: Mapping[str, Any] = field(default_factory=dict)
     method: str = "?"
     """The bonus, and the settings that tell it from another run of the same bonus."""
+    metrics: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False, compare=False)
+    """Every metric along training, one array a key; NaN where a line has no finite number."""
+    not_finite: tuple[str, ...] = ()
+    """Metrics that are NaN or infinite in the log, where the curves have holes."""
+    repeated: int = 0
+    """Updates that the run logged again after it was resumed."""
+    maps: Sequence[Mapping[str, Any]] = field(default=(), repr=False, compare=False)
+    """On Rooms, visits and bonus by cell along training."""
 
     @property
     def finished(self) -> bool:
@@ -69,22 +84,6 @@ class Run:
     def seed(self) -> int | None:
         """The seed."""
         return self.config.get("seed")
-
-    @cached_property
-    def metrics(self) -> dict[str, np.ndarray]:
-        """Every metric along training, one array a key; NaN where a line has none."""
-        try:
-            rows = read_metrics(self.path)
-        except (OSError, UnicodeDecodeError):
-            return {}
-        keys = dict.fromkeys(
-            key for row in rows for key, value in row.items() if isinstance(value, (int, float))
-        )
-        none = math.nan
-        return {
-            key: np.array([none if row.get(key) is None else row[key] for row in rows], float)
-            for key in keys
-        }
 
     @cached_property
     def alarms(self) -> list[Alarm]:
@@ -134,7 +133,7 @@ def load_runs(*folders: Path) -> list[Run]:
         for place, inside, files in os.walk(folder):
             path = Path(place)
             if "config.toml" in files or FAILURE in files:
-                found[path] = _load(path)
+                found[path] = load_run(path)
                 inside.clear()
             if PLAN in files:
                 for planned in _planned(path):
@@ -148,44 +147,90 @@ def load_runs(*folders: Path) -> list[Run]:
     return _name_methods(_mark_duplicates([found[path] for path in sorted(found)]))
 
 
-def _load(path: Path) -> Run:
-    try:
-        config = tomllib.loads((path / "config.toml").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        config = {}
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        return Run(path, {}, "damaged", f"config.toml cannot be read: {error}")
-    failure = read_json(path / FAILURE)
-    config = migrated(config or failure.get("config", {}))
-    summary, probe, origin = (
-        read_json(path / name) for name in ("summary.json", "probe.json", PROVENANCE)
-    )
-    if summary.get("finished") and summary.get("steps", 0) >= config.get("steps", 0):
-        status: Status = "finished"
-        reason = ""
-    elif failure:
+def load_run(path: Path) -> Run:
+    """Load what is in a run's folder, perhaps nothing yet."""
+    complaints: list[str] = []
+
+    def read(name: str, **types: Any) -> dict[str, Any]:
+        try:
+            table = read_table(path / name, **types)
+            return migrated(table) if name == "config.toml" else table
+        except Damaged as error:
+            complaints.append(str(error))
+            return {}
+
+    summary = read("summary.json", steps=int, finished=bool, last=dict, machine=dict)
+    failure = read(FAILURE, error=str, attempts=int, config=dict)
+    config = read("config.toml", **SETTINGS) or failure.get("config", {})
+    probe = read("probe.json")
+    origin = read(PROVENANCE, code=str)
+    log, maps = read_log(path / "metrics.jsonl"), read_log(path / MAPS)
+    steps, asked = summary.get("steps", 0), config.get("steps", 0)
+    finished = bool(summary.get("finished")) and steps >= asked
+    if failure and not finished:
         tried = plural(failure.get("attempts", 1), "time")
-        status, reason = "failed", f"{failure.get('error', 'unknown error')} (tried {tried})"
+        status: Status = "failed"
+        reason = f"{failure.get('error', 'unknown error')} (tried {tried})"
     else:
-        steps = summary.get("steps", 0)
-        status, reason = (
-            "unfinished",
-            f"at step {steps:,} of {config.get('steps', 0):,}" if steps else "no step was saved",
-        )
-    probe = {} if probe.get("fresh") else probe
-    return Run(path, config, status, reason, summary, probe, origin)
+        status = "finished" if finished else "unfinished"
+        reason = f"at step {steps:,} of {asked:,}" if steps else "no step was saved"
+    if finished and not log.damage and (not log.rows or log.rows[-1]["steps"] < steps):
+        at = f"ends at step {log.rows[-1]['steps']:,} of {steps:,}" if log.rows else "is lost"
+        complaints.append(f"metrics.jsonl {at}")
+    for damaged in (log, maps):
+        if damaged.cut and not finished:  # by the kill that ended the run
+            reason += f"; {damaged.damage}"
+        elif damaged.damage:
+            complaints.append(damaged.damage)
+    if complaints:
+        status, reason = "damaged", "; ".join(complaints)
+    return Run(
+        path,
+        config,
+        status,
+        "" if status == "finished" else reason,
+        summary,
+        {} if probe.get("fresh") else probe,
+        origin,
+        metrics=_arrays(log.rows),
+        not_finite=_not_finite(log.rows),
+        repeated=log.repeated,
+        maps=maps.rows,
+    )
+
+
+def _arrays(rows: list[dict[str, Any]]) -> dict[str, np.ndarray]:
+    keys = dict.fromkeys(
+        key for row in rows for key, value in row.items() if isinstance(value, (int, float))
+    )
+    return {key: np.array([number_or_none(row.get(key)) for row in rows], float) for key in keys}
+
+
+def _not_finite(rows: list[dict[str, Any]]) -> tuple[str, ...]:
+    found = (k for row in rows for k, v in row.items() if isinstance(v, float) and not isfinite(v))
+    return tuple(dict.fromkeys(found))
 
 
 def _planned(folder: Path) -> list[Run]:
-    runs = read_json(folder / PLAN).get("runs", [])
-    return [
-        Run(folder / run["folder"], run["config"], "missing", "planned, not begun") for run in runs
-    ]
+    """Return the runs of a sweep's plan; for a plan that cannot be trusted, a damaged one."""
+    try:
+        runs = []
+        for entry in read_table(folder / PLAN, runs=list).get("runs", []):
+            name, config = str(entry["folder"]), dict(entry["config"])
+            path = folder / name
+            if path.parent != folder or name in ("", ".", "..") or path.is_symlink():
+                raise Damaged(f"{PLAN} names {name!r}, which is no folder of this sweep")
+            check_types(PLAN, config, SETTINGS)
+            runs.append(Run(path, migrated(config), "missing", "planned, not begun"))
+        return runs
+    except (KeyError, OSError, TypeError, ValueError) as error:
+        said = error if isinstance(error, Damaged) else f"{PLAN} is not as a sweep writes it"
+        return [Run(folder / PLAN, {}, "damaged", str(said))]
 
 
 def number_or_none(value: Any) -> float | None:
     """Return a finite number as it is, and None for anything else."""
-    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
+    return float(value) if isinstance(value, (int, float)) and abs(value) < 1e300 else None
 
 
 def _mark_duplicates(runs: list[Run]) -> list[Run]:

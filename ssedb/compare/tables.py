@@ -42,10 +42,10 @@ class Table:
 
     def markdown(self) -> str:
         """Return the table and its notes as Markdown."""
-        lines = [f"## {self.title}", ""]
+        lines = [f"## {markdown(self.title)}", ""]
         for row in (self.columns, ["---"] * len(self.columns), *self.rows):
-            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |")
-        return "\n".join([*lines, "", *(f"{note}\n" for note in self.notes)])
+            lines.append("| " + " | ".join(map(markdown, row)) + " |")
+        return "\n".join([*lines, "", *(f"{markdown(note)}\n" for note in self.notes)])
 
     def show(self, console: Console) -> None:
         """Print the table and its notes."""
@@ -59,6 +59,11 @@ class Table:
         terminal.print_table(table, console)
         for note in self.notes:
             print(terminal.wrapped(note))
+
+
+def markdown(text: str) -> str:
+    """Return a text that is no more than text in Markdown: no cell, element or escape."""
+    return terminal.literal(text).replace("|", "\\|").replace("<", "&lt;")
 
 
 def choose_measures(runs: Sequence[Run], asked: Sequence[str] = ()) -> tuple[list[str], str]:
@@ -118,7 +123,19 @@ def _overview(runs: Sequence[Run]) -> Table:
     if len(codes) > 1:
         versions = f"{len(codes)} versions of the code"
         notes.append(f"The runs were made by {versions}: {'; '.join(codes)}.")
+    notes += said_of_logs(runs)
     return Table("Runs", ["method", "tasks", "finished", "steps of a run"], rows, notes)
+
+
+def said_of_logs(runs: Sequence[Run]) -> list[str]:
+    """Return what the runs' files made a reader pass over, one sentence each."""
+    again = [run.repeated for run in runs if run.repeated]
+    damaged = [run for run in runs if run.status == "damaged"]
+    resumed = f"{plural(len(again), 'resumed run')} logged {plural(sum(again), 'update')} again"
+    first = f"{damaged[0].path.name}: {damaged[0].reason}" if damaged else ""
+    return [f"{resumed}; the later ones count."] * bool(again) + [
+        f"{plural(len(damaged), 'run')} damaged and in no average, such as {first}."
+    ] * bool(damaged)
 
 
 def _measure(runs: Sequence[Run], key: str) -> Table:

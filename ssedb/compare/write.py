@@ -11,7 +11,7 @@ from ssedb import __version__
 from ssedb.compare import aggregate
 from ssedb.compare.measures import about
 from ssedb.compare.results import Run
-from ssedb.compare.tables import Table, choose_measures, reference_rows
+from ssedb.compare.tables import Table, choose_measures, markdown, reference_rows
 from ssedb.runs.files import make_folder, write_json, write_whole
 
 
@@ -37,10 +37,11 @@ def write_stats(
     Returns:
         The names of the files, and what could not be written with the reason.
     """
+    text = "\n".join([f"# {markdown(title)}", "", *(table.markdown() for table in tables)])
+    data = as_data(runs, measures)
     make_folder(out)
-    text = "\n".join([f"# {title}", "", *(table.markdown() for table in tables)])
     write_whole(out / "tables.md", text)
-    write_json(out / "stats.json", as_data(runs, measures))
+    write_json(out / "stats.json", data)
     made = ["tables.md", "stats.json"]
     if not figures:
         return made, []

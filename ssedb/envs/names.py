@@ -9,10 +9,10 @@ import difflib
 import re
 from collections.abc import Mapping
 from functools import cache
-from importlib import import_module
 from typing import Any
 
-from ssedb.errors import ConfigError, one_line
+from ssedb.errors import ConfigError
+from ssedb.validate import import_outside
 
 GAMES = (
     "alien",
@@ -81,13 +81,7 @@ def gymnasium_id(name: str) -> str | None:
 
     module, _, bare = name.rpartition(":")
     if module:
-        try:
-            import_module(module)
-        except Exception as error:  # whatever the module does when it is imported
-            raise ConfigError(
-                f"env={name!r}: cannot import {module!r} ({one_line(error)}); "
-                "write module:Id, with the module on PYTHONPATH"
-            ) from None
+        import_outside(f"env={name!r}", module)
         if bare not in gymnasium.registry:
             raise ConfigError(
                 f"env={name!r}: {module} is imported and registers no {bare!r}; "

@@ -12,7 +12,7 @@ from ssedb.actions import NumActions
 from ssedb.envs.base import Env, Step
 from ssedb.envs.frames import SIDE, to_agent_frames
 from ssedb.errors import ConfigError
-from ssedb.noises import list_noises, noise_class
+from ssedb.noises import noises_over
 from ssedb.noises.base import Memory, Noise
 
 
@@ -96,10 +96,9 @@ def _require_kind(noise: Noise, env: Env) -> None:
     """Raise ConfigError for a noise on images over vectors, or the other way round."""
     seen: Literal["images", "vectors"] = "vectors" if env.vectors else "images"
     if not noise.fits(seen):
-        fitting = ", ".join(name for name in list_noises() if noise_class(name).fits(seen))
         raise ConfigError(
             f"{type(noise).__name__} disturbs {noise.disturbs}, and the environment observes "
-            f"{seen}; use a noise that fits: {fitting}"
+            f"{seen}; use a noise that fits: {', '.join(noises_over(seen))}"
         )
 
 

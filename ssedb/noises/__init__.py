@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pkgutil
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from ssedb.errors import ConfigError
 from ssedb.validate import import_class
@@ -22,6 +22,11 @@ def list_noises() -> list[str]:
     modules = (module.name for module in pkgutil.iter_modules(__path__))
     names = [name.replace("_", "-") for name in modules if name != "base"]
     return sorted(names, key=lambda name: (name != "none", name))
+
+
+def noises_over(seen: Literal["images", "vectors"]) -> list[str]:
+    """Return the names of the noises that can be laid over images, or over vectors."""
+    return [name for name in list_noises() if noise_class(name).fits(seen)]
 
 
 def check_noise(name: str, strength: float = 1.0) -> None:

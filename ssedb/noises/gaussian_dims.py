@@ -12,7 +12,7 @@ from ssedb.noises.base import Memory, Noise
 
 
 class GaussianDims(Noise):
-    """Appends 8 dimensions of N(0, 1) to vectors, drawn afresh every step.
+    """Vectors get 8 further dimensions of N(0, 1), drawn afresh every step.
 
     The strength dials how many, not how large: observations are scaled by their std.
     """

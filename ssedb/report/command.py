@@ -33,6 +33,13 @@ def train_command(config: TrainConfig) -> str:
     return shlex.join(words)
 
 
+def full_command(settings: Mapping[str, Any]) -> str:
+    """Return `ssedb train` with a flag for every setting of a config.toml; import nothing."""
+    flat = {**settings, **settings.get("bonus_options", {})}
+    given = {k: v for k, v in flat.items() if k != "bonus_options" and v not in (None, {})}
+    return shlex.join(["ssedb", "train", *(word for k in given for word in _flag(k, given[k]))])
+
+
 def _flag(name: str, value: Any) -> list[str]:
     flag = "--" + name.replace("_", "-")
     if isinstance(value, bool):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,13 +11,13 @@ import numpy as np
 
 from ssedb.compare.aggregate import aggregate_table, condition_table, improvement_table
 from ssedb.compare.measures import MEASURES, about
-from ssedb.compare.results import Run
+from ssedb.compare.results import Run, number_or_none
 from ssedb.config import TrainConfig
 from ssedb.envs.names import rooms_world
 from ssedb.envs.rooms.layout import SIZES, draw_layout
 from ssedb.errors import ConfigError
 from ssedb.report.collapse import RULE, bottleneck
-from ssedb.report.command import train_command
+from ssedb.report.command import full_command, train_command
 from ssedb.report.thin import compact, thin_curve
 
 POINTS = 300_000
@@ -91,7 +90,7 @@ def _run(run: Run, number: int, points: int, origin: Path) -> dict[str, Any]:
         "reason": run.reason,
         "steps": int(run.summary.get("steps", 0) or (steps[-1] if len(steps) else 0)),
         "asked": run.config.get("steps"),
-        "not_finite": not_finite(run.path),
+        "not_finite": list(run.not_finite),
         "curves": {key: _curve(run, key, points) for key in _curve_keys(run)},
         "neck": None if neck is None else {
             "i_upper": _short(neck.i_upper), "over": _short(neck.over_chance), "state": neck.state
@@ -113,25 +112,6 @@ def _name(path: Path, origin: Path) -> str:
     return path.resolve().name if name == "." else name
 
 
-def not_finite(path: Path) -> list[str]:
-    """Return metrics that are NaN or infinite in the log, where the curves have holes."""
-    try:
-        lines = (path / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError):
-        return []
-    found: dict[str, None] = {}
-    for line in lines:
-        if "NaN" in line or "Infinity" in line:
-            try:
-                row = json.loads(line)
-            except ValueError:
-                continue
-            found |= {
-                k: None for k, v in row.items() if isinstance(v, float) and not math.isfinite(v)
-            }
-    return list(found)
-
-
 def _curve_keys(run: Run) -> list[str]:
     normalised = [key for key in ("human_score",) if run.curve(key)[0].size]
     keys = [key for key in run.metrics if key not in NOT_DRAWN]
@@ -147,6 +127,8 @@ def _command(run: Run) -> str | None:
     """Return the run's command; None where this version cannot read its settings."""
     if not run.config:
         return None
+    if any(":" in str(run.config.get(name)) for name in ("env", "noise", "bonus")):
+        return full_command(run.config)  # a report imports no code that a run names
     try:
         settings: dict[str, Any] = {
             k: tuple(v) if isinstance(v, list) else v for k, v in run.config.items()
@@ -224,34 +206,36 @@ def _text(value: Any) -> str:
 
 def _rooms(runs: Sequence[Run]) -> list[dict[str, Any]]:
     """Return the maps of every run on Rooms, perhaps none, with its world's plan."""
-    from ssedb.analysis.maps import read_maps  # imports torch
-
     found = []
     for number, run in enumerate(runs):
-        world = rooms_world(run.env) if run.env != "?" else None
+        world = rooms_world(run.env)
         if world is None:
             continue
         layout = draw_layout(SIZES[world[0]], world[1])
-        snapshots = [
-            row for row in read_maps(run.path) if len(row["visits"]) == int(layout.floor.sum())
+        cells = int(layout.floor.sum())
+        maps = [
+            (row["steps"], visits, _by_cell(row.get("bonus"), cells))
+            for row in run.maps
+            if (visits := _by_cell(row.get("visits"), cells))
         ]
-        chosen = [
-            snapshots[i]
-            for i in np.unique(
-                np.linspace(0, len(snapshots) - 1, min(MOST_MAPS, len(snapshots)))
-                .round()
-                .astype(int)
-            )
-        ]
+        even = np.linspace(0, len(maps) - 1, min(MOST_MAPS, len(maps)))
+        chosen = [maps[i] for i in np.unique(even.round().astype(int))]
         found.append({
             "run": number,
             "floor": ["".join("1" if cell else "0" for cell in row) for row in layout.floor],
             "marks": _marks(layout),
-            "steps": [row["steps"] for row in chosen],
-            "visits": [row["visits"] for row in chosen],
-            "bonus": [row["bonus"] for row in chosen],
+            "steps": [steps for steps, _, _ in chosen],
+            "visits": [visits for _, visits, _ in chosen],
+            "bonus": [bonus for _, _, bonus in chosen],
         })  # fmt: skip
     return found
+
+
+def _by_cell(values: Any, cells: int) -> list[float | None] | None:
+    """Return one number for each cell, None for one that is not finite; None for other values."""
+    if not isinstance(values, list) or len(values) != cells:
+        return None
+    return [None if number_or_none(value) is None else value for value in values]
 
 
 def _marks(layout: Any) -> list[dict[str, Any]]:

@@ -54,7 +54,10 @@ def add_episodes(
         traces, names = [], []
         for reader in readers:
             try:
-                traces.append(trace_bonus(episode, reader.path, device))
+                trace = trace_bonus(episode, reader.path, device)
+                if not np.isfinite(trace.bonus).all():
+                    raise ConfigError(f"the bonus of {reader.method} is not finite")
+                traces.append(trace)
                 names.append(reader.method)
             except (ConfigError, RuntimeError, KeyError) as error:
                 complaints.append(f"{reader.path}: {error}")

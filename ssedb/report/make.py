@@ -6,8 +6,10 @@ import time
 from pathlib import Path
 
 from ssedb.compare.results import load_runs
+from ssedb.compare.tables import said_of_logs
 from ssedb.report.data import collect
 from ssedb.report.page import Page, refuse_to_overwrite
+from ssedb.runs.files import require_writable
 from ssedb.runs.progress import Progress, silent
 from ssedb.terminal import plural
 
@@ -35,6 +37,7 @@ def make_report(
     """
     target = out if single_file and out.suffix == ".html" else out / "index.html"
     refuse_to_overwrite(target)  # before the long work
+    require_writable(target)
     page = build_page(runs, episodes, title, device, progress)
     return page.write_file(target) if single_file else page.write_folder(out)
 
@@ -48,7 +51,8 @@ def build_page(
 ) -> Page:
     """Read the runs and play their agents' episodes."""
     runs = load_runs(*folders)
-    progress.note(plural(len(runs), "run"))
+    for line in (plural(len(runs), "run"), *said_of_logs(runs)):
+        progress.note(line)
     origin = folders[0] if len(folders) == 1 else Path.cwd()
     title = title or f"ssedb: {', '.join(folder.resolve().name for folder in folders)}"
     page = Page(collect(runs, title, origin))

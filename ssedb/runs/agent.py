@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from ssedb.errors import ConfigError
 from ssedb.networks import ActorCritic
 from ssedb.runs import checkpoint
 from ssedb.runs.folder import require_checkpoint, require_own, saved_config
+from ssedb.terminal import literal
 
 if TYPE_CHECKING:
     import numpy as np
@@ -135,7 +135,10 @@ def load(run: Path | str, device: str = "auto") -> Agent:
     require_checkpoint(run, config)
     tune_allocator()
     place = pick_device(device)
-    tell = partial(print, file=sys.stderr)
+
+    def tell(text: str) -> None:
+        print(literal(text), file=sys.stderr)
+
     # On the CPU: the optimizer and the memories need no place on a GPU.
     saved = checkpoint.load_latest(run / "checkpoints", "cpu", tell)
     assert saved is not None  # there is one, and one that cannot be read is an error

@@ -19,8 +19,8 @@ from typing import Any, Literal
 from ssedb import __version__
 from ssedb.config import migrated
 from ssedb.errors import PACKAGE_NAMES, ConfigError, one_line
+from ssedb.reading import read_json
 from ssedb.runs import checkpoint
-from ssedb.runs.files import read_json
 from ssedb.runs.folder import ERROR_LOG, FAILURE, difference, resume_command
 from ssedb.terminal import plural
 
@@ -174,7 +174,8 @@ def _resume(
         return Finding(name, "note", f"begins the run anew: {resume_command(run)}")
     if steps < _goal(config):
         return Finding(name, "good", f"goes on from step {steps:,}: {resume_command(run)}")
-    if read_json(run / "summary.json").get("finished"):
+    summary = read_json(run / "summary.json")
+    if summary.get("finished") and summary.get("steps") == steps:
         return Finding(name, "good", "nothing left to do")
     return Finding(name, "good", f"writes the missing summary: {resume_command(run)}")
 

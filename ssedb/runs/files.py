@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,11 @@ def write_whole(path: Path, *chunks: bytes | memoryview | str) -> None:
             os.fsync(file.fileno())
         part.rename(path)
         sync_folder(path.parent)
-    except BaseException:  # a full disk, or Ctrl-C
+    except BaseException as error:  # a full disk, or Ctrl-C
         with contextlib.suppress(OSError):
             part.unlink()
+        if isinstance(error, OSError):
+            error.filename = error.filename or str(path)  # a full disk names none
         raise
 
 
@@ -74,15 +77,6 @@ def write_json(path: Path, value: Any, indent: int | None = 2) -> None:
     write_whole(path, json.dumps(value, indent=indent, default=str), "\n")
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Read an object from a JSON file; return {} if there is no file, or it holds another thing."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
 def make_folder(path: Path) -> None:
     """Make a folder and those above it; raise ConfigError if that cannot be done."""
     try:
@@ -94,18 +88,20 @@ def make_folder(path: Path) -> None:
 def cannot_write(path: Path, error: OSError) -> ConfigError:
     """Return the error that says why a path cannot be written to."""
     return ConfigError(
-        f"cannot write to {path}: {error.strerror}; choose a folder you may write to"
+        f"cannot write to {path}: {error.strerror or error}; choose a folder you may write to"
     )
 
 
 def require_writable(path: Path) -> None:
     """Raise ConfigError unless a file can be written to `path`, perhaps in a folder made for it."""
     there = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
-    if not os.access(there, os.W_OK):
-        raise ConfigError(
-            f"cannot write to {path}: no permission for {there}; "
-            "copy it to a folder you may write to"
-        )
+    if there == path and path.is_file():
+        there = path.parent
+    try:
+        with tempfile.TemporaryFile(dir=there) as file:
+            file.write(bytes(4096))  # a disk may be full
+    except OSError as error:
+        raise cannot_write(path, error) from None
 
 
 def refuse_other_files(out: Path, own: str, ignore: tuple[str, ...] = ()) -> None:

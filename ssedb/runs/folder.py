@@ -16,9 +16,9 @@ from ssedb import __version__
 from ssedb.config import TrainConfig, migrated
 from ssedb.envs.names import bare_id
 from ssedb.errors import ConfigError
+from ssedb.reading import read_json
 from ssedb.runs import checkpoint
 from ssedb.runs.files import (
-    read_json,
     refuse_other_files,
     remove_parts,
     sync_file,
@@ -138,10 +138,10 @@ class RunFolder:
         """Return the metrics logged so far, as `read_metrics` does."""
         return read_metrics(self.path)
 
-    @property
-    def has_summary(self) -> bool:
-        """Whether the run has written that it is finished."""
-        return bool(read_json(self.path / "summary.json").get("finished"))
+    def is_summarized(self, steps: int) -> bool:
+        """Tell whether the run has written that it is finished at that step."""
+        summary = read_json(self.path / "summary.json", steps=int, finished=bool)
+        return bool(summary.get("finished")) and summary.get("steps") == steps
 
     def log(self, row: dict[str, Any]) -> None:
         """Log one row of metrics; None stands for what has no value yet."""

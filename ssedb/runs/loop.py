@@ -140,7 +140,7 @@ def train_in(run: RunFolder, progress: Progress = silent) -> TrainResult:
             }
             summary |= {"machine": machine(trainer.device)}
             # A run may have been killed between its last checkpoint and its summary.
-            if row and not (done_before and run.has_summary):
+            if row and not (done_before and run.is_summarized(trainer.steps)):
                 run.write_summary({"steps": trainer.steps, **summary})
         return TrainResult(config.out, trainer.steps, finished, summary)
     finally:

@@ -9,12 +9,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ssedb.config import TrainConfig
 from ssedb.errors import require_installed
+from ssedb.reading import Damaged, read_own
 from ssedb.runs.files import writing
+
+MAPS = "maps.jsonl"
+"""In the folder of a run on Rooms: what `ssedb.analysis.maps` logs."""
 
 
 def require_wandb(config: TrainConfig) -> None:
@@ -134,18 +139,59 @@ def _start_wandb(folder: Path, config: TrainConfig) -> Any:
 
 
 def read_metrics(path: Path | str) -> list[dict[str, Any]]:
-    """Read the metrics of the run in a folder, one row an update.
+    """Read the metrics of the run in a folder, one row an update, as `read_log` does."""
+    return read_log(Path(path) / "metrics.jsonl").rows
 
-    Rows that a resumed run wrote again replace the first ones; torn lines are left out.
+
+@dataclass
+class Log:
+    """Rows of a JSONL file of a run, in the order of their steps."""
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    repeated: int = 0
+    """Rows that a resumed run wrote again; the later ones count."""
+    damage: str = ""
+    """What is wrong with the file; empty if nothing is."""
+    cut: bool = False
+    """Whether nothing else is wrong than that the last line is cut, as by a kill."""
+
+
+def read_log(path: Path) -> Log:
+    """Read the rows that can be read, each an object with the run's steps.
+
+    A line that a kill cut is no damage where the next one is of the resumed run.
     """
-    rows: list[dict[str, Any]] = []
-    for line in (Path(path) / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError:
+    try:
+        lines = read_own(path).split(b"\n")
+    except Damaged as error:
+        return Log(damage=str(error))
+    log, broken = Log(), 0
+    for number, line in enumerate(lines if lines[-1] else lines[:-1], 1):
+        row = _row(line)
+        if row is None:
+            broken = broken or number
             continue
-        if row.get("event") == "resume":
-            rows = [r for r in rows if r["steps"] <= row["steps"]]
-        else:
-            rows.append(row)
-    return rows
+        resumed, before = row.get("event") == "resume", len(log.rows)
+        while log.rows and log.rows[-1]["steps"] >= row["steps"] + resumed:
+            log.rows.pop()
+        again = before - len(log.rows)
+        if broken and not (resumed or again or log.damage):
+            log.damage = f"line {broken:,} of {path.name} cannot be read"
+        broken, log.repeated = 0, log.repeated + again
+        if not resumed:
+            log.rows.append(row)
+    if broken and not log.damage:
+        log.cut = broken == len(lines)
+        what = "is cut" if log.cut else "cannot be read"
+        log.damage = f"line {broken:,} of {path.name}, the last one, {what}"
+    return log
+
+
+def _row(line: bytes) -> dict[str, Any] | None:
+    """Return a line's object; None if it is none, or has no steps."""
+    try:
+        row = json.loads(line.decode())
+    except (ValueError, RecursionError):
+        return None
+    steps = row.get("steps", -1) if isinstance(row, dict) else -1
+    return row if isinstance(steps, (int, float)) and 0 <= steps < 2**63 else None

@@ -42,6 +42,7 @@ def run_on_ray(
     cpus: float = 1,
     gpus: float | None = None,
     retries: int = 1,
+    threads: int = 1,
     **local: Any,
 ) -> Outcome:
     """Run everything as Ray tasks.
@@ -55,6 +56,7 @@ def run_on_ray(
         cpus: CPUs of a run.
         gpus: GPUs of a run; 0.25 unless given where the cluster has GPUs.
         retries: how often a run whose worker died is tried again.
+        threads: threads of a run.
         local: settings of a Ray that starts here.
     """
     with connected(address, **local) as ray:
@@ -62,7 +64,7 @@ def run_on_ray(
             gpus = DEFAULT_GPUS if device != "cpu" and ray.cluster_resources().get("GPU") else 0
         board = ray.remote(num_cpus=0, max_restarts=-1)(Board).remote()
         task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=retries)(run_task)
-        given = (probe, device, max(1, int(cpus)), retries, board)
+        given = (probe, device, threads, retries, board)
         waiting = {task.remote(_with_absolute_path(run), *given): run for run in runs}
         return _watch(ray, waiting, board, display, retries)
 
@@ -83,12 +85,12 @@ def connected(address: str, **local: Any) -> Iterator[Any]:
                 logging_level=logging.ERROR,
                 **local,
             )
-        except (ConnectionError, RuntimeError, ValueError) as error:
+        except Exception as error:  # Ray has errors of many kinds for it
             said = " ".join(str(error).split()).rstrip(".")
-            raise ConfigError(
-                f"no Ray at {address!r}: {said}; start one with `ray start --head`, "
-                "or use --ray local"
-            ) from None
+            remedy = "start one with `ray start --head`, or use --ray local"
+            if "uthenti" in said:
+                remedy = "every machine needs the cluster's token: docs/sweeps.md says how"
+            raise ConfigError(f"no Ray at {address!r}: {said}; {remedy}") from None
         try:
             yield ray
         finally:
@@ -98,16 +100,20 @@ def connected(address: str, **local: Any) -> Iterator[Any]:
 def _watch(
     ray: Any, waiting: dict[Any, Planned], board: Any, display: Display, retries: int
 ) -> Outcome:
-    outcome, begun = Outcome(), set()
+    outcome, begun, alarms = Outcome(), set(), set()
     by_id = {run.id: run for run in waiting.values()}
     try:
         while waiting:
             ended, _ = ray.wait(list(waiting), timeout=POLL)
-            for name, steps in _read(ray, board).items():
+            for (name, kind), value in _read(ray, board).items():
                 if name not in begun:
                     begun.add(name)
                     display.started(by_id[name])
-                display.stepped(name, steps)
+                if kind == "steps":
+                    display.stepped(name, value)
+                elif (name, value) not in alarms:
+                    alarms.add((name, value))
+                    display.note(f"{by_id[name].name}: {value}")
             for reference in ended:
                 run = waiting.pop(reference)
                 try:
@@ -138,18 +144,18 @@ class Board:
     """Actor to which the tasks tell how far they are."""
 
     def __init__(self) -> None:
-        self._steps: dict[str, int] = {}
+        self._told: dict[tuple[str, str], Any] = {}
 
-    def write(self, name: str, steps: int) -> None:
-        """Note the step that a run has come to."""
-        self._steps[name] = steps
+    def write(self, name: str, kind: str, value: Any) -> None:
+        """Note the newest of what a run tells: its steps, or an alarm."""
+        self._told[name, kind] = value
 
-    def read(self) -> dict[str, int]:
-        """Return the steps of every run."""
-        return self._steps
+    def read(self) -> dict[tuple[str, str], Any]:
+        """Return the newest of every run."""
+        return self._told
 
 
-def _read(ray: Any, board: Any) -> dict[str, int]:
+def _read(ray: Any, board: Any) -> dict[tuple[str, str], Any]:
     try:
         return ray.get(board.read.remote(), timeout=10 * POLL)
     except ray.exceptions.RayError:  # its node died and Ray makes another; runs do not wait
@@ -170,7 +176,7 @@ def run_task(
     import torch
 
     torch.set_num_threads(threads)
-    tell = Steps(lambda steps: board.write.remote(run.id, steps))
+    tell = Steps(lambda kind, value: board.write.remote(run.id, kind, value))
     with output_to(run.folder / SWEEP_LOG):
         attempts, again = 0, True
         while again:

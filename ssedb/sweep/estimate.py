@@ -16,7 +16,7 @@ from ssedb import terminal
 from ssedb.config import TrainConfig
 from ssedb.runs.checkpoint import KEEP
 from ssedb.sweep.grid import Grid, Planned
-from ssedb.sweep.plan import is_finished
+from ssedb.sweep.plan import is_finished, share_of_cores, threads_of
 from ssedb.sweep.worker import cores
 from ssedb.terminal import clock, plural
 
@@ -95,7 +95,7 @@ def print_estimate(grid: Grid, root: Path, jobs: int | None) -> None:
     missing = [run for run in grid.runs if not is_finished(run, grid.probe)]
     console = terminal.console()
     at_a_time = min(jobs or cores(), max(len(missing), 1))
-    torch.set_num_threads(max(1, cores() // at_a_time))
+    torch.set_num_threads(threads_of(grid, root, share_of_cores(grid, jobs)))
     kinds: dict[tuple[str, str], list[Planned]] = {}
     for run in missing:
         kinds.setdefault((_family(run.config.env), run.config.bonus), []).append(run)

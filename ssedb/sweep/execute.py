@@ -10,30 +10,42 @@ from typing import Any
 
 from ssedb.errors import ConfigError, FolderInUse, TrainingError, one_line
 from ssedb.runs.files import write_json
-from ssedb.runs.folder import FAILURE, MAY_CHANGE, RunFolder, saved_config
+from ssedb.runs.folder import FAILURE, MAY_CHANGE, RunFolder
 from ssedb.runs.progress import Progress
-from ssedb.sweep.grid import Planned, run_id
-from ssedb.sweep.plan import is_finished, is_probed, note_provenance, plain_config
+from ssedb.sweep.grid import Planned, id_in
+from ssedb.sweep.plan import (
+    is_finished,
+    is_probed,
+    is_trained,
+    note_provenance,
+    plain_config,
+    why_unfinished,
+)
 
 WAIT_FOR_FOLDER = 120.0
 """Seconds to wait for the run's folder: a process whose driver has died ends by itself."""
 
 
 class Steps(Progress):
-    """Progress that tells how far the run is, at most once a second."""
+    """Progress that tells of steps, at most once a second, and of alarms: ("steps", 96)."""
 
-    def __init__(self, tell: Callable[[int], None]) -> None:
+    def __init__(self, tell: Callable[[str, Any], None]) -> None:
         self._tell, self._last = tell, float("-inf")
 
     def start(self, steps: int, config: Any) -> None:
         """Tell the first step."""
-        self._tell(steps)
+        self._tell("steps", steps)
+
+    def note(self, text: str) -> None:
+        """Tell of an alarm about the policy."""
+        if text.startswith("ALARM"):
+            self._tell("alarm", text)
 
     def log(self, row: dict[str, Any]) -> None:
         """Tell the step of a row."""
         if time.monotonic() - self._last >= 1:
             self._last = time.monotonic()
-            self._tell(row["steps"])
+            self._tell("steps", row["steps"])
 
 
 def execute(run: Planned, probe: bool, device: str, progress: Progress) -> bool:
@@ -41,7 +53,7 @@ def execute(run: Planned, probe: bool, device: str, progress: Progress) -> bool:
     if is_finished(run, probe):
         return True
     run.folder.mkdir(parents=True, exist_ok=True)
-    if not _trained(run):
+    if not is_trained(run):
         from ssedb.runs.loop import train_in
 
         folder = _open(run, device)
@@ -54,6 +66,8 @@ def execute(run: Planned, probe: bool, device: str, progress: Progress) -> bool:
 
         probe_run(run.folder, device=device)
     (run.folder / FAILURE).unlink(missing_ok=True)
+    if why := why_unfinished(run, probe):
+        raise TrainingError(f"it ran and is not finished: {why}; mend that, or move it away")
     return True
 
 
@@ -64,9 +78,10 @@ def _open(run: Planned, device: str) -> RunFolder | None:
         try:
             if not (run.folder / "config.toml").exists():
                 return RunFolder.create(dataclasses.replace(run.config, device=device))
-            saved = saved_config(run.folder)
-            if run_id(saved) != run.id:
-                raise ConfigError(f"{run.folder} holds a run of other settings; move it away")
+            if id_in(run.folder, [run]) != run.id:
+                raise ConfigError(
+                    f"{run.folder} holds a run of other settings, or a damaged one; move it away"
+                )
             # Engine and threads stay those that the run began with, whatever auto is by now.
             kept = ("engine", "threads")
             changes = {name: getattr(run.config, name) for name in MAY_CHANGE if name not in kept}
@@ -77,14 +92,10 @@ def _open(run: Planned, device: str) -> RunFolder | None:
                 raise
             time.sleep(1)
             continue
-        if _trained(run):
+        if is_trained(run):
             folder.close()
             return None
         return folder
-
-
-def _trained(run: Planned) -> bool:
-    return is_finished(run, probe=False)
 
 
 def write_failure(run: Planned, error: str, attempts: int) -> None:

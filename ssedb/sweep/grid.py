@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import itertools
 import json
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_origin, get_type_hints
@@ -17,6 +16,7 @@ from typing import Any, get_origin, get_type_hints
 from ssedb.config import TrainConfig
 from ssedb.errors import ConfigError
 from ssedb.options import options_class
+from ssedb.reading import Damaged, read_table
 from ssedb.runs.folder import NOT_OF_THE_RUN
 from ssedb.validate import plain
 
@@ -86,10 +86,8 @@ def read_grid(
     options, excludes = file.table("bonus_options"), file.values.get("exclude", [])
     known = file.check(settings, axes, options, excludes)
     name = file.values.get("name", path.stem)
-    if "/" in name:
-        raise file.wrong(
-            "name", f"{name!r} names the folder under runs/; leave the slash out, or use --out"
-        )
+    if name in ("", ".", "..") or "/" in name or not name.isprintable():
+        raise file.wrong("name", f"{name!r} must name a folder under runs/; use letters, or --out")
     root = out or Path("runs") / name
     runs: dict[str, Planned] = {}
     unused = list(excludes)
@@ -141,7 +139,7 @@ class _File:
             raise ConfigError(
                 f"cannot read {path}: {error.strerror}; name a grid file (experiments/*.toml)"
             ) from None
-        except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        except (ValueError, RecursionError) as error:
             raise ConfigError(f"{path} is not TOML: {error}") from None
         for key, value in self.values.items():
             if key not in SHAPES:
@@ -260,6 +258,25 @@ def run_id(config: TrainConfig) -> str:
     return hashlib.sha256(json.dumps(plain(settings), sort_keys=True).encode()).hexdigest()
 
 
+def id_in(folder: Path, planned: Collection[Planned]) -> str | None:
+    """Return the id of the run in a folder; None if it is none of the planned ones.
+
+    Names are compared first: code that a folder names, and the plan does not, is not imported.
+    """
+    try:
+        names = _names(read_table(folder / "config.toml"))
+        if names in [_names(vars(run.config)) for run in planned]:
+            return run_id(TrainConfig.from_toml(folder / "config.toml"))
+    except (ConfigError, Damaged):
+        pass
+    return None
+
+
+def _names(settings: Mapping[str, Any]) -> list[Any]:
+    """Return the settings that may name code to import."""
+    return [settings.get(name) for name in ("env", "noise", "bonus")]
+
+
 def _where_they_are(runs: Mapping[str, Planned], root: Path) -> list[Planned]:
     """Point planned runs at folders of `root` that hold the same runs under other names.
 
@@ -267,11 +284,10 @@ def _where_they_are(runs: Mapping[str, Planned], root: Path) -> list[Planned]:
     ssedb, names them otherwise.
     """
     own = {run.folder for run in runs.values()}
-    elsewhere: dict[str, Path] = {}
+    elsewhere: dict[str | None, Path] = {}
     for path in sorted(root.glob("*/config.toml")):
         if path.parent not in own:
-            with contextlib.suppress(ConfigError):
-                elsewhere.setdefault(run_id(TrainConfig.from_toml(path)), path.parent)
+            elsewhere.setdefault(id_in(path.parent, runs.values()), path.parent)
     return [
         dataclasses.replace(run, config=dataclasses.replace(run.config, out=elsewhere[run.id]))
         if run.id in elsewhere and not (run.folder / "config.toml").exists()

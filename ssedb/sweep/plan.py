@@ -4,29 +4,44 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import os
 import subprocess
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from ssedb import __version__
-from ssedb.errors import ConfigError
-from ssedb.runs.files import cannot_write, make_folder, read_json, write_json
-from ssedb.runs.folder import PLAN, PROVENANCE, saved_config
-from ssedb.sweep.grid import Grid, Planned, run_id
+from ssedb.compare.results import load_run
+from ssedb.reading import read_json
+from ssedb.runs.files import cannot_write, make_folder, write_json
+from ssedb.runs.folder import PLAN, PROVENANCE
+from ssedb.sweep.grid import Grid, Planned, id_in
+from ssedb.sweep.worker import cores
 from ssedb.validate import plain
+
+MOST_THREADS = 1024
 
 
 def is_finished(run: Planned, probe: bool) -> bool:
-    """Tell whether a run is trained, with the plan's settings, and probed if it is to be."""
-    summary = read_json(run.folder / "summary.json")
-    if not summary.get("finished") or summary.get("steps", 0) < run.config.steps:
-        return False
-    try:
-        same = run_id(saved_config(run.folder)) == run.id
-    except ConfigError:
-        return False
-    return same and (not probe or is_probed(run.folder))
+    """Tell whether a run is trained, undamaged, and probed if it is to be."""
+    return not why_unfinished(run, probe)
+
+
+def why_unfinished(run: Planned, probe: bool) -> str:
+    """Return why a run does not count as finished; nothing if it does."""
+    if not is_trained(run):
+        return "its summary.json does not say that it came to its end"
+    found = load_run(run.folder)
+    if found.finished:
+        return "it is not probed" if probe and not is_probed(run.folder) else ""
+    return found.reason
+
+
+def is_trained(run: Planned) -> bool:
+    """Tell whether a run's summary says that it came to its end, with the plan's settings."""
+    summary = read_json(run.folder / "summary.json", steps=int, finished=bool)
+    reached = bool(summary.get("finished")) and summary.get("steps", 0) >= run.config.steps
+    return reached and id_in(run.folder, [run]) == run.id
 
 
 def is_probed(folder: Path) -> bool:
@@ -34,13 +49,30 @@ def is_probed(folder: Path) -> bool:
     return read_json(folder / "probe.json").get("fresh") is False
 
 
-def write_plan(grid: Grid, root: Path) -> None:
+def share_of_cores(grid: Grid, jobs: int | None) -> int:
+    """Return the threads of each run if all of a grid are to do, so many at a time."""
+    return max(1, cores() // min(jobs or cores(), len(grid.runs)))
+
+
+def threads_of(grid: Grid, root: Path, usual: int) -> int:
+    """Return the threads of each run, on whose number the last digits of results depend.
+
+    They are what OMP_NUM_THREADS says, else what the plan in `root` records, else `usual`.
+    However many runs are missing, each is so made as in a sweep that was never stopped.
+    """
+    said = os.environ.get("OMP_NUM_THREADS", "")
+    recorded = read_json(root / PLAN, threads=int).get("threads", usual)
+    return min(max(1, int(said) if said.isdecimal() else recorded), MOST_THREADS)
+
+
+def write_plan(grid: Grid, root: Path, threads: int) -> None:
     """Write the plan into the sweep's folder: a run that never began is then known as missing."""
     runs = [
         {"id": run.id, "folder": run.folder.name, "config": plain_config(run)} for run in grid.runs
     ]
     make_folder(root)
-    plan = {"name": grid.name, "probe": grid.probe, "code": code_version(), "runs": runs}
+    plan = {"name": grid.name, "probe": grid.probe, "threads": threads, "code": code_version()}
+    plan["runs"] = runs
     try:
         write_json(root / PLAN, plan)
     except OSError as error:
@@ -55,7 +87,7 @@ def plain_config(run: Planned) -> dict[str, Any]:
 def note_provenance(run: Planned) -> None:
     """Write which code works on the run, beside the code that worked on it before."""
     path = run.folder / PROVENANCE
-    before = read_json(path)
+    before = read_json(path, code=str, later=list)
     code = code_version()
     later = [c for c in before.get("later", []) if c != code] + (
         [code] if before.get("code", code) != code else []
@@ -67,8 +99,9 @@ def made_by_other_code(runs: list[Planned]) -> dict[str, int]:
     """Return how many of the runs were made by which code, other than this."""
     found: dict[str, int] = {}
     for run in runs:
-        origin = read_json(run.folder / PROVENANCE)
-        for code in {origin.get("code"), *origin.get("later", [])} - {code_version(), None}:
+        origin = read_json(run.folder / PROVENANCE, code=str, later=list)
+        codes = map(str, [origin.get("code", code_version()), *origin.get("later", [])])
+        for code in {*codes} - {code_version()}:
             found[code] = found.get(code, 0) + 1
     return found
 

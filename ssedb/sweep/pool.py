@@ -35,6 +35,8 @@ class Outcome:
     failed: dict[str, str] = field(default_factory=dict)
     """Name of the run to the error's one line."""
     stopped: bool = False
+    unfinished: int = 0
+    """Runs of the grid that are not finished, for whatever reason."""
 
 
 @dataclass
@@ -55,6 +57,7 @@ def run_pool(
     jobs: int | None = None,
     retries: int = 1,
     minutes: float | None = None,
+    threads: int = 1,
 ) -> Outcome:
     """Run everything, several at a time; a signal lets every run save and ends the sweep.
 
@@ -66,8 +69,9 @@ def run_pool(
         jobs: runs at a time; by cores and measured memory unless given.
         retries: how often a run whose process died is tried again.
         minutes: time after which every run saves and stops.
+        threads: threads of each run.
     """
-    pool = Pool(runs, probe, display, device, jobs, retries)
+    pool = Pool(runs, probe, display, device, jobs, retries, threads)
     deadline = None if minutes is None else time.monotonic() + 60 * minutes
 
     def ask(again: bool) -> None:
@@ -100,11 +104,12 @@ class Pool:
         device: str,
         jobs: int | None,
         retries: int,
+        threads: int = 1,
     ) -> None:
         self.waiting, self.outcome = deque(runs), Outcome()
         self._probe, self._display, self._device, self._retries = probe, display, device, retries
-        self._cores = cores()
-        self._most = min(jobs or self._cores, max(len(runs), 1))
+        self.threads = threads
+        self._most = min(jobs or cores(), max(len(runs), 1))
         self._limit = self._most if jobs else 1  # one run shows what a run needs, then more begin
         self._measure = jobs is None
         self._there: Memory | None = None  # what the first run found
@@ -113,12 +118,6 @@ class Pool:
         self._workers: list[Worker] = []
         self._made = 0
         self._context = multiprocessing.get_context("spawn")
-
-    @property
-    def threads(self) -> int:
-        """Threads of each run: its share of the cores, or what the environment says."""
-        said = os.environ.get("OMP_NUM_THREADS", "")
-        return max(1, int(said) if said.isdigit() else self._cores // self._most)
 
     def poll(self) -> bool:
         """Dispatch what may run and receive what was sent; return False when nothing is left."""
@@ -189,6 +188,8 @@ class Pool:
         assert run is not None
         if kind == "steps":
             self._display.stepped(run.id, message[1])
+        elif kind == "alarm":
+            self._display.note(f"{run.name}: {message[1]}")
         elif kind == "memory":
             self._fit(message[1])
         elif kind == "finished":

@@ -12,7 +12,14 @@ from rich.table import Table
 from ssedb import terminal
 from ssedb.sweep.display import Display
 from ssedb.sweep.grid import Grid, Planned
-from ssedb.sweep.plan import is_finished, made_by_other_code, unplanned_runs, write_plan
+from ssedb.sweep.plan import (
+    is_finished,
+    made_by_other_code,
+    share_of_cores,
+    threads_of,
+    unplanned_runs,
+    write_plan,
+)
 from ssedb.sweep.pool import Outcome, run_pool
 from ssedb.terminal import plural
 
@@ -49,7 +56,9 @@ def run_sweep(
             from ssedb.sweep.cluster import connected, run_on_ray
 
             later.enter_context(connected(ray))  # before anything is written
-        write_plan(grid, root)
+        usual = max(1, int(cpus)) if ray is not None else share_of_cores(grid, jobs)
+        threads = threads_of(grid, root, usual)
+        write_plan(grid, root, threads)
         _say_what_is_there(console, grid, root, missing)
         if not missing:
             console.print(f"nothing to do; look at it with: {_stats_command(root)}", soft_wrap=True)
@@ -64,6 +73,7 @@ def run_sweep(
                 jobs=jobs,
                 retries=retries,
                 minutes=minutes,
+                threads=threads,
             )
         else:
             outcome = run_on_ray(
@@ -75,7 +85,9 @@ def run_sweep(
                 cpus=cpus,
                 gpus=gpus,
                 retries=retries,
+                threads=threads,
             )
+    outcome.unfinished = sum(not is_finished(run, grid.probe) for run in missing)
     _say_how_it_ended(console, grid, root, outcome)
     return outcome
 
@@ -109,7 +121,7 @@ def _say_how_it_ended(console: Console, grid: Grid, root: Path, outcome: Outcome
         for name, error in outcome.failed.items():
             table.add_row(name, error)
         terminal.print_table(table, console)
-    left = len(grid.runs) - sum(is_finished(run, grid.probe) for run in grid.runs)
+    left = outcome.unfinished
     state = (
         f"{plural(len(grid.runs), 'run')}, all finished"
         if not left

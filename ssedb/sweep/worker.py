@@ -77,7 +77,7 @@ def _execute_and_tell(pipe: Connection, run: Any, probe: bool, device: str) -> b
                 tell("memory", memory_of_this_process(device))
 
     try:
-        told = Telling(lambda steps: tell("steps", steps))
+        told = Telling(tell)
         finished = execute(run, probe, device, told)
         if told.updates < MEASURED_AT:
             tell("memory", memory_of_this_process(device))

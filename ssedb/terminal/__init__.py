@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
 ENDLESS = 10**6
 
@@ -22,12 +23,30 @@ def console(**settings: Any) -> Console:
     """
     from rich.console import Console
 
-    return Console(highlight=False, markup=False, emoji=False, **settings)
+    class Literal(Console):
+        def render_str(self, text: str, **more: Any) -> Text:
+            return super().render_str(literal(text, keep="\n"), **more)
+
+    return Literal(highlight=False, markup=False, emoji=False, **settings)
+
+
+def literal(text: str, keep: str = "") -> str:
+    """Return a text in which characters that may command a terminal are written as escapes.
+
+    A run's files and a folder's name may hold anything. `keep` has characters to leave as they are.
+    """
+    return "".join(
+        letter
+        if letter.isprintable() or letter in keep
+        else letter.encode("unicode_escape").decode()
+        for letter in text
+    )
 
 
 def wrapped(text: str, begin: str = "", indent: str = "") -> str:
     """Wrap a paragraph between words at the terminal's width; later lines begin with `indent`."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else ENDLESS
+    text = literal(text, keep="\n\t")
     whole_words: dict[str, Any] = dict(break_long_words=False, break_on_hyphens=False)
     return textwrap.fill(text, width, initial_indent=begin, subsequent_indent=indent, **whole_words)
 
@@ -71,7 +90,8 @@ def _fit_columns(console: Console, table: Table) -> bool:
     """Set the columns' widths so that no word is cut; return False if there is no room for that."""
     from rich.measure import Measurement
 
-    texts = [[str(column.header), *map(str, column.cells)] for column in table.columns]
+    columns = [[column.header, *column.cells] for column in table.columns]
+    texts = [[literal(str(cell), keep="\n") for cell in cells] for cells in columns]
     widths = [max(map(len, cells)) for cells in texts]
     least = [max(len(word) for cell in cells for word in ["", *cell.split()]) for cells in texts]
     whole = Measurement.get(console, console.options.update(max_width=ENDLESS), table).maximum

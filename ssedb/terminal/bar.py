@@ -55,7 +55,7 @@ class Bar:
         if self._live is not None:
             self._live.console.print(text, soft_wrap=True)
         else:
-            print(text, file=sys.stderr, flush=True)
+            print(terminal.literal(text), file=sys.stderr, flush=True)
 
     def show(
         self,

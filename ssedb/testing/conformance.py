@@ -14,7 +14,7 @@ import torch
 from ssedb.analysis.measures import noise_share
 from ssedb.analysis.probe import Transitions, rewards_of
 from ssedb.bonuses.base import Bonus
-from ssedb.noises import list_noises, noise_class
+from ssedb.noises import noise_class, noises_over
 from ssedb.testing import behaviour, contract
 from ssedb.testing.subject import NOISE_DRAWS, Failure, Skip, Subject, real_transitions, seeded
 
@@ -92,8 +92,8 @@ def sensitivity(subject: Subject) -> dict[str, float | None]:
         bonus = subject.practised()
         return {
             noise: _share(bonus, real_transitions(subject.device, noise))
-            for noise in list_noises()
-            if noise_class(noise).changes_frames() and noise_class(noise).fits("images")
+            for noise in noises_over("images")
+            if noise_class(noise).changes_frames()
         }
 
 

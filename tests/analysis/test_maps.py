@@ -2,16 +2,18 @@
 
 import dataclasses
 import json
+import math
 
 import pytest
 import torch
 
 import ssedb
 from ssedb.analysis import maps
-from ssedb.analysis.maps import mean_by_cell, read_maps
+from ssedb.analysis.maps import mean_by_cell
 from ssedb.analysis.probe import Transitions
 from ssedb.envs.rooms.world import World
 from ssedb.runs.loop import resume
+from ssedb.runs.metrics import read_log
 from ssedb.trainer import Trainer
 from tests.toy import tiny_config
 
@@ -26,6 +28,10 @@ def rooms(out, **changes):
         rollout_steps=8,
     )
     return tiny_config(out, **{**settings, **changes})
+
+
+def read_maps(run):
+    return read_log(run / "maps.jsonl").rows
 
 
 def test_maps_of_a_run_are_written_beside_its_metrics(tmp_path, monkeypatch):
@@ -49,11 +55,11 @@ def test_maps_of_a_resumed_run_continue(tmp_path, monkeypatch):
         tmp_path / "run" / "maps.jsonl", "a"
     ) as file:  # taken after the last checkpoint, then killed in a line
         file.write('{"steps": 192, "visits": [9], "bonus": null}\n{"steps": 230, "vis')
-        file.write("\n")
     resume(tmp_path / "run", steps=256)
     assert [row["steps"] for row in read_maps(tmp_path / "run")] == [0, 64, 128, 192, 256]
     assert read_maps(tmp_path / "run")[3]["visits"] != [9]
-    assert read_maps(tmp_path / "nothing") == []
+    lines = (tmp_path / "run" / "maps.jsonl").read_text().splitlines()
+    assert all(json.loads(line) for line in lines)  # the one that was cut is gone
 
 
 @pytest.mark.parametrize("bonus", ["db", "rnd", "count", "none"])
@@ -94,3 +100,5 @@ def test_cell_means_of_known_visits_match_hand_computation():
     found = mean_by_cell(torch.tensor([1.0, 4.0, 0.25]), data, world)
     assert (found[3], found[7]) == (2.5, 0.25)
     assert found.count(None) == len(world.cells) - 2
+    diverged = mean_by_cell(torch.tensor([1.0, math.nan, math.inf]), data, world)
+    assert diverged == [None] * len(world.cells)

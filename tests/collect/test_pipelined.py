@@ -20,7 +20,7 @@ from ssedb.envs import timeout
 from ssedb.envs.base import HostEnv, HostStep
 from ssedb.envs.noisy import NoisyEnv
 from ssedb.networks import ActorCritic
-from ssedb.noises import list_noises, make_noise
+from ssedb.noises import make_noise, noises_over
 from tests.toy import Grid
 
 CPU = torch.device("cpu")
@@ -102,7 +102,7 @@ def act_by_cell(obs, draws=None):
     return cell % 4, cell.float(), -cell.float()
 
 
-@pytest.mark.parametrize("noise", list_noises())
+@pytest.mark.parametrize("noise", noises_over("images"))
 def test_pipelined_pools_collect_what_each_collects_alone(noise):
     pools = [NoisyEnv(Board(4, seed), make_noise(noise), seed=seed) for seed in (1, 2)]
     collector = PipelinedCollector(pools, 7, Engine(CPU))

@@ -136,6 +136,8 @@ def test_tables_note_what_makes_runs_hard_to_compare(tmp_path):
         .read_text()
         .replace('"steps": 256, "finished"', '"steps": 320, "finished"')
     )
+    with open(other / "metrics.jsonl", "a") as log:
+        log.write('{"steps": 320}\n')
     for name, code in (("db-none", "0.1 source a"), ("rnd-none", "0.2 source b")):
         (tmp_path / name / "origin.json").write_text(json.dumps({"code": code, "later": []}))
     notes = tables.make_tables(load_runs(tmp_path))[0].notes

@@ -428,7 +428,7 @@ def test_gymnasium_env_with_noise_trains(tmp_path):
         (
             "nowhere:Nothing-v0",
             {},
-            "cannot import 'nowhere'.*write module:Id, with the module on PYTHONPATH",
+            "cannot import 'nowhere'.*install it, or set PYTHONPATH to its folder",
         ),
     ],
 )

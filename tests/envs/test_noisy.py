@@ -6,10 +6,10 @@ import torch
 
 import ssedb
 from ssedb.envs.noisy import NoisyEnv, Observer
-from ssedb.noises import list_noises, make_noise, noise_class
+from ssedb.noises import make_noise, noise_class, noises_over
 from tests.toy import Grid
 
-NOISES = [name for name in list_noises() if name != "none"]
+NOISES = [name for name in noises_over("images") if name != "none"]
 ON_FRAMES = [name for name in NOISES if noise_class(name).changes_frames()]
 
 

@@ -90,7 +90,7 @@ def test_the_only_image_of_a_dictionary_is_seen():
 
 
 def test_obs_key_names_what_is_seen_of_a_dictionary():
-    both = spaces.Dict(place=spaces.Box(-1, 1, (3,)), view=IMAGE, other=IMAGE)
+    both = spaces.Dict({"view": IMAGE, "other": IMAGE, "place": spaces.Box(-1, 1, (3,))})
     env = made(both, env_kwargs={"obs_key": "place"})
     assert env.reset().tolist() == [[1, 1, 1]] * 2
     assert made(both, env_kwargs={"obs_key": "other"}).reset().shape == (2, 84, 84)

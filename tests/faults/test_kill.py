@@ -124,6 +124,10 @@ def test_kill_between_last_checkpoint_and_summary_is_finished_by_resume(tmp_path
     (tmp_path / "run" / "summary.json").unlink()
     assert resume(tmp_path / "run").finished
     assert json.loads((tmp_path / "run" / "summary.json").read_text()) == before
+    shorter = json.dumps({**before, "steps": 32})  # of the run before it was made longer
+    (tmp_path / "run" / "summary.json").write_text(shorter)
+    assert resume(tmp_path / "run").finished
+    assert json.loads((tmp_path / "run" / "summary.json").read_text()) == before
 
 
 def test_metrics_are_on_the_disk_before_the_checkpoint_that_relies_on_them(tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """The data behind the page, the page as files, and the command that makes it."""
 
+import dataclasses
 import json
 import math
 import re
@@ -15,7 +16,7 @@ from ssedb.config import TrainConfig
 from ssedb.errors import ConfigError
 from ssedb.report.collapse import bottleneck
 from ssedb.report.command import train_command
-from ssedb.report.data import collect, not_finite
+from ssedb.report.data import collect
 from ssedb.report.explorer import COLUMNS, kept_steps, sheet
 from ssedb.report.page import Page, safe_json
 from ssedb.report.thin import compact, thin_curve
@@ -160,9 +161,9 @@ def test_page_names_what_is_not_finite(tmp_path):
         {"steps": 2, "value_loss": math.inf, "score": 2.0},
         {"steps": 3, "entropy": math.nan},
     ]
-    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert not_finite(tmp_path) == ["value_loss", "entropy"]
-    assert not_finite(tmp_path / "nowhere") == []
+    run = make_run(tmp_path / "run")
+    (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert load_runs(run)[0].not_finite == ("value_loss", "entropy")
 
 
 def test_page_names_the_zero_of_normalised_scores(tmp_path):
@@ -358,3 +359,21 @@ def test_report_of_a_folder_without_runs_is_refused(tmp_path, capsys):
     assert cli.main(["report", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]) == 2
     assert "holds no run" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_add_episodes_leaves_out_a_bonus_that_is_not_finite(runs, monkeypatch):
+    from ssedb.report import explorer
+    from ssedb.runs.progress import silent
+
+    trace = explorer.trace_bonus
+
+    def diverged(episode, run, device):
+        found = trace(episode, run, device)
+        return dataclasses.replace(found, bonus=np.full_like(found.bonus, np.nan))
+
+    monkeypatch.setattr(explorer, "trace_bonus", diverged)
+    page = Page({"title": "t", "episodes": []})
+    run = runs / "random-box-db-0"
+    complaints = explorer.add_episodes(page, load_runs(run), 1, "cpu", silent)
+    assert complaints == [f"{run}: the bonus of db is not finite"]
+    assert page.data["episodes"] == []

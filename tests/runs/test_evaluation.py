@@ -1,10 +1,11 @@
 """A trained agent plays whole episodes; the video is one a player can read."""
 
+import errno
 import itertools
 import json
-import os
 import re
 import shutil
+import tempfile
 
 import numpy as np
 import pytest
@@ -163,10 +164,12 @@ def test_evaluation_of_a_checkpoint_that_does_not_fit_ends_in_one_line(run, tmp_
 
 
 def test_evaluation_into_a_read_only_folder_is_refused_before_it_plays(run, monkeypatch):
-    monkeypatch.setattr(os, "access", lambda path, how: how != os.W_OK)
+    def refuse(dir):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
     with pytest.raises(
-        ssedb.ConfigError,
-        match=r"cannot write to .*run: no permission for .*run; copy it to a folder",
+        ssedb.ConfigError, match=r"cannot write to .*run: Permission denied; choose a folder"
     ):
         evaluate(run, 1)
 

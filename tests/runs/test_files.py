@@ -5,7 +5,8 @@ import os
 import pytest
 
 from ssedb.errors import ConfigError
-from ssedb.runs.files import make_folder, read_json, refuse_other_files, write_json, write_whole
+from ssedb.reading import read_json
+from ssedb.runs.files import make_folder, refuse_other_files, write_json, write_whole
 
 
 def test_write_whole_on_a_full_disk_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):

@@ -8,6 +8,7 @@ import threading
 
 import pytest
 
+from ssedb.errors import ConfigError
 from ssedb.runs.loop import train
 from ssedb.sweep.grid import read_grid
 from tests.helpers import wait_for
@@ -77,3 +78,67 @@ def test_ray_whatever_dies_finishes_every_run_once(tmp_path):
     for run in read_grid(write_grid(tmp_path, TWO), tmp_path / "alone", {"device": "cpu"}).runs:
         train(run.config)
     assert numbers == all_numbers(tmp_path / "alone")
+
+
+NODES = """
+import os, signal, sys, threading
+from pathlib import Path
+from ray.cluster_utils import Cluster
+from ssedb.sweep.cluster import run_on_ray
+from ssedb.sweep.grid import read_grid
+from tests.helpers import wait_for
+from tests.sweep.grids import Silent
+
+out = Path(sys.argv[2])
+small = dict(num_cpus=1, object_store_memory=80 * 2**20)
+cluster = Cluster(initialize_head=True, head_node_args={**small, "include_dashboard": False})
+other = cluster.add_node(**small)
+runs = read_grid(Path(sys.argv[1]), out).runs
+
+def kill():
+    wait_for(lambda: len(list(out.glob("*/checkpoints/*.ckpt"))) > 1, pause=0.002)
+    cluster.remove_node(other, allow_graceful=False)
+    print("killed", flush=True)
+
+threading.Thread(target=kill, daemon=True).start()
+outcome = run_on_ray(
+    runs, probe=False, display=Silent(runs), address=cluster.address, device="cpu", retries=2
+)
+print(len(outcome.finished), outcome.failed, flush=True)
+cluster.shutdown()
+"""
+
+
+@pytest.mark.slow
+def test_ray_finishes_every_run_once_when_a_node_dies(tmp_path):
+    grid, out = write_grid(tmp_path, TWO), tmp_path / "ray"
+    done = subprocess.run(
+        [sys.executable, "-c", NODES, str(grid), str(out)],
+        env={**os.environ, "RAY_AUTH_MODE": "disabled"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert {"killed", "2 {}"} <= set(done.stdout.splitlines()), done.stderr  # Ray prints, too
+    numbers = all_numbers(out)
+    assert len(numbers) == 2
+    for run in read_grid(grid, tmp_path / "alone", {"device": "cpu"}).runs:
+        train(run.config)
+    assert numbers == all_numbers(tmp_path / "alone")
+
+
+def test_an_error_of_authentication_points_to_the_docs(monkeypatch):
+    import ray
+
+    from ssedb.sweep.cluster import connected
+
+    def refuse(**settings):
+        raise ray.exceptions.RayError("Authentication is on, and no token was found.")
+
+    monkeypatch.setattr(ray, "init", refuse)
+    with (
+        pytest.raises(ConfigError, match=r"needs the cluster's token: docs/sweeps\.md says how$"),
+        connected("auto"),
+    ):
+        pass

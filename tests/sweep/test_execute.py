@@ -16,8 +16,9 @@ from ssedb.sweep import plan
 from ssedb.sweep.execute import execute
 from ssedb.sweep.grid import read_grid
 from ssedb.sweep.plan import is_finished, unplanned_runs
+from ssedb.sweep.pool import Pool, Worker
 from tests.outside import forget_package, write_package
-from tests.sweep.grids import numbers, write_grid
+from tests.sweep.grids import Silent, numbers, write_grid
 from tests.toy import tiny_config
 
 
@@ -157,6 +158,85 @@ def test_execute_does_not_touch_a_folder_of_other_settings(run):
     config = run.folder / "config.toml"
     config.write_text(config.read_text().replace("gamma = 0.99", "gamma = 0.9"))
     before = (run.folder / "metrics.jsonl").read_bytes()
-    with pytest.raises(ConfigError, match="holds a run of other settings; move it away"):
+    with pytest.raises(
+        ConfigError, match="holds a run of other settings, or a damaged one; move it away"
+    ):
         execute(run, False, "cpu", silent)
     assert (run.folder / "metrics.jsonl").read_bytes() == before
+
+
+def test_execute_of_a_run_that_does_not_count_as_finished_fails_and_says_why(run):
+    assert execute(run, False, "cpu", silent)
+    log = run.folder / "metrics.jsonl"
+    log.write_bytes(log.read_bytes().replace(b'"steps": 64', b'"steps": \xff4'))
+    before = log.read_bytes()
+    with pytest.raises(
+        TrainingError, match=r"not finished: line 2 of metrics\.jsonl cannot be"
+    ) as e:
+        execute(run, False, "cpu", silent)
+    assert not module.may_succeed_on_retry(e.value)
+    assert log.read_bytes() == before
+
+
+def test_execute_of_a_run_with_a_damaged_summary_writes_it_again(run):
+    assert execute(run, False, "cpu", silent)
+    for text in ("", '{"finished": 1, "steps": "96"}'):
+        (run.folder / "summary.json").write_text(text)
+        assert not is_finished(run, probe=False)
+        assert execute(run, False, "cpu", silent)
+        assert is_finished(run, probe=False)
+
+
+def test_read_grid_and_execute_import_nothing_that_only_a_run_folder_names(
+    tmp_path, run, monkeypatch
+):
+    (tmp_path / "evilmod.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    monkeypatch.syspath_prepend(tmp_path)
+    for folder in (run.folder, run.folder.parent / "other"):
+        folder.mkdir(parents=True)
+        text = run.config.to_toml().replace('bonus = "db"', 'bonus = "evilmod:X"')
+        (folder / "config.toml").write_text(text)
+        (folder / "summary.json").write_text('{"finished": true, "steps": 96}')
+    again = read_grid(tmp_path / "toy.toml", tmp_path / "runs", {"device": "cpu"}).runs[0]
+    assert not is_finished(again, probe=False)
+    with pytest.raises(ConfigError, match="holds a run of other settings"):
+        execute(again, False, "cpu", silent)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_threads_are_those_of_the_plan_however_many_runs_are_missing(tmp_path, monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(plan, "cores", lambda: 16)
+    grid = read_grid(write_grid(tmp_path), tmp_path / "runs")  # 8 runs
+    root = tmp_path / "runs"
+    usual = plan.share_of_cores(grid, None)
+    assert (usual, plan.share_of_cores(grid, 4)) == (2, 4)
+    plan.write_plan(grid, root, plan.threads_of(grid, root, usual))
+    assert json.loads((root / "plan.json").read_text())["threads"] == 2
+    assert plan.threads_of(grid, root, usual=16) == 2  # as on another machine, or by --jobs 1
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert plan.threads_of(grid, root, usual) == 3
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    (root / "plan.json").write_text('{"threads": "many"}')
+    assert plan.threads_of(grid, root, usual) == 2
+
+
+def test_steps_tell_of_alarms_and_of_no_other_note():
+    told = []
+    steps = module.Steps(lambda *message: told.append(message))
+    steps.start(32, None)
+    steps.note("resumed at step 32")
+    steps.note("ALARM at step 64: entropy of the policy 0.01")
+    steps.log({"steps": 64})
+    assert told == [
+        ("steps", 32),
+        ("alarm", "ALARM at step 64: entropy of the policy 0.01"),
+        ("steps", 64),
+    ]
+
+
+def test_the_pool_prints_the_alarm_of_a_run(run):
+    display = Silent([run])
+    made = Pool([run], False, display, "cpu", 1, 0)
+    made._receive(Worker(None, None, run), ("alarm", "ALARM at step 64: entropy"))
+    assert display.notes == [f"{run.name}: ALARM at step 64: entropy"]

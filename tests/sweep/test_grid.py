@@ -178,7 +178,11 @@ def test_grid_excludes_combinations(tmp_path):
         (
             'name = "toy"',
             'name = "../toy"',
-            "line 2, name: '../toy' names the folder under runs/; leave the slash out",
+            "line 2, name: '../toy' must name a folder under runs/; use letters, or --out",
+        ),
+        *(
+            ('name = "toy"', f'name = "{name}"', f"line 2, name: {shown!r} must name a folder")
+            for name, shown in (("..", ".."), (".", "."), ("", ""), ("a\\u001b", "a\x1b"))
         ),
         ('name = "toy"', "name = 3", "line 2, name: must be text, not 3"),
         ('name = "toy"', "name = ", "is not TOML: Invalid value (at line 2"),

@@ -209,7 +209,7 @@ def test_plugin_refuses_a_wrong_name_and_is_silent_without_one(outside):
     wrong = outside("--ssedb-bonus", "mine:Absent")
     assert wrong.ret == pytest.ExitCode.USAGE_ERROR
     wrong.stderr.fnmatch_lines(
-        ["ERROR: --ssedb-bonus: bonus 'mine:Absent': module 'mine' has no attribute 'Absent'*"]
+        ["ERROR: --ssedb-bonus: bonus='mine:Absent': module 'mine' has no attribute 'Absent'*"]
     )
     outside().assert_outcomes(passed=1)
 

@@ -75,6 +75,10 @@ class Canvas {
     charts.add(this);
   }
 
+  draw() {
+    throw new Error("a subclass draws");
+  }
+
   begin() {
     charts.add(this);
     const width = this.box.clientWidth,

@@ -11,6 +11,7 @@ class Explorer {
     this.clean = false;
     this.first = 0;
     this.second = -1;
+    this.episodeSelect = this.firstSelect = this.secondSelect = this.speedSelect = null;
     this.build();
     this.load(0);
   }

@@ -5,18 +5,16 @@
 class LineChart extends Canvas {
   constructor({ label, xLabel = "", yLabel = "", height = 260, scrub = null, shape = "line" }) {
     super(height, label);
-    Object.assign(this, {
-      label,
-      xLabel,
-      yLabel,
-      scrub,
-      shape,
-      series: [],
-      marks: [],
-      view: null,
-      cursor: null,
-      hover: null,
-    });
+    this.label = label;
+    this.xLabel = xLabel;
+    this.yLabel = yLabel;
+    this.scrub = scrub;
+    this.shape = shape;
+    this.series = [];
+    this.marks = [];
+    this.view = null;
+    this.cursor = null;
+    this.hover = null;
     this.tools = el(
       "div",
       { class: "tools" },
@@ -51,7 +49,7 @@ class LineChart extends Canvas {
       this.draw();
     });
     c.addEventListener("pointerdown", (e) => this.press(e));
-    c.addEventListener("pointerup", (e) => this.release(e));
+    c.addEventListener("pointerup", () => this.release());
     c.addEventListener("dblclick", () => this.setView(null));
     c.addEventListener("keydown", (e) => this.key(e));
     c.addEventListener("blur", () => {
@@ -250,7 +248,7 @@ class LineChart extends Canvas {
       this.plot.px(x),
       y,
       el("b", { textContent: unit }),
-      rows.map(([s, i], r) => {
+      rows.map(([s], r) => {
         const dot = el("span", { class: "swatch" });
         dot.style.background = s.colour;
         return el("div", {}, dot, said[r]);
@@ -288,7 +286,7 @@ class LineChart extends Canvas {
     if (this.scrub) this.scrub(this.at(event));
   }
 
-  release(event) {
+  release() {
     if (!this.dragging) return;
     const [a, b] = this.dragging;
     this.dragging = null;

@@ -4,7 +4,8 @@
 const data = { runs: [], rooms: [], measures: [], episodes: [], ...JSON.parse(document.getElementById("data").textContent) };
 const pictures = JSON.parse(document.getElementById("pictures").textContent);
 
-const VIEWS = [
+/** @type {[string, string, (root: HTMLElement) => void, () => unknown][]} */
+const ALL_VIEWS = [
   ["overview", "Overview", overview, () => data.runs.length],
   ["curves", "Curves", curves, () => data.runs.length],
   [
@@ -19,14 +20,17 @@ const VIEWS = [
   ["information", "Information plane", information, () => data.runs.some((r) => r.curves.i_upper)],
   ["rooms", "Rooms", rooms, () => data.rooms.length],
   ["runs", "Runs", runsView, () => data.runs.length],
-].filter(([, , , has]) => has());
+];
+const VIEWS = ALL_VIEWS.filter(([, , , has]) => has());
 
 function show() {
   const wanted = location.hash.slice(1),
     view = VIEWS.find(([id]) => id === wanted) || VIEWS[0];
   if (!view) return;
   const [id, , build] = view;
-  for (const section of main.querySelectorAll(":scope > section")) section.hidden = section.id !== "view-" + id;
+  /** @type {NodeListOf<HTMLElement>} */
+  const sections = main.querySelectorAll(":scope > section");
+  for (const section of sections) section.hidden = section.id !== "view-" + id;
   if (!document.getElementById("view-" + id)) {
     const section = el("section", { id: "view-" + id });
     main.append(section);

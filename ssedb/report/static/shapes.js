@@ -178,7 +178,13 @@ class HeatMap extends Canvas {
   }
 
   set({ floor, marks, values, low, high, log, text }) {
-    Object.assign(this, { floor, marks, values, low, high, log, text });
+    this.floor = floor;
+    this.marks = marks;
+    this.values = values;
+    this.low = low;
+    this.high = high;
+    this.log = log;
+    this.text = text;
     this.cells = [];
     floor.forEach((row, r) =>
       [...row].forEach((cell, c) => {
