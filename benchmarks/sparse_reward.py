@@ -1,14 +1,13 @@
 """A sparse reward: PPO of Stable-Baselines3 alone, and with an intrinsic reward of ours.
 
     pip install 'ssedb[sb3]'
-    python benchmarks/sparse_reward.py --bonuses none rnd --seeds 5 --out sparse_reward.jsonl
+    python benchmarks/sparse_reward.py --bonuses none rnd db-ensemble --seeds 5 --out sparse_reward.jsonl
 
-MountainCar of Gymnasium, observations rescaled to -1..1: the reward is -1 for every step, whatever is
-done, until the summit ends the episode; after 200 steps it is cut. The same PPO for all, 8
-environments, 64 steps to a rollout; the share of the last 100 episodes that reached the summit, along
-training. Every finished run is appended to
-`--out`, and a run that is there already is not made again. Results and machine:
-`benchmarks/log/2026-11-16-sparse-reward.md`.
+MountainCar of Gymnasium, observations rescaled to -1..1: the reward is -1 for every step, whatever
+is done, until the summit ends the episode; after 200 steps it is cut. The same PPO for all, 8
+environments, 64 steps to a rollout; the share of the last 100 episodes that reached the summit,
+along training. Every finished run is appended to `--out`, and a run that is there already is not
+made again. Results and machine: `benchmarks/log/2026-11-16-sparse-reward.md`.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--bonuses", nargs="+", default=["none", "rnd"])
+    parser.add_argument("--bonuses", nargs="+", default=["none", "rnd", "db-ensemble"])
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=40_960)
     parser.add_argument("--processes", type=int, default=1)
