@@ -283,9 +283,13 @@ def _in_chunks(function: Any, bonus: Bonus, data: Transitions, draw: int | None)
 
 
 def check_probe(config: TrainConfig, transitions: int, draws: int) -> None:
-    """Raise ConfigError if the probe cannot run with these settings."""
+    """Raise ConfigError if the probe cannot run with these settings.
+
+    On Rooms there is something to measure without noise on frames: the correlation with counts.
+    """
     noise = noise_class(config.noise)
-    if noise.changes_actions() and not noise.changes_frames():
+    on_actions = noise.changes_actions() and not noise.changes_frames()
+    if on_actions and rooms_world(config.env) is None:
         other = "name another with --noise, such as random-box"
         raise ConfigError(f"noise={config.noise}: the probe draws noise over pictures; {other}")
     for name, value, least in (("transitions", transitions, 128), ("draws", draws, 2)):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, get_origin, get_type_hints
 
 from ssedb.config import TrainConfig
+from ssedb.envs.names import rooms_world
 from ssedb.errors import ConfigError
 from ssedb.options import options_class
 from ssedb.reading import Damaged, read_table
@@ -119,10 +120,11 @@ def read_grid(
     if not runs:
         raise file.wrong("exclude", "everything is excluded, no run is left")
     probe = file.values.get("probe", False)
-    if probe and any(run.config.noise == "sticky" for run in runs.values()):
+    configs = [run.config for run in runs.values()]
+    if probe and any(c.noise == "sticky" and rooms_world(c.env) is None for c in configs):
         raise file.wrong(
             "probe",
-            "the probe draws noise over pictures, and sticky is none; leave one of them out",
+            "the probe draws noise over pictures, and on games sticky is none; leave one out",
         )
     return Grid(name, _where_they_are(runs, root), probe)
 

@@ -208,7 +208,8 @@ def train_on_rooms(updates: int, seed: int, options: dict[str, Any]) -> Iterator
         options: settings of the run.
     """
     torch.manual_seed(seed)
-    config = TrainConfig(env="rooms-small", preset="rooms", seed=seed, device="cpu", **options)
+    own: dict[str, Any] = dict(bonus="db", entropy_coef=0.001, seed=seed, device="cpu")
+    config = TrainConfig(env="rooms-small", preset="rooms", **own, **options)
     trainer = Trainer(config)
     trainer.fit_observations(look_around(config))
     bonus, rollout = trainer.bonus, trainer.rollout

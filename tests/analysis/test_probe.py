@@ -176,3 +176,11 @@ def test_probe_of_a_game_that_ends_at_once_is_refused(tmp_path, monkeypatch):
     config = tiny_config(tmp_path, env="breakout", noise="random-box", max_episode_steps=3)
     with pytest.raises(ssedb.ConfigError, match="breakout: episodes end too soon to be probed"):
         collect_transitions(config, 10, 2, 0, torch.device("cpu"))
+
+
+def test_probe_of_rooms_with_sticky_actions_measures_counts_and_no_noise(tmp_path):
+    run = tmp_path / "run"
+    ssedb.train(tiny_config(run, noise="sticky", steps=256, obs_norm_steps=32))
+    result, _ = probe_run(run, transitions=128, draws=2)
+    assert result.bonus_noise_share == 0
+    assert result.count_correlation is not None

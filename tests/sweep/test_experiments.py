@@ -13,7 +13,7 @@ RUNS = {
     "smoke": 12,
     "sample": 12,
     "quick": 210,
-    "rooms": 70,
+    "rooms": 5 * 5 * 12,
     "atari-mini": 72,
     "atari-readings": 4,
     "paper-main": 18 * 4 * 3,
