@@ -15,6 +15,7 @@ from ssedb import terminal
 from ssedb.cli.parsing import parse, setting_names
 from ssedb.config import TrainConfig
 from ssedb.engine import distributed
+from ssedb.envs.names import atari_game, rooms_world
 from ssedb.errors import ConfigError, TrainingError
 from ssedb.options import OPTIONS, canonical_bonus, options_class
 from ssedb.runs.alarms import Alarm
@@ -135,7 +136,9 @@ def print_run(result: TrainResult, config: TrainConfig) -> None:
     places["metrics"] = result.out / "metrics.jsonl"
     places["curves"] = f"tensorboard --logdir {shlex.quote(str(result.out / 'tb'))}"
     if last:
-        places["watch it"] = f"ssedb eval {shlex.quote(str(result.out))} --episodes 5 --video"
+        pictures = atari_game(config.env) or rooms_world(config.env)
+        video = " --video" if pictures else ""  # others may be vectors
+        places["watch it"] = f"ssedb eval {shlex.quote(str(result.out))} --episodes 5{video}"
     terminal.print_places(places)
     if not result.finished:
         print(f"stopped early; go on with: {resume_command(result.out)}")

@@ -71,6 +71,7 @@ class VectorIntrinsicReward(VectorWrapper):
         obs, info = self.env.reset(**kwargs)
         self._obs = np.array(obs)
         self._ended[:] = False
+        self.reward.begin_episodes()
         return obs, info
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:

@@ -14,11 +14,18 @@ from ssedb.config import FIDELITIES
 from ssedb.engine import host
 from ssedb.engine.base import Engine
 from ssedb.errors import ConfigError
-from ssedb.integrations.samples import KEYS, SampleDict, Samples, join, one_step
-from ssedb.integrations.spaces import Actions, Vectors, make_observations, spaces_of
+from ssedb.integrations.samples import KEYS, OPTIONAL, SampleDict, Samples, join, one_step
+from ssedb.integrations.spaces import (
+    Actions,
+    Vectors,
+    make_observations,
+    resets_in_next_step,
+    spaces_of,
+)
 from ssedb.normalize import RewardNorm, RunningMoments
 from ssedb.record import Record, require_finite
 from ssedb.updates import bonus_step
+from ssedb.validate import require
 
 LEAST_STD = 1.0
 """Floor of the pixels' std: a first rollout may show next to nothing."""
@@ -88,7 +95,15 @@ class IntrinsicReward:
         own = {**locals(), "device": str(device)}
         self.settings = {k: v for k, v in own.items() if k not in ("self", "envs", "options")}
         self.settings |= options
+        for name, least in (("epochs", 1), ("batch_size", 1), ("seed", 0)):
+            value = self.settings[name]
+            valid = isinstance(value, int) and value >= least
+            require(valid, name, repr(value), f"must be a whole number, {least} or more")
+        require(0 < learning_rate < 1, "learning_rate", learning_rate, "must be between 0 and 1")
+        require(0 <= gamma <= 1, "gamma", gamma, "must be from 0 to 1")
+        require(0 < share <= 1, "share", share, "must be above 0 and at most 1")
         self.spaces = spaces_of(envs)
+        self._next_step = resets_in_next_step(envs)
         self._observations = make_observations(self.spaces[0], rgb)
         self._actions = Actions(self.spaces[1])
         self.device = host.pick_device(str(device))
@@ -116,11 +131,10 @@ class IntrinsicReward:
         self._norm = None if scale == "none" else norm
         self.epochs = epochs
         self.batch_size = batch_size
-        if not 0 < share <= 1:
-            raise ConfigError(f"share={share}: must be above 0 and at most 1")
         self.share = share
         self._step = self._engine.wrap(bonus_step)
         self._episodes: Tensor | None = None  # int64 [N], numbers of those under way
+        self._ended: Tensor | None = None  # bool [N], whether the step before was an episode's last
         self._watched: list[Samples] = []
         self.fitted = not fit_obs
         self._counted = False
@@ -149,7 +163,14 @@ class IntrinsicReward:
             valid: bool [N], False where an environment was only reset.
         """
         values = (observations, actions, terminateds, truncateds, next_observations)
-        self._watched.append(self.samples(one_step(values, valid)))
+        samples = self.samples(one_step(values, valid))
+        if self._watched and samples.size != self._watched[0].size:
+            raise ConfigError(
+                f"a step of {samples.size[1]} environments, after {self._watched[0].size[1]}; "
+                "watch all of them in every step"
+            )
+        self._watched.append(samples)
+        self._ended = samples.dones[0]
 
     def compute(self, samples: SampleDict | None = None, sync: bool = True) -> Tensor:
         """Return the intrinsic rewards of a rollout, float32 [T, N], scaled.
@@ -162,13 +183,23 @@ class IntrinsicReward:
         rollout = self._rollout(samples)
         raw = self.raw_rewards(rollout)
         if not sync:
-            norm = copy.deepcopy(self._norm)
-            return raw if norm is None else norm(raw)
+            norm, counted = self._norm, self._counted
+            self._norm = copy.deepcopy(norm)
+            scaled = self.rescale(raw)
+            self._norm, self._counted = norm, counted
+            return scaled
         scaled = self.rescale(raw)
         self.observe(rollout)
+        self._ended = rollout.dones[-1]
         self.summarize(self.train(rollout), raw, scaled)
         self.forget_watched()
         return scaled
+
+    def begin_episodes(self) -> None:
+        """Begin new episodes: all environments were reset."""
+        self._ended = None
+        if self._episodes is not None:
+            self._episodes = self._episodes + len(self._episodes)
 
     def update(self, samples: SampleDict | None = None) -> None:
         """Learn from a rollout: what `compute` does with `sync`, but for the rewards."""
@@ -187,6 +218,7 @@ class IntrinsicReward:
             "engine": self._engine.state_dict(),
             "order": self._order.get_state(),
             "episodes": self._episodes,
+            "ended": self._ended,
             "fitted": self.fitted,
             "counted": self._counted,
             "updates": self.updates,
@@ -200,8 +232,9 @@ class IntrinsicReward:
             self._norm.load_state_dict(state["norm"])
         self._engine.load_state_dict(state["engine"])
         self._order.set_state(state["order"].cpu())
-        episodes = state["episodes"]
+        episodes, ended = state["episodes"], state["ended"]
         self._episodes = None if episodes is None else episodes.to(self.device)
+        self._ended = None if ended is None else ended.to(self.device)
         self.fitted = state["fitted"]
         self._counted = state["counted"]
         self.updates = state["updates"]
@@ -212,17 +245,40 @@ class IntrinsicReward:
         """Bring samples to the device in the shapes and numbers that the bonus takes."""
         if missing := [key for key in KEYS if key not in samples]:
             raise ConfigError(f"samples without {missing[0]!r}: give {', '.join(KEYS)}")
+        if unknown := [key for key in samples if key not in KEYS + OPTIONAL]:
+            known = ", ".join(KEYS + OPTIONAL)
+            raise ConfigError(f"samples with {unknown[0]!r}, which is not known: give {known}")
         x = {key: torch.as_tensor(value).to(self.device) for key, value in samples.items()}
         lead = tuple(x["terminateds"].shape)
-        if len(lead) != 2:
+        if len(lead) != 2 or 0 in lead:
             raise ConfigError(f"terminateds of shape {list(lead)}: give [steps, envs]")
+        for key in (*KEYS, "valid"):
+            if key in x and tuple(x[key].shape[:2]) != lead:
+                raise ConfigError(
+                    f"{key} of shape {list(x[key].shape)}: terminateds are {list(lead)}; give "
+                    "[steps, envs, ...] of the same steps and environments"
+                )
+        dones = x["terminateds"].bool() | x["truncateds"].bool()
         return Samples(
-            self._observations(x["observations"]),
+            self._finite(x["observations"], "observations"),
             self._actions(x["actions"], lead),
-            self._observations(x["next_observations"]),
-            x["terminateds"].bool() | x["truncateds"].bool(),
-            x["valid"].bool() if "valid" in x else torch.ones(lead).bool().to(self.device),
+            self._finite(x["next_observations"], "next_observations"),
+            dones,
+            x["valid"].bool() if "valid" in x else self._acted(dones),
         )
+
+    def _finite(self, x: Tensor, name: str) -> Tensor:
+        """Return observations as the bonus takes them; raise ConfigError for NaN and Inf."""
+        if x.is_floating_point() and not x.isfinite().all():
+            raise ConfigError(f"{name} with NaN or Inf: mend the environment that gives them")
+        return self._observations(x)
+
+    def _acted(self, dones: Tensor) -> Tensor:
+        """Tell in which steps [T, N] environments acted, not only reset."""
+        if not self._next_step:
+            return torch.ones_like(dones)
+        before = torch.zeros_like(dones[:1]) if self._ended is None else self._ended[None]
+        return ~torch.cat([before, dones[:-1]])
 
     def transitions(self, obs: Any, actions: Any, next_obs: Any) -> tuple[Tensor, Tensor, Tensor]:
         """Bring transitions [B, ...] to the device as the bonus takes them."""
@@ -274,7 +330,11 @@ class IntrinsicReward:
     def rescale(self, raw: Tensor) -> Tensor:
         """Let the rewards of a rollout, [T, N], count in the scale, and divide them by it."""
         self._counted = True
-        return raw if self._norm is None else self._norm(raw)
+        if self._norm is None:
+            return raw
+        if len(self._norm.sums) not in (1, raw.shape[1]):  # other environments begin other sums
+            self._norm.sums = self._norm.sums.new_zeros(1)
+        return self._norm(raw)
 
     def scale(self, raw: Tensor) -> Tensor:
         """Divide rewards by the scale as it stands; return zeros before anything counted."""
@@ -316,12 +376,14 @@ class IntrinsicReward:
         envs = rollout.size[1]
         if self._episodes is None:
             return torch.arange(envs, device=self.device)
-        if envs != len(self._episodes):
+        if envs == len(self._episodes):
+            return self._episodes
+        if self.bonus.uses_context:
             raise ConfigError(
-                f"samples of {envs} environments, after {len(self._episodes)}; "
-                "make another reward for them"
+                f"samples of {envs} environments, after {len(self._episodes)}; this bonus keeps "
+                "something of every environment, so make another reward for them"
             )
-        return self._episodes
+        return self._episodes.max() + 1 + torch.arange(envs, device=self.device)
 
     def _experience(
         self, rollout: Samples, first: Tensor, t: Tensor, envs: Tensor

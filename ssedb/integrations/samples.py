@@ -14,6 +14,7 @@ REWARD_BATCH = 2048
 """Transitions that are rewarded at once, about as many as in our trainer."""
 
 KEYS = ("observations", "actions", "terminateds", "truncateds", "next_observations")
+OPTIONAL = ("rewards", "valid")
 SampleDict = Mapping[str, Any]
 """Arrays or tensors [T, N, ...] by the names in `KEYS`; `valid` and `rewards` may be there too."""
 
@@ -40,11 +41,13 @@ class Samples:
     def _crosses_an_end(self) -> Tensor:
         """Find pairs whose next observation is the first one of another episode, bool [T, N].
 
-        A trainer that keeps observations alone hands over the next one of its buffer.
+        A trainer that keeps observations alone hands over the next one of its buffer. If the next
+        step only resets, the next one of the buffer is the last one of the episode itself.
         """
         false = torch.zeros_like(self.dones)
         t, n = self.dones[:-1].nonzero(as_tuple=True)
-        false[t, n] = (self.next_obs[t, n] == self.obs[t + 1, n]).flatten(1).all(1)
+        alike = (self.next_obs[t, n] == self.obs[t + 1, n]).flatten(1).all(1)
+        false[t, n] = alike & self.valid[t + 1, n]
         return false
 
     def episodes(self, first: Tensor) -> Tensor:

@@ -69,6 +69,7 @@ class IntrinsicRewardCallback(BaseCallback):
             self.reward = self._continued(
                 IntrinsicReward(self.bonus, self.training_env, **settings)
             )
+        self.reward.begin_episodes()  # `learn` resets the environments
         self.model.intrinsic_reward = self.reward  # type: ignore[attr-defined]
 
     def _continued(self, made: IntrinsicReward) -> IntrinsicReward:
@@ -79,7 +80,11 @@ class IntrinsicRewardCallback(BaseCallback):
         changed = [k for k, v in made.settings.items() if before.settings.get(k) != v]
         if changed := [name for name in changed if name != "device"]:
             warnings.warn(
-                Note(f"a new bonus begins: {changed[0]} is not the model's"), stacklevel=2
+                Note(
+                    f"a new bonus begins: {changed[0]} is {made.settings[changed[0]]!r}, the "
+                    f"model's {before.settings.get(changed[0])!r}"
+                ),
+                stacklevel=2,
             )
             return made
         return before
@@ -156,6 +161,7 @@ class VecIntrinsicReward(VecEnvWrapper):
     def reset(self) -> Any:
         """Reset all environments."""
         self._obs = self.venv.reset()
+        self.reward.begin_episodes()
         return self._obs
 
     def step_async(self, actions: np.ndarray) -> None:

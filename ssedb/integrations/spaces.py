@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import torch
 from gymnasium import Env, spaces
-from gymnasium.vector import VectorEnv
+from gymnasium.vector import AutoresetMode, VectorEnv
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from ssedb.actions import NumActions, action_space
+from ssedb.actions import Choices, NumActions, action_space
 from ssedb.envs.frames import LUMA, SIDE, to_agent_frames
+from ssedb.envs.seen import SMALLEST_IMAGE
 from ssedb.errors import ConfigError
 
 LEAST_SIDE = 36
@@ -37,21 +38,29 @@ def spaces_of(envs: Any) -> tuple[spaces.Space[Any], spaces.Space[Any]]:
     )
 
 
+def resets_in_next_step(envs: Any) -> bool:
+    """Tell whether environments take a step of its own to begin an episode, as Gymnasium's may."""
+    if not isinstance(envs, VectorEnv):
+        return False
+    return envs.metadata.get("autoreset_mode") == AutoresetMode.NEXT_STEP
+
+
 def make_observations(space: spaces.Space[Any], rgb: bool | None = None) -> Images | Vectors:
     """Find out how a bonus takes the observations of a space.
 
     Args:
         space: of single observations. Bytes [H, W], and bytes or bounded floats [H, W, C] or
-            [C, H, W] are images. Other boxes of one or two dimensions, numbers and bits are
-            vectors.
+            [C, H, W] are images if their sides are 32 or more. Smaller ones are codes of a grid:
+            vectors, as are other boxes of one or two dimensions, numbers and bits.
         rgb: whether the channels of images are colours; where they come in threes, if None.
     """
     shape = tuple(space.shape or ())
-    if isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(shape) in (2, 3):
+    large = len(shape) in (2, 3) and sorted(shape)[-2] >= SMALLEST_IMAGE
+    if isinstance(space, spaces.Box) and space.dtype == np.uint8 and large:
         return Images(shape, rgb)
-    if isinstance(space, spaces.Box) and space.is_bounded() and len(shape) == 3:
+    if isinstance(space, spaces.Box) and space.is_bounded() and len(shape) == 3 and large:
         return Images(shape, rgb, (float(space.low.min()), float(space.high.max())))
-    flat = isinstance(space, spaces.Box) and len(shape) <= 2
+    flat = isinstance(space, spaces.Box) and (len(shape) <= 2 or space.dtype == np.uint8)
     if flat or isinstance(space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
         return Vectors(space)
     raise ConfigError(
@@ -169,7 +178,11 @@ class Actions:
 
     def __init__(self, space: spaces.Space[Any]) -> None:
         own = action_space(space)
+        self._given = " ".join(str(space).split())
         self._shape, self._dtype = own.shape, own.dtype
+        choices = own if isinstance(own, Choices) else None
+        sizes = None if choices is None else torch.tensor(choices.sizes)
+        self._sizes = sizes[0] if sizes is not None and choices and choices.single else sizes
         self._first = torch.as_tensor(np.asarray(getattr(space, "start", 0)))
         single = isinstance(space, spaces.Discrete)
         self._number = int(space.n) if isinstance(space, spaces.Discrete) else 0
@@ -183,5 +196,11 @@ class Actions:
             raise ConfigError(
                 f"actions of shape {list(actions.shape)}: there are observations of {list(lead)}"
             )
-        actions = actions.reshape(*lead, *self._shape).to(self._dtype)
-        return actions - self._first.to(actions.device, actions.dtype)
+        own = actions.reshape(*lead, *self._shape).to(self._dtype)
+        own = own - self._first.to(own.device, own.dtype)
+        if self._sizes is not None:
+            beyond = (own < 0) | (own >= self._sizes.to(own.device))
+            if beyond.any():
+                worst = actions.reshape(own.shape)[beyond][0].item()
+                raise ConfigError(f"action {worst}: {self._given} has no such choice")
+        return own

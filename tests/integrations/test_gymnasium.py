@@ -16,6 +16,7 @@ from .corridor import CLOCK, LENGTH, Clock, Corridor
 @pytest.fixture(autouse=True)
 def nothing_remembered():
     Clock.rewarded.clear()
+    Clock.trained.clear()
 
 
 def wrapped(mode: AutoresetMode, truncates: bool = False, **settings) -> VectorIntrinsicReward:
@@ -43,6 +44,9 @@ def test_only_true_transitions_are_rewarded(mode, truncates):
     assert rewards.tolist() == (np.array((cycle * 2)[:9]) == LENGTH).tolist()
     before, _, later = map(torch.cat, zip(*Clock.rewarded, strict=True))
     assert torch.equal(later, before + 1)
+    trained = torch.cat(Clock.trained).tolist()
+    assert LENGTH in trained  # the last observation of an episode
+    assert 0 not in trained
 
 
 def test_add_to_reward_weighs_both():

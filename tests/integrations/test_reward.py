@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from gymnasium.vector import SyncVectorEnv
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import ssedb
 from ssedb.integrations.spaces import make_observations
@@ -189,6 +189,55 @@ def test_episodes_keep_their_numbers_from_rollout_to_rollout():
     assert numbers.tolist() == expected.tolist()
 
 
+def test_episodes_of_environments_that_were_reset_have_new_numbers():
+    reward = small(DIARY)
+    reward.compute(rollout(2))
+    reward.begin_episodes()
+    reward.compute(rollout(2))
+    first, second = (set(episodes.tolist()) for episodes in Diary.episodes)
+    assert not first & second
+
+
+def test_other_number_of_environments_goes_on_with_a_bonus_that_knows_none():
+    reward = small("rnd", reward_scale="run")
+    reward.compute(rollout())
+    assert reward.compute(rollout(envs=2), sync=False).shape == (8, 2)
+    assert reward.compute(rollout(envs=2)).shape == (8, 2)
+
+
+def test_nan_in_observations_is_named_before_anything_learns():
+    vectors = (spaces.Box(-1, 1, (4,)), spaces.Discrete(2))
+    samples = random_samples(*vectors)
+    reward = ssedb.IntrinsicReward("db", vectors, preset="rooms", device="cpu")
+    reward.compute(samples)
+    before = weights(reward)
+    samples["next_observations"] = samples["next_observations"].copy()
+    samples["next_observations"][1, 0] = np.nan
+    with pytest.raises(ssedb.ConfigError, match="next_observations with NaN"):
+        reward.compute(samples)
+    assert torch.equal(weights(reward), before)
+
+
+def test_steps_that_only_reset_are_known_from_the_environments():
+    """Gymnasium's default: the step after an end resets, whatever the action."""
+    envs = SyncVectorEnv([Corridor] * 2, autoreset_mode=AutoresetMode.NEXT_STEP)
+    reward = ssedb.IntrinsicReward(
+        CLOCK, envs, preset="rooms", reward_scale="none", epochs=1, device="cpu"
+    )
+    obs, _ = envs.reset(seed=0)
+    found = []
+    for _ in range(3):  # rollouts, whose bounds fall within episodes
+        for _ in range(5):
+            next_obs, rewards, ended, cut, _ = envs.step(np.zeros(2, int))
+            reward.watch(obs, np.zeros(2, int), rewards, ended, cut, next_obs)
+            obs = next_obs
+        found += reward.compute()[:, 0].tolist()
+    assert found == ([1, 2, 3, 4, 5, 0] * 3)[:15]
+    trained = torch.cat(Clock.trained).tolist()
+    assert trained.count(LENGTH) == 2 * 2
+    assert 0 not in trained
+
+
 def test_update_trains_the_model():
     reward = small("rnd", epochs=8, learning_rate=1e-3, reward_scale="none")
     first = reward.compute(rollout())
@@ -231,7 +280,8 @@ def test_environments_tell_their_spaces():
         ((60, 60, 3), None, (1, 60, 60)),
         ((60, 60, 3), False, (3, 60, 60)),
         ((12, 60, 60), None, (4, 60, 60)),
-        ((7, 7, 3), None, (1, 84, 84)),
+        ((7, 7, 3), None, (147,)),  # codes of a grid
+        ((33, 33, 3), None, (1, 84, 84)),
         ((210, 160, 3), None, (1, 84, 84)),
     ],
 )
@@ -347,11 +397,22 @@ def without(key: str) -> dict[str, np.ndarray]:
         ({**rollout(), "terminateds": np.zeros(3)}, r"terminateds of shape \[3\]"),
         ({**rollout(), "observations": np.zeros((8, 3, 9, 9, 1))}, "observations of shape"),
         ({**rollout(), "actions": np.zeros((8, 3, 2))}, "actions of shape"),
+        ({**rollout(), "actions": rollout()["actions"].T}, r"actions of shape \[3, 8\]"),
+        ({**rollout(), "actions": rollout()["actions"] + 5}, r"action \d: Discrete\(3\) has no"),
+        ({**rollout(), "observations": rollout(9)["observations"]}, "observations of shape"),
+        (
+            {**rollout(), "next_observations": rollout(envs=2)["observations"]},
+            "next_obs.* of shape",
+        ),
+        ({**rollout(), "truncateds": np.zeros(3)}, "truncateds of shape"),
+        ({**rollout(), "valid": np.ones((8, 1))}, "valid of shape"),
+        ({**rollout(), "vaild": np.ones((8, 3))}, "samples with 'vaild'"),
+        ({name: value[:0] for name, value in rollout().items()}, r"terminateds of shape \[0, 3\]"),
         (rollout(envs=2), "samples of 2 environments, after 3"),
     ],
 )
 def test_samples_that_do_not_fit_are_answered_in_one_line(samples, message):
-    reward = small()
+    reward = small(DIARY)
     reward.compute(rollout())
     with pytest.raises(ssedb.ConfigError, match=message) as error:
         reward.compute(samples)
@@ -369,6 +430,11 @@ def test_samples_that_do_not_fit_are_answered_in_one_line(samples, message):
         ({"envs": (spaces.Box(-np.inf, 1, (40, 40, 3)), SPACES[1])}, "images or vectors"),
         ({"envs": (SPACES[0], spaces.Text(3))}, "actions are Text"),
         ({"share": 0.0}, "share=0.0"),
+        ({"batch_size": 0}, "batch_size=0"),
+        ({"epochs": 0}, "epochs=0"),
+        ({"learning_rate": -1.0}, "learning_rate=-1.0"),
+        ({"gamma": 2.0}, "gamma=2.0"),
+        ({"seed": -1}, "seed=-1"),
         ({"rgb": True}, "1 channels"),
         ({"no_such_option": 1}, "no setting 'no_such_option'"),
     ],

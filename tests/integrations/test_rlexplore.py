@@ -5,7 +5,7 @@ import inspect
 import numpy as np
 import pytest
 import torch
-from gymnasium.vector import SyncVectorEnv
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import DummyVecEnv, VecTransposeImage
@@ -33,7 +33,7 @@ ALL = [ICM, RND, Disagreement, RE3, DB, E3B]
 
 @pytest.fixture
 def envs():
-    return SyncVectorEnv([Corridor] * 3)
+    return SyncVectorEnv([Corridor] * 3, autoreset_mode=AutoresetMode.SAME_STEP)
 
 
 def tensors(**changes) -> dict[str, torch.Tensor]:

@@ -155,7 +155,7 @@ def test_model_saves_the_bonus_and_a_loaded_one_goes_on_with_it(tmp_path):
     loaded.learn(STEPS * ENVS, callback=callback())
     assert loaded.intrinsic_reward is reward
     assert reward.updates == 5
-    with pytest.warns(Note, match="epochs is not the model's"):
+    with pytest.warns(Note, match="epochs is 1, the model's 3"):
         loaded.learn(STEPS * ENVS, callback=callback(epochs=1))
     assert loaded.intrinsic_reward is not reward
 
