@@ -29,6 +29,8 @@ EXTRAS = {
     "report": ("av", "matplotlib", "sklearn", "scipy"),
     "ray": ("ray",),
     "wandb": ("wandb",),
+    "sb3": ("stable_baselines3",),
+    "torchrl": ("torchrl",),
     "export": ("safetensors",),
 }
 """Modules that an extra of ssedb brings."""
