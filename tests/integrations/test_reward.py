@@ -406,7 +406,7 @@ def without(key: str) -> dict[str, np.ndarray]:
         ),
         ({**rollout(), "truncateds": np.zeros(3)}, "truncateds of shape"),
         ({**rollout(), "valid": np.ones((8, 1))}, "valid of shape"),
-        ({**rollout(), "vaild": np.ones((8, 3))}, "samples with 'vaild'"),
+        ({**rollout(), "masks": np.ones((8, 3))}, "samples with 'masks'"),
         ({name: value[:0] for name, value in rollout().items()}, r"terminateds of shape \[0, 3\]"),
         (rollout(envs=2), "samples of 2 environments, after 3"),
     ],
