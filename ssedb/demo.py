@@ -33,6 +33,8 @@ from ssedb.trainer import Trainer
 
 DB, RND, RND_CLEAN, CHANCE = "DB under noise", "RND under noise", "RND without noise", "chance"
 BONUSES = {DB: "db-ensemble", RND: "rnd", RND_CLEAN: "rnd"}
+OPTIONS: dict[str, dict[str, Any]] = {DB: dict(memory=0, tau=0.999)}
+"""Options of the bonuses: runs so short forget little, and a memory would make them longer."""
 AGENTS = (DB, RND, RND_CLEAN, CHANCE)
 """The agents, the slowest first, so that no core waits for it at the end."""
 ROWS = 20
@@ -75,7 +77,10 @@ def run_agent(config: TrainConfig, agent: str, seed: int, messages: Any, threads
 def _train(config: TrainConfig, agent: str, seed: int) -> Iterator[tuple[RoomsEnv, Probe]]:
     """Train a policy on its bonus; yield the worlds and a probe of the bonus after each rollout."""
     noise = "none" if agent == RND_CLEAN else config.noise
-    settings: dict[str, Any] = dict(bonus=BONUSES[agent], bonus_options={}, noise=noise, seed=seed)
+    options = OPTIONS.get(agent, {})
+    settings: dict[str, Any] = dict(
+        bonus=BONUSES[agent], bonus_options=options, noise=noise, seed=seed
+    )
     own = dataclasses.replace(config, device="cpu", **settings)
     trainer = Trainer(own)
     trainer.fit_observations(look_around(own))
