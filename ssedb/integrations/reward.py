@@ -170,7 +170,6 @@ class IntrinsicReward:
                 "watch all of them in every step"
             )
         self._watched.append(samples)
-        self._ended = samples.dones[0]
 
     def compute(self, samples: SampleDict | None = None, sync: bool = True) -> Tensor:
         """Return the intrinsic rewards of a rollout, float32 [T, N], scaled.
@@ -183,14 +182,9 @@ class IntrinsicReward:
         rollout = self._rollout(samples)
         raw = self.raw_rewards(rollout)
         if not sync:
-            norm, counted = self._norm, self._counted
-            self._norm = copy.deepcopy(norm)
-            scaled = self.rescale(raw)
-            self._norm, self._counted = norm, counted
-            return scaled
+            return _rescaled(copy.deepcopy(self._norm), raw)
         scaled = self.rescale(raw)
         self.observe(rollout)
-        self._ended = rollout.dones[-1]
         self.summarize(self.train(rollout), raw, scaled)
         self.forget_watched()
         return scaled
@@ -277,7 +271,8 @@ class IntrinsicReward:
         """Tell in which steps [T, N] environments acted, not only reset."""
         if not self._next_step:
             return torch.ones_like(dones)
-        before = torch.zeros_like(dones[:1]) if self._ended is None else self._ended[None]
+        ended = self._watched[-1].dones[-1] if self._watched else self._ended
+        before = torch.zeros_like(dones[:1]) if ended is None else ended[None]
         return ~torch.cat([before, dones[:-1]])
 
     def transitions(self, obs: Any, actions: Any, next_obs: Any) -> tuple[Tensor, Tensor, Tensor]:
@@ -326,15 +321,12 @@ class IntrinsicReward:
                 for t, envs in rollout.groups(whole=self.bonus.uses_context):
                     self.bonus.observe(*self._experience(rollout, first, t, envs))
         self._episodes = first + rollout.size[1] * rollout.dones.sum(0)
+        self._ended = rollout.dones[-1]
 
     def rescale(self, raw: Tensor) -> Tensor:
         """Let the rewards of a rollout, [T, N], count in the scale, and divide them by it."""
         self._counted = True
-        if self._norm is None:
-            return raw
-        if len(self._norm.sums) not in (1, raw.shape[1]):  # other environments begin other sums
-            self._norm.sums = self._norm.sums.new_zeros(1)
-        return self._norm(raw)
+        return _rescaled(self._norm, raw)
 
     def scale(self, raw: Tensor) -> Tensor:
         """Divide rewards by the scale as it stands; return zeros before anything counted."""
@@ -418,6 +410,15 @@ class IntrinsicReward:
     def __reduce__(self) -> tuple[Any, ...]:
         # Stable-Baselines3 pickles what its models hold.
         return type(self).from_checkpoint, (self.checkpoint(), self.spaces)
+
+
+def _rescaled(norm: RewardNorm | None, raw: Tensor) -> Tensor:
+    """Add the rewards [T, N] of a rollout to a scale, and divide them by it."""
+    if norm is None:
+        return raw
+    if len(norm.sums) not in (1, raw.shape[1]):  # other environments begin other sums
+        norm.sums = norm.sums.new_zeros(1)
+    return norm(raw)
 
 
 def _to_cpu(value: Any) -> Any:

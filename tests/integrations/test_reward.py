@@ -226,8 +226,8 @@ def test_steps_that_only_reset_are_known_from_the_environments():
     )
     obs, _ = envs.reset(seed=0)
     found = []
-    for _ in range(3):  # rollouts, whose bounds fall within episodes
-        for _ in range(5):
+    for steps in (5, 4, 6):  # rollouts: the first ends with an episode, the others within one
+        for _ in range(steps):
             next_obs, rewards, ended, cut, _ = envs.step(np.zeros(2, int))
             reward.watch(obs, np.zeros(2, int), rewards, ended, cut, next_obs)
             obs = next_obs
