@@ -36,14 +36,11 @@ class Record:
         self.about: Metrics = {}
         self.seconds = 0.0
         self.wrong: tuple[str, float] | None = None
-        self._tensors: dict[str, list[Tensor]] = defaultdict(list)
-        self._in_order: list[tuple[str, Tensor]] = []
+        self._added: list[tuple[str, Tensor]] = []
 
     def add(self, **metrics: Tensor) -> None:
         """Add a value, a scalar, of each metric or guard."""
-        for name, value in metrics.items():
-            self._tensors[name].append(value)
-        self._in_order += metrics.items()
+        self._added += metrics.items()
 
     def means(self, over_processes: Callable[[Tensor], Tensor]) -> Metrics:
         """Return the mean of every metric; waits for the device, once.
@@ -54,16 +51,19 @@ class Record:
         Args:
             over_processes: averages a tensor over the processes that share the run.
         """
-        stacked = [torch.stack(values).double().mean() for values in self._tensors.values()]
-        values = over_processes(torch.stack(stacked).cpu()).tolist()
-        means = dict(zip(self._tensors, values, strict=True))
+        tensors: dict[str, list[Tensor]] = defaultdict(list)
+        for name, value in self._added:
+            tensors[name].append(value)
+        stacked = [torch.stack(values).double().mean() for values in tensors.values()]
+        on_host = over_processes(torch.stack(stacked).cpu()).tolist()
+        means = dict(zip(tensors, on_host, strict=True))
         if wrong := [item for item in means.items() if not math.isfinite(item[1])]:
             # Another process may have found it.
             self.wrong = next(self._not_finite(), wrong[0])
         return {name: mean for name, mean in means.items() if name not in GUARDS}
 
     def _not_finite(self) -> Iterator[tuple[str, float]]:
-        for name, tensor in self._in_order:
+        for name, tensor in self._added:
             if not math.isfinite(value := tensor.item()):
                 yield name, value
 

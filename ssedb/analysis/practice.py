@@ -10,13 +10,16 @@ from ssedb.bonuses.base import Bonus
 
 
 def make_adam(bonus: Bonus, rate: float) -> torch.optim.Optimizer | None:
-    """Make an optimiser of the trained parameters; None where there are none."""
+    """Make an optimizer of the trained parameters; None where there are none."""
     trained = [p for p in bonus.parameters() if p.requires_grad]
     return torch.optim.Adam(trained, lr=rate) if trained else None
 
 
 def train_step(bonus: Bonus, batch: tuple[Any, ...], adam: torch.optim.Optimizer | None) -> None:
-    """Make one update of the bonus on a batch."""
+    """Make one update of the bonus on a batch.
+
+    Unlike `updates.bonus_step`, sums a loss that is no scalar: the conformance kit goes on with it.
+    """
     loss, _ = bonus.loss(*batch[:3])
     if adam is not None and loss.requires_grad:
         adam.zero_grad()

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from ssedb import objectives
-from ssedb.analysis.practice import train_step
 from ssedb.analysis.probe import draw_transitions
 from ssedb.bonuses import make_bonus
 from ssedb.bonuses.db import DynamicBottleneck
@@ -27,6 +26,7 @@ from ssedb.noises import make_noise
 from ssedb.theory.gain import information_gain
 from ssedb.theory.mdps import river_swim
 from ssedb.trainer import Trainer
+from ssedb.updates import bonus_step
 
 LAM = 1.0
 SAMPLES = 8
@@ -188,7 +188,7 @@ def train_on_river(
         for _ in range(4):
             for i in torch.randperm(len(s)).split(256):
                 batch = world.pictures(s[i]), a[i], world.pictures(after[i])
-                train_step(bonus, batch, adam)
+                bonus_step(bonus, adam, batch)
             bonus.after_epoch()
         counts = counts + torch.bincount(s * world.actions + a, minlength=len(counts))
         with torch.no_grad():
