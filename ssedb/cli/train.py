@@ -1,4 +1,4 @@
-"""`ssedb train`: train an agent, or go on with --resume."""
+"""`ssedb train`: train an agent, or continue a run with --resume."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def parse_train(args: list[str]) -> tuple[TrainConfig, Path | None]:
         )
     options = options_class(default.bonus)
     _refuse_options_of_others(args, default.bonus, options)
-    help = tyro.conf.arg(help="Go on with the run in this folder; it keeps its settings.")
+    help = tyro.conf.arg(help="Continue the run in this folder with its own settings.")
     fields = {
         "config": (Annotated[TrainConfig, tyro.conf.arg(name="")], default),
         "options": (Annotated[options, tyro.conf.arg(name="")], options(**default.bonus_options)),
