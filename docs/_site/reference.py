@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import griffe
 from mkdocs.config.defaults import MkDocsConfig
@@ -189,8 +189,15 @@ def _doc(cls: type[Any], field: dataclasses.Field[Any] | str) -> str:
             member = _found(f"{owner.__module__}.{owner.__name__}.{name}")
             if member.docstring is None:
                 raise PluginError(f"{owner.__name__}.{name} has no line under it")
-            return _links(" ".join(member.docstring.value.split()))
+            return _links(" ".join(member.docstring.value.split())) + _choices(owner, name)
     raise PluginError(f"{cls.__name__} has no field {name}")
+
+
+def _choices(cls: type[Any], name: str) -> str:
+    """Return the words that a field can be, if its type lists them."""
+    hint = get_type_hints(cls)[name]
+    words = get_args(hint) if get_origin(hint) is Literal else ()
+    return f" One of {', '.join(f'`{word}`' for word in words)}." if words else ""
 
 
 def _links(text: str) -> str:
