@@ -450,9 +450,7 @@ class IntrinsicReward:
         return type(self).from_checkpoint, (self.checkpoint(), self.spaces)
 
 
-def as_reward(
-    bonus: str | IntrinsicReward, envs: Any, settings: dict[str, Any]
-) -> IntrinsicReward:
+def as_reward(bonus: str | IntrinsicReward, envs: Any, settings: dict[str, Any]) -> IntrinsicReward:
     """Return a reward that is made already, or make one; settings are for the latter alone."""
     if isinstance(bonus, str):
         return IntrinsicReward(bonus, envs, **settings)
