@@ -74,6 +74,8 @@ class Bonus(nn.Module, ABC):
     """Whether `reward` draws nothing at random."""
     uses_context: ClassVar[bool] = False
     """Whether `reward` and `observe` take a `Context` as a fourth argument."""
+    uses_mask: ClassVar[bool] = False
+    """Whether `observe` takes a `mask` as `loss` does, by name."""
     capturable: ClassVar[bool] = True
     """Whether CUDA graphs may hold `reward`, `loss` and `after_step`: no shape depends on data, no
     call waits for the device, no Python state changes from call to call."""

@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import dataclasses
 import shlex
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +21,7 @@ from ssedb.errors import ConfigError, TrainingError
 from ssedb.options import OPTIONS, canonical_bonus, options_class
 from ssedb.runs.alarms import Alarm
 from ssedb.runs.folder import RunFolder, resume_command, saved_config, what_is_saved
+from ssedb.runs.signals import handled
 
 if TYPE_CHECKING:
     from ssedb.runs.loop import TrainResult
@@ -32,6 +34,12 @@ def main(args: list[str]) -> int:
 
         return 0 if train_along().finished else 130
     config, resume = parse_train(args)
+    # Until there is something to save, SIGTERM ends the run as Ctrl-C does.
+    with handled(signal.default_int_handler, signal.SIGTERM):
+        return _train(config, resume)
+
+
+def _train(config: TrainConfig, resume: Path | None) -> int:
     run = RunFolder.create(config) if resume is None else RunFolder.reopen(resume, **vars(config))
     try:
         with contextlib.closing(run):  # importing torch takes seconds, in which it may be stopped
