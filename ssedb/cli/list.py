@@ -44,11 +44,11 @@ def main(args: list[str]) -> int:
 def print_envs() -> None:
     """Print the environments that a run can be trained on."""
     rest = [game for game in atari_games() if game not in GAMES]
-    print(f"the suite ({len(GAMES)}):\n{wrapped(' '.join(GAMES), '  ', '  ')}")
+    print(f"the paper's games ({len(GAMES)}):\n{wrapped(' '.join(GAMES), '  ', '  ')}")
     print(f"every other Atari game ({len(rest)}):\n{wrapped(' '.join(rest), '  ', '  ')}")
     print("a world whose true state is known:\n  rooms rooms-tiny rooms-small rooms-large")
     print("  rooms@7 is another layout of rooms")
-    any_id = "any Gymnasium id with image observations and discrete actions"
+    any_id = "any Gymnasium id that observes images or vectors"
     print(wrapped(f"and {any_id}; module:Id imports its module"))
 
 
