@@ -1,4 +1,4 @@
-"""`ssedb list`: show the envs, noises or bonuses there are."""
+"""`ssedb list`: list environments, noises or bonuses."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ ABOUT_SIZES = (
 
 @dataclass(frozen=True)
 class List:
-    """Show what can be chosen."""
+    """List the environments, noises or bonuses that a run can have."""
 
     what: tyro.conf.Positional[Literal["envs", "noises", "bonuses"]]
-    """envs, noises or bonuses."""
+    """What to list."""
 
 
 def main(args: list[str]) -> int:
