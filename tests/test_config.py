@@ -66,7 +66,7 @@ def test_config_of_a_fidelity_can_be_overridden_by_setting():
     assert (small.num_envs, small.policy_width, small.bonus_options["state_dim"]) == (32, 256, 256)
 
 
-# (alpha1, alpha3) as released, by game and noise; pong stands for any game that the release does not list.
+# (alpha1, alpha3) as released, by game and noise; pong stands for a game the release does not list.
 ALPHAS = """
 game             none        random-box  sticky      pixel
 alien            0.001/0.1   0.001/0.1   0.001/0.1   0.001/0.1
@@ -118,16 +118,17 @@ def test_alphas_of_every_game_and_noise_are_the_released_ones():
 
 PAPER = dict(
     bonus="db", entropy_coef=0.001, reward_scale="run", adam_eps=1e-7,
-    policy_layers=("relu", "relu"), bonus_epochs=1, mask_boundaries=True, sticky="step", pixel_noise="add",
-    box_noise="fill", bonus_root="sqrt", nce_input="mean", action_input="first", prediction_std="head",
-    target_frames="stack", momentum_every="step", tau=0.999, momentum_target=True, ablation="none",
+    policy_layers=("relu", "relu"), bonus_epochs=1, mask_boundaries=True, sticky="step",
+    pixel_noise="add", box_noise="fill", bonus_root="sqrt", nce_input="mean",
+    action_input="first", prediction_std="head", target_frames="stack",
+    momentum_every="step", tau=0.999, momentum_target=True, ablation="none",
 )  # fmt: skip
 RELEASED = dict(
     bonus="db", entropy_coef=0.001, reward_scale="run", adam_eps=1e-8,
     policy_layers=("linear", "relu", "relu"), bonus_epochs=3, mask_boundaries=False, sticky="frame",
-    pixel_noise="zeros", box_noise="wrap", bonus_root="none", nce_input="sample", action_input="every",
-    prediction_std="scalar", target_frames="stack", momentum_every="epoch", tau=0.999, momentum_target=True,
-    ablation="none",
+    pixel_noise="zeros", box_noise="wrap", bonus_root="none", nce_input="sample",
+    action_input="every", prediction_std="scalar", target_frames="stack",
+    momentum_every="epoch", tau=0.999, momentum_target=True, ablation="none",
 )  # fmt: skip
 OURS = dict(
     PAPER, bonus="db-ensemble", entropy_coef=0.01, reward_scale="recent",
@@ -147,16 +148,19 @@ def test_config_of_a_fidelity_is_all_of_these(fidelity, expected):
 
 SIZES = {
     "paper": dict(
-        num_envs=128, rollout_steps=128, minibatch_envs=16, ppo_epochs=3, bonus_epochs=1, learning_rate=1e-4,
-        policy_channels=(32, 64, 64), policy_width=512, channels=(32, 64, 64), state_dim=512, hidden_dim=256, latent_dim=128,
+        num_envs=128, rollout_steps=128, minibatch_envs=16, ppo_epochs=3, bonus_epochs=1,
+        learning_rate=1e-4, policy_channels=(32, 64, 64), policy_width=512,
+        channels=(32, 64, 64), state_dim=512, hidden_dim=256, latent_dim=128,
     ),
     "small": dict(
-        num_envs=16, rollout_steps=128, minibatch_envs=4, ppo_epochs=3, bonus_epochs=1, learning_rate=3e-4,
-        policy_channels=(16, 32, 32), policy_width=256, channels=(16, 32, 32), state_dim=256, hidden_dim=128, latent_dim=64,
+        num_envs=16, rollout_steps=128, minibatch_envs=4, ppo_epochs=3, bonus_epochs=1,
+        learning_rate=3e-4, policy_channels=(16, 32, 32), policy_width=256,
+        channels=(16, 32, 32), state_dim=256, hidden_dim=128, latent_dim=64,
     ),
     "rooms": dict(
-        num_envs=16, rollout_steps=64, minibatch_envs=4, ppo_epochs=2, bonus_epochs=8, learning_rate=1e-3,
-        policy_channels=(8, 16, 16), policy_width=64, channels=(8, 16, 16), state_dim=128, hidden_dim=64, latent_dim=32,
+        num_envs=16, rollout_steps=64, minibatch_envs=4, ppo_epochs=2, bonus_epochs=8,
+        learning_rate=1e-3, policy_channels=(8, 16, 16), policy_width=64,
+        channels=(8, 16, 16), state_dim=128, hidden_dim=64, latent_dim=32,
         alpha1=0.001, alpha3=0.1,
     ),
 }  # fmt: skip

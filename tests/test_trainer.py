@@ -68,7 +68,7 @@ def test_ppo_without_the_extrinsic_reward_only_measures_the_score(tmp_path):
 
 
 def test_bonus_reaches_the_policy(tmp_path):
-    """One popular toolkit adds the bonus after the returns are computed; scaled by 0 or 1000 nothing changes there."""
+    """A trainer that adds the bonus after the returns are computed gives 0 and 1000 the same."""
     after = []
     for scale in (0.0, 1000.0):
         trainer = Trainer(tiny_config(tmp_path, reward_scale="none", intrinsic_coef=scale), Grid(8))
@@ -91,7 +91,7 @@ def test_bonus_when_normalised_matters_by_its_shape_alone(tmp_path):
 
 
 def test_bonus_gets_each_transition_with_its_own_next_observation(tmp_path):
-    """The square of Grid moves by the action: next_obs must be obs moved, wherever no episode ended."""
+    """Grid's square moves by the action: next_obs must be obs moved, where no episode ended."""
     trainer, seen = Trainer(tiny_config(tmp_path), Grid(8, episode=7)), []
     loss = trainer.bonus.loss
 

@@ -1,4 +1,4 @@
-"""How the trainer puts its parts together: Algorithm 1 once more in plain loops, and every setting seen to matter."""
+"""The trainer's parts put together: Algorithm 1 in plain loops, and each setting seen to matter."""
 
 import copy
 import dataclasses
@@ -20,14 +20,17 @@ from tests.toy import SIDE, ToyEnv, tiny_config
 ENVS, STEPS = 6, 9
 UNUSUAL = dict(
     gamma=0.9, gae_lambda=0.7, clip=0.03, entropy_coef=0.2, learning_rate=2e-3,
-    bonus_learning_rate=3e-3, adam_eps=1e-3, intrinsic_coef=0.5,
-    extrinsic_coef=0.3, ppo_epochs=3, bonus_epochs=2, num_envs=ENVS, rollout_steps=STEPS, minibatch_envs=2,
+    bonus_learning_rate=3e-3, adam_eps=1e-3, intrinsic_coef=0.5, extrinsic_coef=0.3, ppo_epochs=3,
+    bonus_epochs=2, num_envs=ENVS, rollout_steps=STEPS, minibatch_envs=2,
     policy_channels=(4, 4, 4), policy_width=16,
 )  # fmt: skip
 
 
 class Snow(ToyEnv):
-    """Every picture is new, rewards reach far beyond 1, and episodes end at different times. Keeps what it hands over."""
+    """Every picture is new, rewards reach far beyond 1, and episodes end at different times.
+
+    Keeps what it hands over.
+    """
 
     num_actions = 3
 
@@ -64,7 +67,7 @@ class Snow(ToyEnv):
         return step
 
     def stacks(self):
-        """Every observation so far, [T, N, 4, H, W]: queues that an episode fills with its first frame."""
+        """Return all observations, [T, N, 4, H, W]: an episode fills them with its first frame."""
         queue, found = torch.zeros(self.num_envs, 4, SIDE, SIDE, dtype=torch.uint8), []
         for frames, first in self.shown:
             queue = torch.cat([queue[:, 1:], frames[:, None]], 1)
@@ -74,7 +77,7 @@ class Snow(ToyEnv):
 
 
 def worth(obs, actions, next_obs):
-    """What `Known` finds in a transition, [B]; it needs the oldest frame, the action and what came of it."""
+    """Return what `Known` finds in a transition, [B], from the oldest frame, action and outcome."""
     old, new = obs[:, 0].double().mean((1, 2)), next_obs[:, -1].double().mean((1, 2))
     return ((1 + actions) * (old - new).abs() / 50).float()
 
@@ -236,7 +239,10 @@ class PlainRun:
         return float(np.std(self.filtered))
 
     def recent_scale(self, bonus) -> float:
-        """The root of a moving average of each rollout's variance of discounted sums: the mean of the first 50."""
+        """Return the root of a moving average of each rollout's variance of discounted sums.
+
+        The mean of the first 50.
+        """
         sums = []
         for step in bonus:
             self.running = self.config.gamma * self.running + step
@@ -251,7 +257,7 @@ class PlainRun:
         return places
 
     def passes(self, batches, epochs):
-        """Splits minibatches into passes; each must see every environment once, with its whole trajectory."""
+        """Split minibatches into passes; each must see every whole trajectory once."""
         size = ENVS // self.config.minibatch_envs
         assert len(batches) == epochs * size
         passes = [batches[i : i + size] for i in range(0, len(batches), size)]
@@ -272,9 +278,11 @@ class PlainRun:
         loss = -surrogate + value_loss - self.config.entropy_coef * entropy
         self.adam.step(torch.autograd.grad(loss, self.adam.weights))
         return {
-            "policy_loss": -surrogate.item(), "value_loss": value_loss.item(), "entropy": entropy.item(),
+            "policy_loss": -surrogate.item(),
+            "value_loss": value_loss.item(),
+            "entropy": entropy.item(),
             "clip_fraction": beyond,
-        }  # fmt: skip
+        }
 
     def update_bonus(self, places, dones, row) -> None:
         batches, losses = self.trainer.bonus.batches, []

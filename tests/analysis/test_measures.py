@@ -44,7 +44,8 @@ def test_rank_correlation_of_known_ranks_matches_hand_computation():
     assert measures.rank_correlation(
         torch.tensor([1.0, 2, 3]), torch.tensor([3.0, 2, 1])
     ) == pytest.approx(-1)
-    # Ties share their mean rank: (1.5, 1.5, 3, 4) against (4, 1, 2, 3). Three levels, or any rank of the ties would do.
+    # Ties share their mean rank: (1.5, 1.5, 3, 4) against (4, 1, 2, 3).
+    # With fewer than three levels any rank of the ties would do.
     expected = np.corrcoef([1.5, 1.5, 3, 4], [4, 1, 2, 3])[0, 1]
     found = measures.rank_correlation(torch.tensor([5.0, 5, 9, 11]), torch.tensor([4.0, 1, 2, 3]))
     assert found == pytest.approx(expected)

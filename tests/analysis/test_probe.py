@@ -16,7 +16,10 @@ from tests.toy import tiny_config
 
 
 class Made(Bonus):
-    """Pays 1/sqrt(N + 1) of the newest frame's state plus a dial of the frame's brightness, which the noise changes."""
+    """Rewards 1/sqrt(N + 1) of the newest frame's state, plus a dial times the frame's brightness.
+
+    The noise changes the brightness alone.
+    """
 
     def __init__(self, world, pair_visits, dial):
         super().__init__((4, 84, 84), world.num_actions)

@@ -1,4 +1,4 @@
-"""Spikes planted into constructed curves are found, noise alone is not taken for one, and a real run gets its pictures."""
+"""Spikes planted into curves are found, noise alone is not, and a real run gets its pictures."""
 
 import json
 
@@ -38,7 +38,8 @@ def test_find_spikes_under_noise_and_drift_finds_the_planted_ones():
 
 def test_find_spikes_in_noise_alone_finds_none_but_by_chance():
     found = [len(clear(noisy_curve(seed, 2000))) for seed in range(100)]
-    # One curve in a hundred by design, two because the spread is an estimate; more than 12 is one chance in a million.
+    # One curve in a hundred by design, two because the spread is an estimate.
+    # More than 12 is one chance in a million.
     assert sum(found) <= 12
     for seed in range(3):  # a wilder noise is measured by its own spread
         assert len(clear(100 * noisy_curve(seed))) <= 1

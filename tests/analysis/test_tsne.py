@@ -1,4 +1,4 @@
-"""The number on data whose answer is known, the picture on clusters that must stay apart, and a real run."""
+"""The separation on known data, the picture of clusters that must stay apart, and a real run."""
 
 import json
 import math

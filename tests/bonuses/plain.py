@@ -1,4 +1,4 @@
-"""The networks once more in plain NumPy and float64, from a module's weights: what the bonuses are checked against."""
+"""The networks in plain NumPy and float64, from a module's weights: what bonuses must match."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def encoder(module, x: np.ndarray) -> np.ndarray:
 
 
 def forward_model(models, number: int, features: np.ndarray, actions) -> np.ndarray:
-    """One model of the ensemble, sample by sample, with the one-hot action joined to the input of every layer."""
+    """Compute one model of the ensemble, with the one-hot action in the input of every layer."""
     weight = np.concatenate([array(models.weight), array(models.action_weight)], 2)[
         :, number
     ]  # [layers, D + A, D]

@@ -367,7 +367,8 @@ def test_cli_beside_a_folder_named_like_the_package_works(tmp_path):
 
 @pytest.mark.parametrize("flag", ["--alpha1", "--alpha1=0.1", "--no-momentum-target"])
 def test_options_of_another_bonus_are_told_from_mistakes(flag):
-    message = f"{flag.partition('=')[0]} is an option of db, not of rnd; see `ssedb train --bonus rnd --help`"
+    name = flag.partition("=")[0]
+    message = f"{name} is an option of db, not of rnd; see `ssedb train --bonus rnd --help`"
     with pytest.raises(ConfigError, match=re.escape(message)):
         parse_train(["--bonus", "rnd", flag])
 
@@ -410,9 +411,8 @@ def test_sweep_into_a_folder_of_other_files_is_refused(tmp_path, capsys):
     for flags in ([], ["--dry-run"]):
         assert cli.main(["sweep", str(grid), "--out", str(out), *flags]) == 2
         said = capsys.readouterr().err
-        assert (
-            said
-            == f"ssedb: {out} holds other files (letters); choose a new or an empty folder for --out\n"
+        assert said == (
+            f"ssedb: {out} holds other files (letters); choose a new or an empty folder for --out\n"
         )
     assert [path.name for path in out.iterdir()] == ["letters"]
 

@@ -72,7 +72,7 @@ def test_random_agent_takes_every_action_equally_often_in_every_environment(seed
     counts = torch.stack(
         [(actions == action).sum(0) for action in range(4)]
     ).double()  # [actions, envs]
-    # Beyond the bound of a chi-square with 4 times 3 degrees of freedom chance goes once in a million.
+    # Chance exceeds the bound of a chi-square with 4 times 3 degrees of freedom once in a million.
     assert ((counts - 250).square() / 250).sum() < chi2.isf(1e-6, 12)
     assert (actions[:, 0] != actions[:, 1]).any()
 

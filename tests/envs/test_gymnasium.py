@@ -22,7 +22,7 @@ from tests.outside import forget_package, write_package
 
 
 class Counter(gymnasium.Env):
-    """Shows how many steps it has made as brightness; three actions numbered from 5; ends after 6 steps."""
+    """Shows its step number as brightness; three actions numbered from 5; ends after 6 steps."""
 
     def __init__(self, channels=3, dtype=np.uint8):
         shape = (50, 40, channels) if channels else (50, 40)
@@ -53,7 +53,7 @@ class Multiplier(Counter):
 
 
 class Laborious(Counter):
-    """Takes half a second to make; may fail or die then, unless `learner` is the process that makes it."""
+    """Takes half a second to make; may fail or die then, except in the process `learner`."""
 
     def __init__(self, fails=False, dies=False, learner=0):
         super().__init__()
@@ -131,7 +131,7 @@ def test_workers_of_any_number_give_the_same_frames_rewards_and_ends(strangers, 
 
 
 def test_last_frame_of_an_episode_is_its_own(strangers):
-    """The stripe of a final frame is one step from the frame before it; that of the next episode is anywhere."""
+    """A final frame's stripe is one step from the frame before; the next episode's is anywhere."""
     for workers in (0, 2):
         env = ssedb.make_env(
             "strangeworlds:Walker-v0", 4, seed=1, env_workers=workers, env_kwargs={"side": 84}
@@ -243,7 +243,10 @@ def test_workers_continue_through_ctrl_c(strangers):
 
 
 def test_environments_import_no_run_folders():
-    code = "import sys, ssedb.envs.gymnasium; print(*(name for name in sys.modules if name.startswith('ssedb.')))"
+    code = (
+        "import sys, ssedb.envs.gymnasium; "
+        "print(*(name for name in sys.modules if name.startswith('ssedb.')))"
+    )
     env = {**os.environ, "PYTHONPATH": str(Path(ssedb.__file__).parent.parent)}
     loaded = subprocess.run(
         [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
@@ -258,7 +261,7 @@ def test_environments_import_no_run_folders():
 
 
 class Garbage:
-    """Refers to itself, so only the garbage collector frees it, and notes which process that was."""
+    """Refers to itself, so that only the garbage collector frees it; notes in which process."""
 
     def __init__(self, notes):
         self.itself, self.notes = self, notes
@@ -341,7 +344,7 @@ def test_workers_end_with_a_learner_that_is_killed(strangers, tmp_path):
 
 
 def test_closing_one_environment_leaves_the_others_working(strangers, tmp_path):
-    """The random agent's environments are closed before those of training are made: all of them draw on one canvas."""
+    """The random agent's environments close before those of training open; all share one canvas."""
     from tests.toy import tiny_config
 
     config = tiny_config(

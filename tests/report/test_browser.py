@@ -1,4 +1,4 @@
-"""The page as a reader meets it: in a browser, offline, with mouse and keyboard, on a phone and on a wide screen."""
+"""The page in a browser: offline, with mouse and keyboard, on a phone and on a wide screen."""
 
 import base64
 import io
@@ -83,11 +83,11 @@ def data_of(page):
 
 
 def pixels(page, selector):
-    """What a canvas shows, int [H, W, 3]."""
-    found = page.eval_on_selector(
-        selector,
-        "c => ({w: c.width, h: c.height, d: Array.from(c.getContext('2d').getImageData(0, 0, c.width, c.height).data)})",
-    )
+    read = """c => ({
+      w: c.width, h: c.height,
+      d: Array.from(c.getContext('2d').getImageData(0, 0, c.width, c.height).data),
+    })"""
+    found = page.eval_on_selector(selector, read)
     return np.array(found["d"], int).reshape(found["h"], found["w"], 4)[..., :3]
 
 
@@ -101,15 +101,20 @@ def count_colour(page, selector, colour, near=40):
     count = """(c, [r, g, b, near]) => {
       const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
       let n = 0;
-      for (let i = 0; i < d.length; i += 4)
-        n += d[i + 3] > 127 && Math.abs(d[i] - r) + Math.abs(d[i + 1] - g) + Math.abs(d[i + 2] - b) < near;
+      for (let i = 0; i < d.length; i += 4) {
+        const off = Math.abs(d[i] - r) + Math.abs(d[i + 1] - g) + Math.abs(d[i + 2] - b);
+        n += d[i + 3] > 127 && off < near;
+      }
       return n;
     }"""
     return page.eval_on_selector(selector, count, [*wanted, near])
 
 
 def until(page, expression, seconds=10):
-    """Waits for something to become true; the page's policy forbids Playwright's own way, which evaluates text in it."""
+    """Wait for an expression to become true.
+
+    Playwright's own way evaluates text in the page, which the page's policy forbids.
+    """
     for _ in range(20 * seconds):
         if page.evaluate(expression):
             return
@@ -273,7 +278,8 @@ def test_explorer_links_frame_curve_spikes_and_maps(report, open_page):
 
     until(
         page,
-        "document.querySelector('.stage canvas').getContext('2d').getImageData(40, 40, 1, 1).data[3] > 0",
+        "document.querySelector('.stage canvas').getContext('2d')"
+        ".getImageData(40, 40, 1, 1).data[3] > 0",
     )
     check(0)
     places = set()
@@ -498,7 +504,8 @@ def test_keyboard_alone_reaches_everything(report, open_page):
         page.keyboard.press("Tab")
         reached.add(
             page.evaluate(
-                "document.activeElement.ariaLabel || document.activeElement.parentElement.textContent"
+                "document.activeElement.ariaLabel"
+                " || document.activeElement.parentElement.textContent"
             )
         )
     for name in (
@@ -510,21 +517,29 @@ def test_keyboard_alone_reaches_everything(report, open_page):
     assert any(name.startswith("Map of the episode in db") for name in reached)
 
 
-NAMED = """() => [...document.querySelectorAll('main > section:not([hidden]) :is(button, select, input, canvas, svg[role])')]
+NAMED = """() => [...document.querySelectorAll(
+    'main > section:not([hidden]) :is(button, select, input, canvas, svg[role])')]
   .filter(e => !(e.getAttribute('aria-label') || e.textContent.trim() || e.labels?.length))
   .map(e => e.outerHTML.slice(0, 120))"""
 CONTRAST = """() => {
   const part = (c) => { c /= 255; return c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4; };
   const light = (rgb) => 0.2126 * part(rgb[0]) + 0.7152 * part(rgb[1]) + 0.0722 * part(rgb[2]);
   const parse = (text) => (text.match(/[\\d.]+/g) || []).map(Number);
-  const ground = (e) => { for (; e; e = e.parentElement) { const c = parse(getComputedStyle(e).backgroundColor);
-    if (c.length === 3 || c[3] > 0) return c; } return [255, 255, 255]; };
+  const ground = (e) => {
+    for (; e; e = e.parentElement) {
+      const c = parse(getComputedStyle(e).backgroundColor);
+      if (c.length === 3 || c[3] > 0) return c;
+    }
+    return [255, 255, 255];
+  };
   const low = [];
   for (const e of document.querySelectorAll('header *, main > section:not([hidden]) *, footer')) {
-    if (!e.checkVisibility() || e.closest('[aria-pressed=false].toggle') || e.disabled || e.closest('.skip')) continue;
+    if (!e.checkVisibility() || e.disabled) continue;
+    if (e.closest('[aria-pressed=false].toggle') || e.closest('.skip')) continue;
     if (![...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim())) continue;
     const ink = getComputedStyle(e)[e.namespaceURI.endsWith('svg') ? 'fill' : 'color'];
-    const a = light(parse(ink)), b = light(ground(e)), ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    const a = light(parse(ink)), b = light(ground(e));
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
     if (ratio < 4.5) low.push([e.textContent.slice(0, 40), ratio]);
   }
   return low;
@@ -610,7 +625,6 @@ def test_page_of_a_hundred_runs_is_interactive_within_two_seconds(runs, open_pag
     )
     page = open_page(tmp_path / "out" / "index.html", "curves")
     ready = int(page.get_attribute("html", "data-ready"))
-    print(
-        f"interactive after {ready} ms; page of {(tmp_path / 'out' / 'index.html').stat().st_size / 1e6:.1f} MB"
-    )
+    size = (tmp_path / "out" / "index.html").stat().st_size / 1e6
+    print(f"interactive after {ready} ms; page of {size:.1f} MB")
     assert ready < 2000

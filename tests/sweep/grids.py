@@ -81,7 +81,7 @@ def all_numbers(root: Path) -> dict[str, list[dict]]:
 
 
 def failing_worker(pipe, number, device, threads):
-    """A worker whose runs fail: with an error that may not come again, with one that would, or with its process."""
+    """Run a worker whose runs fail: by an error that may pass, by one that stays, or by dying."""
     while True:
         try:
             run, _ = pipe.recv()
