@@ -123,6 +123,7 @@ PAPER = dict(
     action_input="first", prediction_std="head", target_frames="stack",
     momentum_every="step", tau=0.999, momentum_target=True, ablation="none",
 )  # fmt: skip
+
 RELEASED = dict(
     bonus="db", entropy_coef=0.001, reward_scale="run", adam_eps=1e-8,
     policy_layers=("linear", "relu", "relu"), bonus_epochs=3, mask_boundaries=False, sticky="frame",
@@ -130,6 +131,7 @@ RELEASED = dict(
     action_input="every", prediction_std="scalar", target_frames="stack",
     momentum_every="epoch", tau=0.999, momentum_target=True, ablation="none",
 )  # fmt: skip
+
 OURS = dict(
     PAPER, bonus="db-ensemble", entropy_coef=0.01, reward_scale="recent",
     prediction_std="calibrated", target_frames="newest", alpha1=0.001, alpha3=0.1, tau=0.99,
@@ -197,6 +199,7 @@ def test_options_of_our_recipe_are_the_same_under_every_noise(noise):
 
 
 PICTURES = {"paper": (32, 64, 64), "small": (16, 32, 32), "rooms": (8, 16, 16)}
+
 OPTIONS = {
     "icm": dict(feature_dim={"paper": 512, "small": 256, "rooms": 64}, features="inverse"),
     "rnd": dict(feature_dim={"paper": 512, "small": 256, "rooms": 64}),
@@ -423,3 +426,9 @@ def test_to_toml_of_a_numpy_float_is_a_number(tmp_path):
 def test_flags_with_a_table_twice_are_refused():
     with pytest.raises(ConfigError, match="--env-kwargs is given twice"):
         parse_train(["--env", "CartPole-v1", "--env-kwargs", "a=1", "--env-kwargs", "b=2"])
+
+
+def test_settings_from_a_file_have_the_limits_of_flags(tmp_path):
+    with pytest.raises(ConfigError, match="steps=100000000001: must be at most 100,000,000,000"):
+        TrainConfig(steps=10**11 + 1)
+    assert TrainConfig(steps=1e11).steps == 10**11
