@@ -137,6 +137,12 @@ def test_db_ensemble_observe_fills_the_memory_unless_it_has_no_places(bonus, bat
     assert "memory_error" not in without.loss(*batch)[1]
 
 
+def test_db_ensemble_memory_keeps_as_many_transitions_as_its_option_says(batch):
+    bonus = ssedb.make_bonus("db-ensemble", (4, SIDE, SIDE), 4, memory=5, **TINY_OPTIONS)
+    bonus.observe(*batch)
+    assert len(bonus.state_dict()["memory.actions"]) == 5
+
+
 def test_db_ensemble_with_a_memory_does_not_forget_what_rollouts_no_longer_show(batch):
     """Trained on one half of the transitions after another, the models still agree on the first."""
     first, second = (tuple(x[half] for x in batch) for half in (slice(24), slice(24, 48)))

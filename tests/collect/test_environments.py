@@ -125,6 +125,20 @@ def test_pools_of_emulators_differ(monkeypatch):
     assert len({settings["seed"] for settings in made}) == 4
 
 
+def test_random_agent_looks_at_other_episodes_than_those_of_training(monkeypatch):
+    seeds, make = [], environments.make_env
+
+    def spy(*names, seed, **settings):
+        seeds.append(seed)
+        return make(*names, seed=seed, **settings)
+
+    monkeypatch.setattr(environments, "make_env", spy)
+    config = tiny_config("unused", obs_norm_steps=8)
+    look_around(config)
+    training_envs(config, 0, torch.device("cpu"))
+    assert len(set(seeds)) == len(seeds) == 2
+
+
 def test_obs_statistics_are_those_of_the_noisy_world_and_reach_policy_and_bonus():
     settings = dict(noise="pixel", noise_strength=0.5)
     noisy = tiny_config("unused", env="rooms-small", obs_norm_steps=400, **settings)

@@ -323,11 +323,13 @@ def test_worker_that_is_stuck_or_dies_ends_training_and_leaves_no_process(
 
 def test_workers_end_with_a_learner_that_is_killed(strangers, tmp_path):
     code = (
-        "import multiprocessing, time, torch, ssedb\n"
+        "import multiprocessing, threading, time, torch, ssedb\n"
         "env = ssedb.make_env('strangeworlds:Stuck-v0', 4, env_workers=2)\n"
         "env.reset()\n"
-        "for _ in range(3): env.step(torch.zeros(4, dtype=torch.int64))\n"
-        "env.env._envs.send(torch.zeros(4, dtype=torch.int64).numpy())\n"  # both are stuck now
+        "actions = torch.zeros(4, dtype=torch.int64)\n"
+        "for _ in range(3): env.step(actions)\n"
+        "threading.Thread(target=env.step, args=(actions,), daemon=True).start()\n"
+        "time.sleep(0.5)\n"  # both are stuck now
         "print(*[child.pid for child in multiprocessing.active_children()], flush=True)\n"
         "time.sleep(60)\n"
     )
