@@ -10,7 +10,7 @@ import torch
 import ssedb
 from ssedb.analysis import maps
 from ssedb.analysis.maps import mean_by_cell
-from ssedb.analysis.probe import Transitions
+from ssedb.analysis.transitions import Transitions
 from ssedb.envs.rooms.world import World
 from ssedb.runs.loop import resume
 from ssedb.runs.metrics import read_log

@@ -123,6 +123,19 @@ def episodes(workers, noise="pixel", **settings):
     return seen
 
 
+def test_copies_of_an_environment_begin_differently_and_the_same_with_the_same_seed(strangers):
+    def first_frames(seed):
+        env = ssedb.make_env("strangeworlds:Walker-v0", 5, seed=seed, env_workers=0)
+        frames = env.reset().clone()
+        env.close()
+        return frames
+
+    frames = first_frames(3)
+    assert len(frames.unique(dim=0)) > 1
+    assert torch.equal(first_frames(3), frames)
+    assert not torch.equal(first_frames(4), frames)
+
+
 @pytest.mark.parametrize("workers", [1, 2, 5, 9])
 def test_workers_of_any_number_give_the_same_frames_rewards_and_ends(strangers, workers):
     alone, shared = episodes(0), episodes(workers)

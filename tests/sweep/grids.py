@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import time
 from pathlib import Path
 
 from ssedb.runs.metrics import read_metrics
@@ -108,7 +107,7 @@ def hungry_worker(pipe, number, device, threads):
         pipe.send(("memory", Memory(host=2**30, host_free=2**40)))
         if number == 0:
             pipe.send(("failed", "CUDA out of memory", True))
-            time.sleep(0.5)  # a process takes a while to end
+            pipe.poll(30)  # a process takes a while to end, and does no run that comes meanwhile
             return
         pipe.send(("finished",))
 
