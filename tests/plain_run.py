@@ -161,70 +161,66 @@ class PlainRun:
         trainer.ppo_loss = spy
 
     def iterate(self) -> None:
-        """One iteration of the trainer, checked step by step."""
-        begin, config, row = len(self.world.answers), self.config, self.trainer.iterate()
+        """Run one iteration of the trainer and check all its steps."""
+        begin, row = len(self.world.answers), self.trainer.iterate()
         obs = self.world.stacks()[begin:]
         assert len(obs) == STEPS + 1
-        actions, rewards, dones = (
-            torch.stack(x) for x in zip(*self.world.answers[begin:], strict=True)
-        )
+        actions, rewards, dones = map(
+            torch.stack, zip(*self.world.answers[begin:], strict=True)
+        )  # [T, N] each
         with torch.no_grad():
             logits, values = (torch.stack(x) for x in zip(*map(self.policy, obs), strict=True))
         old = logits[:-1].log_softmax(-1).gather(-1, actions[..., None])[..., 0]
+        mixed = self.check_rewards(obs, actions, rewards.double().numpy(), row)
+        advantages, returns = self.check_returns(mixed, values.double().numpy(), row)
+        places = self.places(obs[:-1])
+        self.check_policy_update(obs, actions, (old, advantages, returns), places, row)
+        self.check_bonus_update(places, dones, row)
+        self.batches.clear(), self.given.clear(), self.trainer.bonus.batches.clear()
 
+    def check_rewards(self, obs, actions, extrinsic, row):
+        """Return the rewards that PPO should get, [T, N]."""
         flat = obs[:-1].flatten(0, 1), actions.flatten(), obs[1:].flatten(0, 1)
         bonus = (self.weight * worth(*flat)).view(STEPS, ENVS).double().numpy()
-        paid = bonus / {"run": self.scale, "recent": self.recent_scale, "none": lambda _: 1.0}[
-            config.reward_scale
-        ](bonus)
-        mixed = config.intrinsic_coef * paid + config.extrinsic_coef * np.clip(
-            rewards.double().numpy(), -1, 1
-        )
-        advantages = plain_advantages(
-            mixed, values.double().numpy(), config.gamma, config.gae_lambda
-        )
-        returns = advantages + values[:-1].double().numpy()
-        left = returns - values[:-1].numpy()
-        figures = {
-            "bonus_raw": bonus.mean(), "bonus_raw_std": bonus.std(), "bonus": paid.mean(),
-            "explained_variance": 1 - left.var() / returns.var(),
-        }  # fmt: skip
-        assert {name: row[name] for name in figures} == pytest.approx(figures, rel=1e-4)
+        scales = {"run": self.scale, "recent": self.recent_scale, "none": lambda _: 1.0}
+        scaled = bonus / scales[self.config.reward_scale](bonus)
+        expected = {"bonus_raw": bonus.mean(), "bonus_raw_std": bonus.std(), "bonus": scaled.mean()}
+        assert {name: row[name] for name in expected} == pytest.approx(expected, rel=1e-4)
+        clipped = np.clip(extrinsic, -1, 1)
+        return self.config.intrinsic_coef * scaled + self.config.extrinsic_coef * clipped
 
-        standard = (advantages - advantages.mean()) / advantages.std()
-        places = self.places(obs[:-1])
+    def check_returns(self, rewards, values, row):
+        """Return the advantages that PPO should get, normalised, and the value targets, [T, N]."""
+        advantages = plain_advantages(rewards, values, self.config.gamma, self.config.gae_lambda)
+        returns = advantages + values[:-1]
+        explained = 1 - advantages.var() / returns.var()
+        assert row["explained_variance"] == pytest.approx(explained, rel=1e-4)
+        return (advantages - advantages.mean()) / advantages.std(), returns
+
+    def check_policy_update(self, obs, actions, expected, places, row) -> None:
+        """Repeat PPO on the minibatches that the trainer drew, and compare the weights."""
         passes = self.passes(
             [[places[o.numpy().tobytes()] for o in batch] for batch in self.batches],
-            config.ppo_epochs,
+            self.config.ppo_epochs,
         )
         assert len({str(batches) for batches in passes}) > 1  # each pass has an order of its own
-        inputs = [torch.from_numpy(np.asarray(x)).float() for x in (old, standard, returns)]
-        totals, losses = (
-            dict.fromkeys(("policy_loss", "value_loss", "entropy", "clip_fraction"), 0.0),
-            [],
-        )
-        for batch, given in zip(
-            [b for batches in passes for b in batches], self.given, strict=True
-        ):
+        inputs = [torch.from_numpy(np.asarray(x)).float() for x in expected]
+        names, losses = ("old log-probs", "advantages", "returns"), []
+        minibatches = [batch for batches in passes for batch in batches]
+        for batch, given in zip(minibatches, self.given, strict=True):
             t, n = torch.tensor(batch).T
             assert torch.equal(given[0], actions[t, n])
-            for name, actual, expected in zip(
-                ("old log-probs", "advantages", "returns"), given[1:], inputs, strict=True
-            ):
+            for name, found, wanted in zip(names, given[1:], inputs, strict=True):
                 torch.testing.assert_close(
-                    actual, expected[t, n], rtol=1e-4, atol=1e-5, msg=lambda m, x=name: f"{x}: {m}"
+                    found, wanted[t, n], rtol=1e-4, atol=1e-5, msg=lambda m, x=name: f"{x}: {m}"
                 )
             losses.append(self.update_policy(obs[t, n], actions[t, n], *(x[t, n] for x in inputs)))
-        for found in losses:
-            totals = {name: totals[name] + found[name] / len(losses) for name in totals}
-        assert totals["clip_fraction"] > 0
-        assert {name: row[name] for name in totals} == pytest.approx(totals, rel=1e-3, abs=1e-5)
-        for actual, expected in zip(
-            self.trainer.policy.parameters(), self.policy.parameters(), strict=True
-        ):
-            torch.testing.assert_close(actual, expected, rtol=1e-3, atol=2e-5)
-        self.update_bonus(places, dones, row)
-        self.batches.clear(), self.given.clear(), self.trainer.bonus.batches.clear()
+        means = {name: np.mean([found[name] for found in losses]) for name in losses[0]}
+        assert means["clip_fraction"] > 0
+        assert {name: row[name] for name in means} == pytest.approx(means, rel=1e-3, abs=1e-5)
+        both = zip(self.trainer.policy.parameters(), self.policy.parameters(), strict=True)
+        for found, wanted in both:
+            torch.testing.assert_close(found, wanted, rtol=1e-3, atol=2e-5)
 
     def scale(self, bonus) -> float:
         """The std of all discounted sums so far, this rollout's included."""
@@ -279,7 +275,8 @@ class PlainRun:
             "clip_fraction": beyond,
         }
 
-    def update_bonus(self, places, dones, row) -> None:
+    def check_bonus_update(self, places, dones, row) -> None:
+        """Repeat the bonus model's updates, and compare its weight."""
         batches, losses = self.trainer.bonus.batches, []
         self.passes(
             [[places[o.numpy().tobytes()] for o in batch[0]] for batch in batches],
