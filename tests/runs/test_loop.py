@@ -19,7 +19,7 @@ from ssedb.runs.loop import resume, train
 from ssedb.runs.metrics import read_metrics
 from ssedb.runs.progress import Progress
 from ssedb.trainer import Trainer
-from tests.helpers import logged_numbers
+from tests.helpers import Notes, logged_numbers
 from tests.toy import Grid, tiny_config
 
 
@@ -82,15 +82,9 @@ def test_train_writes_its_run_folder(tmp_path):
 def test_resume_continues_the_counters_and_everything_that_learned(tmp_path):
     sizes = dict(num_envs=2, minibatch_envs=1, rollout_steps=16, obs_norm_steps=20)
     train(tiny_config(tmp_path / "run", env="breakout", steps=64, **sizes))
-    notes = []
-
-    class Notes(Progress):
-        def note(self, text):
-            notes.append(text)
-
-    result = resume(tmp_path / "run", Notes(), steps=128)
+    result = resume(tmp_path / "run", told := Notes(), steps=128)
     assert (result.steps, result.finished) == (128, True)
-    assert notes == ["resumed at step 64"]
+    assert told.notes == ["resumed at step 64"]
     rows = read_metrics(tmp_path / "run")
     assert [r["steps"] for r in rows] == [32, 64, 96, 128]
     assert [r["updates"] for r in rows] == [1, 2, 3, 4]
@@ -118,13 +112,6 @@ def test_resume_of_a_run_killed_in_its_first_update_begins_at_its_beginning(tmp_
     class Dies(Progress):
         def log(self, row):
             raise Killed
-
-    class Notes(Progress):
-        def __init__(self):
-            self.notes = []
-
-        def note(self, text):
-            self.notes.append(text)
 
     def numbers(name):
         return logged_numbers(tmp_path / name)
