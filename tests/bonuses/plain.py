@@ -75,6 +75,11 @@ def encoder(module, x: np.ndarray) -> np.ndarray:
     return dense(module.dense, trunk(module.trunk, x))
 
 
+def encoded(bonus, obs) -> np.ndarray:
+    """Return observations as the bonus's encoder sees them, in float64."""
+    return encoder(bonus.encoder, normalized(bonus, obs))
+
+
 def forward_model(models, number: int, features: np.ndarray, actions) -> np.ndarray:
     """Compute one model of the ensemble, with the one-hot action in the input of every layer."""
     weight = np.concatenate([array(models.weight), array(models.action_weight)], 2)[

@@ -9,7 +9,7 @@ from ssedb.bonuses.e3b import NOBODY
 from ssedb.errors import ConfigError
 from ssedb.trainer import Trainer
 from tests.bonuses import plain
-from tests.bonuses.plain import array, batch, make, normalized
+from tests.bonuses.plain import array, batch, encoded, make
 from tests.toy import Grid, tiny_config
 
 TINY = {"channels": (4, 4, 4), "feature_dim": 6, "slots": 64}
@@ -34,10 +34,6 @@ class SlowE3B:
 
     def observe(self, x, numbers):
         self.episodes = self._walk(x, numbers)[1]
-
-
-def encoded(bonus, obs):
-    return plain.encoder(bonus.encoder, normalized(bonus, obs))
 
 
 def numbers_of(count, first, generator):

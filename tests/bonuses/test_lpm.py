@@ -6,14 +6,10 @@ import torch
 
 from ssedb.trainer import Trainer
 from tests.bonuses import plain
-from tests.bonuses.plain import ACTIONS, array, batch, make, normalized
+from tests.bonuses.plain import ACTIONS, array, batch, encoded, make
 from tests.toy import Grid, tiny_config
 
 SMALL = dict(channels=(4, 4, 4), feature_dim=8)
-
-
-def encoded(bonus, obs):
-    return plain.encoder(bonus.encoder, normalized(bonus, obs))
 
 
 def log_errors(bonus, model, obs, actions, next_obs):
