@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import ssedb
-from ssedb.analysis.probe import probe_bonus, probe_run
+from ssedb.analysis.probe import probe_bonus, probe_run, rewards_of
 from ssedb.analysis.transitions import draw_transitions
 from ssedb.bonuses.base import Bonus
 from ssedb.envs.rooms.world import World
@@ -70,6 +70,10 @@ def test_probe_of_a_count_bonus_tells_noise_from_none(small, dial):
     assert result.feature_noise_share == 0
     assert result.room_accuracy > 0.9  # one number per cell says it all
     assert result.noise_explained < 0.1
+    for fall, draw in ((result.fall_clean, None), (result.fall_noisy, 0)):
+        assert fall[0] == pytest.approx(float(rewards_of(bonus, data, draw)[:128].mean()))
+    assert result.fall_clean[-1] < result.fall_clean[0]
+    assert bonus.scale.item() == 1  # a copy was trained
 
 
 def test_twins_share_the_true_state_and_differ_in_the_noise(small):
