@@ -64,3 +64,11 @@ def test_linear_probe_finds_linear_relations_alone():
     assert measures.probe_accuracy(
         features, torch.randint(4, (4000,), generator=rng(4))
     ) == pytest.approx(0.25, abs=0.05)
+
+
+def test_linear_fit_of_a_row_does_not_depend_on_the_other_held_out_rows():
+    generator = torch.Generator().manual_seed(0)
+    features, targets = (torch.randn(40, n, generator=generator) for n in (3, 2))
+    before = measures.linear_fit(features, targets)
+    features[-1] = 1e4
+    torch.testing.assert_close(measures.linear_fit(features, targets)[:-1], before[:-1])
