@@ -24,8 +24,8 @@ from tests.sweep.grids import TOY
 WORDS = [
     "", " ", "0", "-1", "1", "3", "1e400", "nan", "-inf", "1_0", "0x10", "9" * 5000, "true", "none",
     "auto", "db", "rnd", "a:b", ":", ".x:y", "os:path", "tests.toy:x", "rooms-small", "rooms@9",
-    "rooms@" + "9" * 30, "ALE/Pong-v5", "CartPole-v1", "../..", "/dev/null", "/dev/null/x", "~", "*",
-    "a=b", "=", "x=[1", "seed=[0,1]", "bonus=3", "steps=" + "[" * 3000, "\x1b[2J", "\u202eboo",
+    "rooms@" + "9" * 30, "ALE/Pong-v5", "CartPole-v1", "../..", "/dev/null", "/dev/null/x", "~",
+    "*", "a=b", "=", "x=[1", "seed=[0,1]", "bonus=3", "steps=" + "[" * 3000, "\x1b[2J", "\u202eboo",
     "name\nline", "nul", "ü" * 200, "--", "-h", "cuda:99", "{}", "[]", "$x$", "%s", "'", '"', "\\",
 ]  # fmt: skip
 """Values that have broken command lines."""
