@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -175,6 +176,11 @@ class IntrinsicReward:
             next_observations: what came of it; at an episode's end its last observation.
             valid: bool [N], False where an environment was only reset.
         """
+        if np.ndim(terminateds) != 1:
+            raise ConfigError(
+                f"terminateds of shape {list(np.shape(terminateds))}: watch takes a step of N "
+                "environments, [N, ...]; of a single one give [1, ...]"
+            )
         values = (observations, actions, terminateds, truncateds, next_observations)
         samples = self.samples(one_step(values, valid))
         if self._watched and samples.size != self._watched[0].size:

@@ -10,13 +10,14 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 import ssedb
 from ssedb.integrations.gymnasium import VectorIntrinsicReward
 
-from .corridor import CLOCK, LENGTH, Clock, Corridor
+from .corridor import CLOCK, DIARY, LENGTH, Clock, Corridor, Diary
 
 
 @pytest.fixture(autouse=True)
 def nothing_remembered():
     Clock.rewarded.clear()
     Clock.trained.clear()
+    Diary.episodes.clear()
 
 
 def wrapped(mode: AutoresetMode, truncates: bool = False, **settings) -> VectorIntrinsicReward:
@@ -54,6 +55,27 @@ def test_add_to_reward_weighs_both():
     rewards, intrinsic = play(env, 6)
     assert rewards.tolist() == (2 * intrinsic + [0, 0, 0, 0, 0.5, 0]).tolist()
     assert env.reward.updates == 3
+
+
+def test_reset_mask_begins_new_episodes_of_those_environments():
+    env = SyncVectorEnv([Corridor] * 2)
+    env = VectorIntrinsicReward(env, DIARY, update_every=1, preset="rooms")
+    env.reset(seed=0)
+    for _ in range(LENGTH):
+        env.step(np.zeros(2, int))
+    env.reset(options={"reset_mask": np.array([True, False])})
+    info = env.step(np.zeros(2, int))[4]
+    assert (info["intrinsic_reward"] > 0).tolist() == [True, False]  # the other only resets
+    assert Diary.episodes[-1].tolist() == [4]
+
+
+def test_single_environments_and_steps_before_a_reset_are_answered_in_one_line():
+    with pytest.raises(ssedb.ConfigError, match="give vector environments"):
+        VectorIntrinsicReward(Corridor(), "rnd")
+    env = wrapped(AutoresetMode.SAME_STEP)
+    env.env.reset()
+    with pytest.raises(ssedb.ConfigError, match="before any reset"):
+        env.step(np.zeros(2, int))
 
 
 @pytest.mark.parametrize(

@@ -463,6 +463,12 @@ def test_every_dimension_of_vectors_has_its_own_scale():
     assert torch.allclose(reward.bonus.normalize.std, flat.std(0, correction=0), rtol=1e-4)
 
 
+def test_watch_of_a_single_environment_is_answered_in_one_line():
+    step = {name: value[0, 0] for name, value in rollout(1).items()}
+    with pytest.raises(ssedb.ConfigError, match=r"terminateds of shape \[\]: watch takes"):
+        small().watch(**step)
+
+
 def without(key: str) -> dict[str, np.ndarray]:
     return {name: value for name, value in rollout().items() if name != key}
 

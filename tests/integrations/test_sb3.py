@@ -272,6 +272,11 @@ def test_wrapper_reset_before_the_first_update_begins_new_episodes():
     assert torch.cat(Diary.episodes).tolist() == [0, 1, 2, 3, 4, 5]
 
 
+def test_wrapper_of_a_single_environment_is_answered_in_one_line():
+    with pytest.raises(ssedb.ConfigError, match="give a VecEnv"):
+        VecIntrinsicReward(Corridor(), "rnd")
+
+
 def test_wrapper_serves_an_off_policy_algorithm():
     env = wrapped("rnd", batch_size=4)
     DQN("MlpPolicy", env, device="cpu", buffer_size=50, learning_starts=4).learn(20)

@@ -6,7 +6,7 @@ from importlib import import_module
 import pytest
 import torch
 from torchrl.collectors import Collector
-from torchrl.envs import GymWrapper, SerialEnv, TransformedEnv, check_env_specs
+from torchrl.envs import GymWrapper, SerialEnv, ToTensorImage, TransformedEnv, check_env_specs
 
 import ssedb
 from ssedb.integrations.torchrl import IntrinsicRewardLoss, IntrinsicRewardTransform
@@ -125,6 +125,25 @@ def test_reset_ends_the_memory_of_an_episodic_bonus():
     assert first[0] > 0
 
 
+@pytest.mark.parametrize("in_place", [True, False])
+def test_transform_rewards_what_the_environment_gave_whatever_follows_it(in_place):
+    keys = {} if in_place else {"out_keys": ["floats"]}
+    env = transformed(SerialEnv(2, corridor))
+    env.append_transform(ToTensorImage(in_keys=["observation"], **keys))
+    data = collect(env, frames=24)
+    assert (
+        data["next", "intrinsic_reward"][:, 2:, 0].tolist() == [[3, 4, 5, 1, 2, 3, 4, 5, 1, 2]] * 2
+    )
+    before, _, later = map(torch.cat, zip(*Clock.rewarded, strict=True))
+    assert torch.equal(later, before + 1)
+    loss = IntrinsicRewardLoss(env.transform[0].reward)
+    if in_place:
+        with pytest.raises(ssedb.ConfigError, match="images of 0 to 1"):
+            loss(data)
+    else:
+        loss(data)
+
+
 @pytest.mark.parametrize("bonus", ["db", "rnd"])
 def test_loss_trains_the_model_that_the_transform_rewards_with(bonus):
     env = transformed(bonus=bonus)
@@ -155,6 +174,8 @@ def test_loss_reads_the_keys_it_is_told():
 def test_keys_that_do_not_fit_are_answered_in_one_line():
     with pytest.raises(ssedb.ConfigError, match="give one of each"):
         IntrinsicRewardTransform(small(), in_keys=["a", "b"])
+    with pytest.raises(ssedb.ConfigError, match=r"in_keys=\['pixels'\]: the environment gives"):
+        transformed(in_keys=["pixels"]).reset()
 
 
 def test_missing_package_is_named_with_its_extra(monkeypatch):
