@@ -105,6 +105,8 @@ class IntrinsicReward:
         require(0 < learning_rate < 1, "learning_rate", learning_rate, "must be between 0 and 1")
         require(0 <= gamma <= 1, "gamma", gamma, "must be from 0 to 1")
         require(0 < share <= 1, "share", share, "must be above 0 and at most 1")
+        known = precision in ("fp32", "tf32", "bf16")
+        require(known, "precision", repr(precision), "use fp32, tf32 or bf16")
         self.spaces = spaces_of(envs)
         self._next_step = resets_in_next_step(envs)
         self._observations = make_observations(self.spaces[0], rgb)

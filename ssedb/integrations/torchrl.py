@@ -99,9 +99,9 @@ class IntrinsicRewardTransform(Transform):  # type: ignore[misc]
         which = None if which is None else which.reshape(-1)
         self._stepwise.begin_episodes(which)
         if self.in_keys[0] not in tensordict_reset.keys(include_nested=True):
+            given = ", ".join(map(str, tensordict_reset.keys()))
             raise ConfigError(
-                f"in_keys={self.in_keys}: the environment gives {', '.join(map(str, tensordict_reset.keys()))}; "
-                "name its observations"
+                f"in_keys={self.in_keys}: the environment gives {given}; name its observations"
             )
         obs = _flat(tensordict_reset[self.in_keys[0]], tensordict_reset.batch_size).clone()
         if which is not None and self._obs is not None:

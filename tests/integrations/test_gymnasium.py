@@ -50,6 +50,12 @@ def test_only_true_transitions_are_rewarded(mode, truncates):
     assert 0 not in trained
 
 
+def test_update_every_says_how_often_the_bonus_is_updated():
+    env = wrapped(AutoresetMode.SAME_STEP, update_every=3)
+    assert play(env, 7)[1].tolist() == [0, 0, 0, 4, 5, 1, 2]
+    assert env.reward.updates == 2
+
+
 def test_add_to_reward_weighs_both():
     env = wrapped(AutoresetMode.SAME_STEP, add_to="reward", intrinsic_coef=2, extrinsic_coef=0.5)
     rewards, intrinsic = play(env, 6)
