@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, get_origin, get_type_hints
 
 from ssedb.config import TrainConfig
-from ssedb.envs.names import rooms_world
 from ssedb.errors import ConfigError
 from ssedb.options import options_class
 from ssedb.reading import Damaged, read_table
@@ -42,7 +41,7 @@ class Planned:
 
 @dataclass(frozen=True)
 class Grid:
-    """Content of a grid file: the runs, and whether each is probed at its end."""
+    """Content of a grid file: the runs, and whether those that can be are probed at their end."""
 
     name: str
     runs: list[Planned]
@@ -119,14 +118,7 @@ def read_grid(
         raise file.wrong("exclude", f"{unused[0]!r} matches no run; leave it out")
     if not runs:
         raise file.wrong("exclude", "everything is excluded, no run is left")
-    probe = file.values.get("probe", False)
-    configs = [run.config for run in runs.values()]
-    if probe and any(c.noise == "sticky" and rooms_world(c.env) is None for c in configs):
-        raise file.wrong(
-            "probe",
-            "the probe draws noise over pictures, and on games sticky is none; leave one out",
-        )
-    return Grid(name, _where_they_are(runs, root), probe)
+    return Grid(name, _where_they_are(runs, root), file.values.get("probe", False))
 
 
 class _File:
