@@ -34,6 +34,9 @@ CLOSE = 0.03
 SETTLE = 2.0
 """Seconds that runs need to stop or go on."""
 PATIENCE = 0.02
+"""Seconds between two looks at what has changed."""
+GRACE = 30.0
+"""Seconds for all runs to end."""
 
 
 class Stop(Exception):
@@ -67,7 +70,7 @@ def run(config: ssedb.TrainConfig, gate: Gate, ready: Any, needs: Any) -> None:
                 needs.put(memory_of_this_process(config.device))
                 ready.release()
     except Stop:
-        trainer.close()
+        trainer.engine.synchronize()  # MPS wants its clients to end with nothing queued
         os._exit(0)  # without waiting for the emulators' threads
 
 
@@ -114,10 +117,10 @@ def measure(
             print(f"| {number} | {rate:,.0f} | {rate / number:,.0f} | {minutes:.1f} |", flush=True)
     finally:
         allowed.value = -1
+        limit = time.monotonic() + GRACE
         for process in runs:
-            process.join(30)
-            if process.is_alive():
-                process.kill()
+            process.join(max(0.1, limit - time.monotonic()))
+            process.kill()
     return rows
 
 
