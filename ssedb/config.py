@@ -140,6 +140,8 @@ class TrainConfig:
     """On a GPU, fast replays CUDA graphs and trains the bonus while emulators step; auto too."""
     precision: Literal["bf16", "tf32", "fp32"] = "bf16"
     """Precision of networks on a GPU; bf16 is for convolutions. Losses are in float32 always."""
+    deterministic: bool = False
+    """On a GPU, repeat and resume bit for bit, by eager steps and slower kernels."""
 
     num_envs: EmulatorInt = BY_NAME
     """Environments stepped side by side."""
@@ -228,6 +230,8 @@ class TrainConfig:
             warnings.warn(note, Note, stacklevel=4)
         known = re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device) is not None
         require(known, "device", repr(self.device), "use auto, cpu, cuda or cuda:N")
+        both = self.deterministic and self.engine == "fast"
+        require(not both, "engine", "'fast'", "--deterministic takes eager steps; use auto")
         check_noise(self.noise, self.noise_strength)
 
     def _check_numbers(self) -> None:

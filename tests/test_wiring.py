@@ -412,6 +412,7 @@ DOES_NOT = {
     "out": "elsewhere",
     "engine": "eager",
     "precision": "fp32",
+    "deterministic": True,
     "checkpoint_minutes": 1.0,
     "wandb": True,
 }

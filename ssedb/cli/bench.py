@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -38,6 +39,8 @@ class Bench:
     """Of the networks on a GPU."""
     engine: Literal["auto", "eager", "fast"] = "auto"
     """Engine: `fast` replays CUDA graphs and overlaps updates with collection; auto picks."""
+    deterministic: bool = False
+    """Time the mode that resumes bit for bit on a GPU."""
 
 
 def main(args: list[str]) -> int:
@@ -46,12 +49,14 @@ def main(args: list[str]) -> int:
     if options.updates < 1:
         raise ConfigError(f"updates={options.updates}: must be 1 or more")
     sizes: dict[str, Any] = {} if options.num_envs is None else {"num_envs": options.num_envs}
-    names = ("noise", "preset", "device", "precision", "engine")
+    names = ("noise", "preset", "device", "precision", "engine", "deterministic")
     env = options.env or ("rooms-small" if options.preset == "rooms" else "breakout")
     config = TrainConfig(env=env, **{name: getattr(options, name) for name in names}, **sizes)
     from ssedb.bench import measure_rates
+    from ssedb.engine.precision import deterministic_kernels
 
-    rates = measure_rates(config, options.updates, partial(print, flush=True))
+    with deterministic_kernels() if config.deterministic else nullcontext():
+        rates = measure_rates(config, options.updates, partial(print, flush=True))
     print_rates(rates, config)
     return 0
 

@@ -188,6 +188,7 @@ def test_duplicates_differ_in_nothing_that_changes_a_result(tmp_path, name):
         "steps",
         "device",
         "engine",
+        "deterministic",
         "env_workers",
         "threads",
         "checkpoint_minutes",

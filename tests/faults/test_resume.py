@@ -6,6 +6,7 @@ import torch
 
 from ssedb.envs import atari
 from ssedb.envs.atari import AtariEnv
+from ssedb.errors import ConfigError
 from ssedb.runs.loop import resume, train
 from ssedb.runs.progress import Progress
 from tests.faults.forks import SMALL, last_state, numbers, same
@@ -52,6 +53,27 @@ def test_resume_at_any_update_is_bit_identical(tmp_path, monkeypatch, changes, u
         assert numbers(out) == numbers(tmp_path / "whole")
         assert same(last_state(out), expected)
     assert numbers(tmp_path / "whole")[-1]["episodes"] > 0
+
+
+def test_deterministic_run_uses_deterministic_kernels_to_its_end_and_when_resumed(tmp_path):
+    seen = []
+
+    class Sees(Progress):
+        def log(self, row):
+            seen.append(torch.are_deterministic_algorithms_enabled())
+
+    train(tiny_config(tmp_path / "usual", **settings(steps=2 * SIZE)), Sees())
+    exact = settings(steps=SIZE, deterministic=True)
+    train(tiny_config(tmp_path / "exact", **exact), Sees())
+    assert not torch.are_deterministic_algorithms_enabled()
+    resume(tmp_path / "exact", Sees(), steps=2 * SIZE)
+    assert seen == [False, False, True, True]
+    assert numbers(tmp_path / "exact") == numbers(tmp_path / "usual")
+
+
+def test_deterministic_with_the_engine_that_is_not_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="engine='fast': --deterministic takes eager steps"):
+        tiny_config(tmp_path, engine="fast", deterministic=True)
 
 
 @pytest.mark.parametrize("game", ["alien", pytest.param("breakout", marks=pytest.mark.slow)])
