@@ -153,6 +153,18 @@ def test_hostile_names_are_shown_as_text(report, open_page):
     )  # the page's own: two of data, the rest code
 
 
+def test_overview_ranks_the_tasks_under_a_noise(noisy_games, tmp_path, open_page):
+    build_page((noisy_games,), episodes=0, title="games", device="cpu").write_file(
+        tmp_path / "one.html"
+    )
+    page = open_page(tmp_path / "one.html")
+    first = "#view-overview table >> nth=0 >> tbody tr >> nth=0"
+    assert page.inner_text(first).startswith("rnd")
+    pick(page, "Tasks", "under random-box")
+    assert "human-normalised score, under random-box" in page.inner_text("#view-overview h3")
+    assert page.inner_text(first).startswith("db")
+
+
 def test_overview_marks_what_did_not_finish(report, open_page):
     page = open_page(report / "one.html")
     notice = page.inner_text("#view-overview .notice >> nth=0")
