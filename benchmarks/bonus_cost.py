@@ -1,4 +1,4 @@
-"""What each bonus costs: time and memory of paying and learning from one rollout of 128 environments x 128 steps.
+"""Measure what each bonus costs: time and memory of one rollout of 128 environments x 128 steps.
 
     python benchmarks/bonus_cost.py --device cpu --minibatches 1
     python benchmarks/bonus_cost.py --device cuda

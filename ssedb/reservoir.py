@@ -13,9 +13,8 @@ from ssedb.actions import NumActions, action_space
 class Reservoir(nn.Module):
     """A uniform sample of all transitions of a run, by reservoir sampling (Vitter's algorithm R).
 
-    A transition is stored as its stack and the newest frame of the next one. Pairs across an
-    episode's end, whose stacks do not share frames, are left out. A vector is a stack of one, so
-    of vectors all pairs are kept.
+    A transition is stored as its stack and the newest frame of the next one, so pairs whose stacks
+    do not share frames are left out. A vector is a stack of one.
     """
 
     frames: Tensor  # [capacity + 1, C + 1, ...]; the last row takes what is not kept
@@ -40,16 +39,21 @@ class Reservoir(nn.Module):
         self.register_buffer("seen", torch.zeros((), dtype=torch.int64), persistent=False)
 
     @torch.no_grad()
-    def observe(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> None:
+    def observe(
+        self, obs: Tensor, actions: Tensor, next_obs: Tensor, mask: Tensor | None = None
+    ) -> None:
         """Store transitions; the n-th of the run takes a place with probability capacity / n.
 
         Args:
             obs: stacks, uint8 [B, C, H, W], or vectors, float32 [B, D].
             actions: int64 [B], or as the action space has them.
             next_obs: the next observations.
+            mask: bool [B], the transitions to store; the others cross the end of an episode.
         """
         obs, next_obs = (part.view(-1, *self.stack_shape) for part in (obs, next_obs))
         whole = (obs[:, 1:] == next_obs[:, :-1]).flatten(1).all(1)
+        if mask is not None:
+            whole &= mask
         number = self.seen + whole.cumsum(0)  # of each transition in the run, from 1
         drawn = (torch.rand_like(number, dtype=torch.float64) * number).long()
         place = torch.where(number > self.capacity, drawn, number - 1)

@@ -214,7 +214,8 @@ class Trainer:
         """Show every transition to a bonus that counts or remembers."""
         if type(self.bonus).observe is not Bonus.observe:
             for t, n in rollout.groups(self.config.minibatch_envs):
-                self.bonus.observe(*self._experience(t, n, rollout))
+                ends = {"mask": ~rollout.dones[t, n]} if self.bonus.uses_mask else {}
+                self.bonus.observe(*self._experience(t, n, rollout), **ends)
 
     def _policy_step(
         self, t: Tensor, envs: Tensor, advantages: Tensor, returns: Tensor, rollout: Rollout

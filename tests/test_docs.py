@@ -167,6 +167,19 @@ def test_noises_page_example_keeps_its_contract(tmp_path, monkeypatch):
     assert [result.why for result in results if result.outcome != "pass"] == []
 
 
+def test_bonuses_page_has_a_row_for_every_bonus():
+    text = (ROOT / "docs" / "bonuses.md").read_text()
+    assert sorted(re.findall(r"^\| \[`([\w-]+)`\]", text, re.M)) == ssedb.list_bonuses()
+
+
+def test_results_page_links_every_study():
+    index = (ROOT / "docs" / "results.md").read_text()
+    studies = [page.name for page in PAGES if page.name.startswith("results-")]
+    assert len(studies) >= 2
+    for study in studies:
+        assert f"]({study})" in index
+
+
 def test_noises_page_lists_every_noise():
     from ssedb.noises import list_noises
 

@@ -7,6 +7,8 @@ import torch
 
 from ssedb.actions import Box
 from ssedb.reservoir import Reservoir
+from ssedb.trainer import Trainer
+from tests.toy import ToyEnv, tiny_config
 
 SIDE = 2
 
@@ -99,3 +101,32 @@ def test_reservoir_of_vectors_keeps_whole_transitions_with_their_actions():
     assert torch.equal(after, before + 0.5)
     assert torch.equal(actions, before[:, :2] / 100)
     assert len(before[:, 0].unique()) == 20
+
+
+class Calendar(ToyEnv):
+    """Shows a number drawn for the episode, and the step within it."""
+
+    vectors = True
+    num_actions = 2
+
+    def draw(self) -> torch.Tensor:
+        drawn = torch.rand(self.num_envs, 1, generator=self.generator)
+        return torch.cat([drawn, torch.zeros_like(drawn)], 1)
+
+    def frames(self) -> torch.Tensor:
+        return self.state.clone()
+
+    def act(self, actions: torch.Tensor) -> torch.Tensor:
+        self.state[:, 1] += 1
+        return torch.zeros(self.num_envs)
+
+
+def test_memory_of_a_run_on_vectors_holds_no_pair_across_an_episode_end(tmp_path):
+    config = tiny_config(tmp_path, bonus="db-ensemble", preset="rooms", bonus_options={})
+    trainer = Trainer(config, Calendar(episode=5))
+    for _ in range(2):
+        trainer.iterate()
+    memory = trainer.bonus.memory
+    before, after = memory.frames[: int(memory.seen)].unbind(1)
+    assert (after - before).unique(dim=0).tolist() == [[0, 1]]
+    assert int(memory.seen) == 8 * (64 - 64 // 5)

@@ -30,7 +30,7 @@ class FeatureOptions(BonusOptions):
     """Sizes of the networks of a bonus over features of frames."""
 
     channels: Channels = (32, 64, 64)
-    """Filters of the three convolutions; for vectors a dense layer has 4 units for each."""
+    """Filters of the three convolutions; for vectors, dense layers of 4 units per filter."""
     feature_dim: PositiveInt = 512
     """Size of the features."""
 
@@ -74,6 +74,8 @@ class Bonus(nn.Module, ABC):
     """Whether `reward` draws nothing at random."""
     uses_context: ClassVar[bool] = False
     """Whether `reward` and `observe` take a `Context` as a fourth argument."""
+    uses_mask: ClassVar[bool] = False
+    """Whether `observe` takes a `mask` as `loss` does, by name."""
     capturable: ClassVar[bool] = True
     """Whether CUDA graphs may hold `reward`, `loss` and `after_step`: no shape depends on data, no
     call waits for the device, no Python state changes from call to call."""

@@ -24,6 +24,7 @@ class DBEnsemble(DynamicBottleneck):
     """
 
     Options = EnsembleOptions
+    uses_mask = True
 
     def __init__(
         self, obs_shape: tuple[int, ...], num_actions: NumActions, options: EnsembleOptions
@@ -61,10 +62,12 @@ class DBEnsemble(DynamicBottleneck):
         return (predictions - self.momentum_projection(next_state)).square().mean(-1)
 
     @torch.no_grad()
-    def observe(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> None:
+    def observe(
+        self, obs: Tensor, actions: Tensor, next_obs: Tensor, mask: Tensor | None = None
+    ) -> None:
         self.scale.observe(self.represent(obs, actions)[0])
         if self.memory is not None:
-            self.memory.observe(obs, actions, next_obs)
+            self.memory.observe(obs, actions, next_obs, mask)
 
 
 BONUS = DBEnsemble

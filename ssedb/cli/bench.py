@@ -1,4 +1,4 @@
-"""`ssedb bench`: measure the speed of training here."""
+"""`ssedb bench`: measure the speed of training on this machine."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Bench:
-    """Measure the speed of each part of training here, and of the whole beside its parts."""
+    """Measure the speed of training on this machine: of each stage, and of all together."""
 
     env: str | None = None
-    """The game, or rooms; breakout unless given, with the preset rooms the small Rooms."""
+    """Environment; by default breakout, with `--preset rooms` the small Rooms."""
     noise: str = "none"
     """What disturbs the agent; `ssedb list noises` shows the choices."""
     preset: Preset = "paper"
     """Sizes of networks and rollout."""
     device: str = "auto"
-    """Where to learn: auto, cpu, cuda or cuda:N."""
+    """Where to train: auto, cpu, cuda or cuda:N."""
     num_envs: int | None = None
-    """Environments side by side; the preset's unless given."""
+    """Environments stepped in parallel; by default the preset's."""
     updates: int = 2
-    """Whole training updates to time."""
+    """Training iterations to time."""
     precision: Literal["bf16", "tf32", "fp32"] = "bf16"
-    """Of the networks on a GPU."""
+    """Precision of the networks on a GPU."""
     engine: Literal["auto", "eager", "fast"] = "auto"
-    """Engine: `fast` replays CUDA graphs and overlaps updates with collection; auto picks."""
+    """On a GPU, fast and auto replay CUDA graphs and update the bonus while emulators step."""
     deterministic: bool = False
     """Time the mode that resumes bit for bit on a GPU."""
 

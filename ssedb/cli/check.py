@@ -1,4 +1,4 @@
-"""`ssedb check`: check a bonus or a noise, ours or yours, against its contract."""
+"""`ssedb check`: check that a bonus or a noise, ours or yours, keeps its contract."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ssedb train`: train an agent, or go on with --resume."""
+"""`ssedb train`: train an agent, or continue a run with --resume."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import dataclasses
 import shlex
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +21,7 @@ from ssedb.errors import ConfigError, TrainingError
 from ssedb.options import OPTIONS, canonical_bonus, options_class
 from ssedb.runs.alarms import Alarm
 from ssedb.runs.folder import RunFolder, resume_command, saved_config, what_is_saved
+from ssedb.runs.signals import handled
 
 if TYPE_CHECKING:
     from ssedb.runs.loop import TrainResult
@@ -32,6 +34,12 @@ def main(args: list[str]) -> int:
 
         return 0 if train_along().finished else 130
     config, resume = parse_train(args)
+    # Until there is something to save, SIGTERM ends the run as Ctrl-C does.
+    with handled(signal.default_int_handler, signal.SIGTERM):
+        return _train(config, resume)
+
+
+def _train(config: TrainConfig, resume: Path | None) -> int:
     run = RunFolder.create(config) if resume is None else RunFolder.reopen(resume, **vars(config))
     try:
         with contextlib.closing(run):  # importing torch takes seconds, in which it may be stopped
@@ -72,7 +80,7 @@ def parse_train(args: list[str]) -> tuple[TrainConfig, Path | None]:
         )
     options = options_class(default.bonus)
     _refuse_options_of_others(args, default.bonus, options)
-    help = tyro.conf.arg(help="Go on with the run in this folder; it keeps its settings.")
+    help = tyro.conf.arg(help="Continue the run in this folder with its own settings.")
     fields = {
         "config": (Annotated[TrainConfig, tyro.conf.arg(name="")], default),
         "options": (Annotated[options, tyro.conf.arg(name="")], options(**default.bonus_options)),

@@ -131,7 +131,8 @@ def look_around(
         env = env_of(config, min(OBS_NORM_ENVS, config.num_envs), seed_key=1, device=device)
         progress.phase(f"a random agent looks around for {config.obs_norm_steps:,} steps")
         try:
-            mean, std = random_agent_statistics(env, config.obs_norm_steps, config.seed)
+            steps = config.obs_norm_steps
+            mean, std = random_agent_statistics(env, steps, config.seed, progress.look)
         finally:
             env.close()
         return mean.cpu(), std.cpu()
@@ -139,8 +140,16 @@ def look_around(
     return group.from_first(look)
 
 
-def random_agent_statistics(env: Env, steps: int, seed: int) -> tuple[Tensor, Tensor]:
+def random_agent_statistics(
+    env: Env, steps: int, seed: int, on_step: Callable[[int, int], None] = lambda done, steps: None
+) -> tuple[Tensor, Tensor]:
     """Return the mean observation of a random agent, and the std: ONE for all pixels.
+
+    Args:
+        env: environments to look around in.
+        steps: of all environments together.
+        seed: of the agent.
+        on_step: called with the steps done and `steps` after each step.
 
     Returns:
         The mean picture [4, H, W] and a scalar, the mean of the pixels' stds; of vectors the mean
@@ -153,10 +162,11 @@ def random_agent_statistics(env: Env, steps: int, seed: int) -> tuple[Tensor, Te
     rollout = Rollout(1, env.num_envs, tuple(frames.shape[1:]), env.device, num_actions=space)
     rollout.begin(frames)
     moments = RunningMoments(rollout.obs_shape, torch.float64).to(env.device)
-    for _ in range(-(-steps // env.num_envs)):
+    for done in range(0, steps, env.num_envs):
         moments.add(rollout.obs(0))
         actions = space.random(env.num_envs, generator)
         rollout.take(env.step(actions.to(env.device)))
+        on_step(min(done + env.num_envs, steps), steps)
     std = moments.variance.sqrt()
     if len(rollout.obs_shape) == 3:
         std = std.mean().clamp_min(1e-3)

@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 
 from ssedb.errors import ConfigError
-from ssedb.integrations.reward import IntrinsicReward
+from ssedb.integrations.reward import IntrinsicReward, as_reward
 from ssedb.integrations.stepwise import Stepwise
 
 
@@ -50,14 +50,10 @@ class VectorIntrinsicReward(VectorWrapper):
         if mode not in (AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP):
             raise ConfigError(f"autoreset_mode={mode}: use AutoresetMode.SAME_STEP or NEXT_STEP")
         self._same_step = mode == AutoresetMode.SAME_STEP
-        if isinstance(bonus, str):
-            bonus = IntrinsicReward(bonus, env, **settings)
-        elif settings:
-            raise ConfigError(f"{next(iter(settings))}: give it to the IntrinsicReward")
         self.add_to = add_to
         self.intrinsic_coef = intrinsic_coef
         self.extrinsic_coef = extrinsic_coef
-        self._stepwise = Stepwise(bonus, update_every)
+        self._stepwise = Stepwise(as_reward(bonus, env, settings), update_every)
         self._obs: Any = None
         self._ended = np.zeros(env.num_envs, bool)
 
@@ -71,7 +67,7 @@ class VectorIntrinsicReward(VectorWrapper):
         obs, info = self.env.reset(**kwargs)
         self._obs = np.array(obs)
         self._ended[:] = False
-        self.reward.begin_episodes()
+        self._stepwise.begin_episodes()
         return obs, info
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:

@@ -15,6 +15,7 @@ from ssedb.engine import host
 from ssedb.engine.base import Engine
 from ssedb.errors import ConfigError
 from ssedb.integrations.samples import KEYS, OPTIONAL, SampleDict, Samples, join, one_step
+from ssedb.integrations.saved import must_load, require_made_for, to_cpu
 from ssedb.integrations.spaces import (
     Actions,
     Vectors,
@@ -23,6 +24,7 @@ from ssedb.integrations.spaces import (
     spaces_of,
 )
 from ssedb.normalize import RewardNorm, RunningMoments
+from ssedb.options import canonical_bonus, resolve_options
 from ssedb.record import Record, require_finite
 from ssedb.updates import bonus_step
 from ssedb.validate import require
@@ -129,11 +131,22 @@ class IntrinsicReward:
         # One sum broadcasts: the first rollout tells how many environments there are.
         norm = RewardNorm(1, gamma, self.device, recent=scale == "recent")
         self._norm = None if scale == "none" else norm
+        own = {
+            "bonus": canonical_bonus(bonus),
+            "observations": self._observations.shape,
+            "actions": self.spaces[1],
+            "fidelity": fidelity,
+            "preset": preset,
+            "reward_scale": scale,
+            **resolve_options(bonus, options, fidelity=fidelity, preset=preset),
+        }
+        self._made_for = {name: " ".join(repr(value).split()) for name, value in own.items()}
         self.epochs = epochs
         self.batch_size = batch_size
         self.share = share
         self._step = self._engine.wrap(bonus_step)
         self._episodes: Tensor | None = None  # int64 [N], numbers of those under way
+        self._unused = 0  # lowest number that no episode has had before those under way
         self._ended: Tensor | None = None  # bool [N], whether the step before was an episode's last
         self._watched: list[Samples] = []
         self.fitted = not fit_obs
@@ -170,6 +183,7 @@ class IntrinsicReward:
                 "watch all of them in every step"
             )
         self._watched.append(samples)
+        self._ended = samples.dones[-1].clone()
 
     def compute(self, samples: SampleDict | None = None, sync: bool = True) -> Tensor:
         """Return the intrinsic rewards of a rollout, float32 [T, N], scaled.
@@ -189,11 +203,23 @@ class IntrinsicReward:
         self.forget_watched()
         return scaled
 
-    def begin_episodes(self) -> None:
-        """Begin new episodes: all environments were reset."""
-        self._ended = None
-        if self._episodes is not None:
-            self._episodes = self._episodes + len(self._episodes)
+    def begin_episodes(self, which: Any = None) -> None:
+        """Begin new episodes: environments were reset, though their episodes may not have ended.
+
+        Args:
+            which: bool [N], the environments that were reset; all unless given, and then there may
+                be another number of them from now on.
+        """
+        if which is not None:
+            which = torch.as_tensor(which, device=self.device).bool()
+        self._ended = None if which is None or self._ended is None else self._ended & ~which
+        if self._watched:
+            self._watched[-1].end_episodes(which)
+        elif self._episodes is not None and which is not None:
+            self._episodes = self._episodes + len(self._episodes) * which
+        elif self._episodes is not None:
+            self._unused = int(self._episodes.max()) + 1
+            self._episodes = None
 
     def update(self, samples: SampleDict | None = None) -> None:
         """Learn from a rollout: what `compute` does with `sync`, but for the rewards."""
@@ -211,7 +237,9 @@ class IntrinsicReward:
             "norm": None if self._norm is None else self._norm.state_dict(),
             "engine": self._engine.state_dict(),
             "order": self._order.get_state(),
+            "made_for": self._made_for,
             "episodes": self._episodes,
+            "unused": self._unused,
             "ended": self._ended,
             "fitted": self.fitted,
             "counted": self._counted,
@@ -219,19 +247,26 @@ class IntrinsicReward:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Load a state of a reward with the same settings, from any device."""
-        self.bonus.load_state_dict(state["bonus"])
-        self._adam.load_state_dict(state["adam"])
-        if self._norm is not None:
-            self._norm.load_state_dict(state["norm"])
-        self._engine.load_state_dict(state["engine"])
-        self._order.set_state(state["order"].cpu())
-        episodes, ended = state["episodes"], state["ended"]
-        self._episodes = None if episodes is None else episodes.to(self.device)
-        self._ended = None if ended is None else ended.to(self.device)
-        self.fitted = state["fitted"]
-        self._counted = state["counted"]
-        self.updates = state["updates"]
+        """Load a state of the same bonus, options, scale and spaces, from any device.
+
+        How the model is trained (rate, passes and the like) is as this reward was made.
+        """
+        require_made_for(state.get("made_for"), self._made_for)
+        with must_load():
+            self.bonus.load_state_dict(state["bonus"])
+            groups = self._adam.state_dict()["param_groups"]
+            self._adam.load_state_dict({**state["adam"], "param_groups": groups})
+            if self._norm is not None:
+                self._norm.load_state_dict(state["norm"])
+            self._engine.load_state_dict(state["engine"])
+            self._order.set_state(state["order"].cpu())
+            episodes, ended = state["episodes"], state["ended"]
+            self._episodes = None if episodes is None else episodes.to(self.device)
+            self._unused = state["unused"]
+            self._ended = None if ended is None else ended.to(self.device)
+            self.fitted = state["fitted"]
+            self._counted = state["counted"]
+            self.updates = state["updates"]
 
     # The steps that `compute` is made of, for who rewards transitions one by one.
 
@@ -271,9 +306,10 @@ class IntrinsicReward:
         """Tell in which steps [T, N] environments acted, not only reset."""
         if not self._next_step:
             return torch.ones_like(dones)
-        ended = self._watched[-1].dones[-1] if self._watched else self._ended
-        before = torch.zeros_like(dones[:1]) if ended is None else ended[None]
-        return ~torch.cat([before, dones[:-1]])
+        ended = self._ended
+        if ended is None or len(ended) != dones.shape[1]:  # other environments have just begun
+            ended = torch.zeros_like(dones[0])
+        return ~torch.cat([ended[None], dones[:-1]])
 
     def transitions(self, obs: Any, actions: Any, next_obs: Any) -> tuple[Tensor, Tensor, Tensor]:
         """Bring transitions [B, ...] to the device as the bonus takes them."""
@@ -321,7 +357,8 @@ class IntrinsicReward:
                 for t, envs in rollout.groups(whole=self.bonus.uses_context):
                     self.bonus.observe(*self._experience(rollout, first, t, envs))
         self._episodes = first + rollout.size[1] * rollout.dones.sum(0)
-        self._ended = rollout.dones[-1]
+        if not self._watched:  # else the last step watched has set it
+            self._ended = rollout.dones[-1]
 
     def rescale(self, raw: Tensor) -> Tensor:
         """Let the rewards of a rollout, [T, N], count in the scale, and divide them by it."""
@@ -367,13 +404,14 @@ class IntrinsicReward:
         """Return the numbers [N] of the episodes that a rollout begins in."""
         envs = rollout.size[1]
         if self._episodes is None:
-            return torch.arange(envs, device=self.device)
+            return self._unused + torch.arange(envs, device=self.device)
         if envs == len(self._episodes):
             return self._episodes
         if self.bonus.uses_context:
             raise ConfigError(
                 f"samples of {envs} environments, after {len(self._episodes)}; this bonus keeps "
-                "something of every environment, so make another reward for them"
+                "something of every episode, so call begin_episodes() if all were reset, or make "
+                "another reward for them"
             )
         return self._episodes.max() + 1 + torch.arange(envs, device=self.device)
 
@@ -390,7 +428,7 @@ class IntrinsicReward:
 
     def checkpoint(self) -> dict[str, Any]:
         """Return settings and state, in main memory, as plain values and tensors."""
-        return {"settings": self.settings, "state": _to_cpu(self.state_dict())}
+        return {"settings": self.settings, "state": to_cpu(self.state_dict())}
 
     @classmethod
     def from_checkpoint(cls, checkpoint: dict[str, Any], envs: Any) -> IntrinsicReward:
@@ -412,6 +450,15 @@ class IntrinsicReward:
         return type(self).from_checkpoint, (self.checkpoint(), self.spaces)
 
 
+def as_reward(bonus: str | IntrinsicReward, envs: Any, settings: dict[str, Any]) -> IntrinsicReward:
+    """Return a reward that is made already, or make one; settings are for the latter alone."""
+    if isinstance(bonus, str):
+        return IntrinsicReward(bonus, envs, **settings)
+    if settings:
+        raise ConfigError(f"{next(iter(settings))}: give it to the IntrinsicReward")
+    return bonus
+
+
 def _rescaled(norm: RewardNorm | None, raw: Tensor) -> Tensor:
     """Add the rewards [T, N] of a rollout to a scale, and divide them by it."""
     if norm is None:
@@ -419,14 +466,3 @@ def _rescaled(norm: RewardNorm | None, raw: Tensor) -> Tensor:
     if len(norm.sums) not in (1, raw.shape[1]):  # other environments begin other sums
         norm.sums = norm.sums.new_zeros(1)
     return norm(raw)
-
-
-def _to_cpu(value: Any) -> Any:
-    """Copy the tensors in dicts and lists to main memory."""
-    if isinstance(value, Tensor):
-        return value.cpu()
-    if isinstance(value, dict):
-        return type(value)((key, _to_cpu(item)) for key, item in value.items())
-    if isinstance(value, list):
-        return [_to_cpu(item) for item in value]
-    return value

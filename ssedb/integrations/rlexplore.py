@@ -121,7 +121,7 @@ class Reward:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Load a state of a reward with the same settings."""
-        self.reward.load_state_dict(state["reward"])
+        self.reward.load_state_dict(state.get("reward", {}))
         self.global_step = state["global_step"]
 
 

@@ -50,6 +50,10 @@ class Samples:
         false[t, n] = alike & self.valid[t + 1, n]
         return false
 
+    def end_episodes(self, which: Tensor | None) -> None:
+        """End the episodes of environments, bool [N], or of all, with the last step."""
+        self.dones[-1] |= torch.ones_like(self.dones[-1]) if which is None else which
+
     def episodes(self, first: Tensor) -> Tensor:
         """Number the episodes [T, N], of which those under way at the start have `first` [N]."""
         ended = self.dones.cumsum(0) - self.dones.long()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import numpy as np
 import torch
 
 from ssedb.errors import ConfigError, Note, require_installed
-from ssedb.integrations.reward import IntrinsicReward
+from ssedb.integrations.reward import IntrinsicReward, as_reward
 from ssedb.integrations.stepwise import Stepwise
 
 require_installed("stable_baselines3", extra="sb3")
@@ -47,9 +48,7 @@ class IntrinsicRewardCallback(BaseCallback):
             settings: of `IntrinsicReward`, if a name is given. The discount is the model's.
         """
         super().__init__(verbose)
-        if isinstance(bonus, IntrinsicReward) and settings:
-            raise ConfigError(f"{next(iter(settings))}: give it to the IntrinsicReward")
-        self.bonus = bonus
+        self.bonus = bonus if isinstance(bonus, str) else as_reward(bonus, None, settings)
         self.intrinsic_coef = intrinsic_coef
         self.extrinsic_coef = extrinsic_coef
         self.settings = settings
@@ -142,14 +141,10 @@ class VecIntrinsicReward(VecEnvWrapper):
             settings: of `IntrinsicReward`, if a name is given.
         """
         super().__init__(venv)
-        if isinstance(bonus, str):
-            bonus = IntrinsicReward(bonus, venv, **settings)
-        elif settings:
-            raise ConfigError(f"{next(iter(settings))}: give it to the IntrinsicReward")
         self.intrinsic_coef = intrinsic_coef
         self.extrinsic_coef = extrinsic_coef
         self.training = training
-        self._stepwise = Stepwise(bonus, update_every)
+        self._stepwise = Stepwise(as_reward(bonus, venv, settings), update_every)
         self._obs: Any = None
         self._taken: Any = None
 
@@ -161,7 +156,7 @@ class VecIntrinsicReward(VecEnvWrapper):
     def reset(self) -> Any:
         """Reset all environments."""
         self._obs = self.venv.reset()
-        self.reward.begin_episodes()
+        self._stepwise.begin_episodes()
         return self._obs
 
     def step_async(self, actions: np.ndarray) -> None:
@@ -187,9 +182,15 @@ class VecIntrinsicReward(VecEnvWrapper):
 
     @staticmethod
     def load(path: str | Path, venv: VecEnv) -> VecIntrinsicReward:
-        """Wrap environments with what was saved."""
-        saved = torch.load(path, map_location="cpu", weights_only=True)
-        reward = IntrinsicReward.from_checkpoint(saved.pop("reward"), venv)
+        """Wrap environments, of the same spaces, with what was saved."""
+        try:
+            saved = torch.load(path, map_location="cpu", weights_only=True)
+            checkpoint = saved.pop("reward")
+        except (AttributeError, EOFError, KeyError, RuntimeError, UnpicklingError):
+            raise ConfigError(
+                f"{path}: no file of VecIntrinsicReward.save, or a damaged one; give another"
+            ) from None
+        reward = IntrinsicReward.from_checkpoint(checkpoint, venv)
         return VecIntrinsicReward(venv, reward, **saved)
 
     def _own_settings(self) -> dict[str, Any]:

@@ -68,6 +68,13 @@ class Stepwise:
             self._update()
         return scaled[0].cpu().numpy()
 
+    def begin_episodes(self, which: Any = None) -> None:
+        """Begin new episodes: environments were reset, all or those in `which`, bool [N]."""
+        self.reward.begin_episodes(which)
+        if self._steps and not self.reward.fitted:  # else their episodes are numbered already
+            which = None if which is None else torch.as_tensor(which, device=self.reward.device)
+            self._steps[-1].end_episodes(which)
+
     def _update(self) -> None:
         """Train on the steps since the last update, and let their rewards count in the scale."""
         rollout, raw = join(self._steps), torch.cat(self._raw)

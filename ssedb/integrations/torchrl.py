@@ -89,6 +89,13 @@ class IntrinsicRewardTransform(Transform):  # type: ignore[misc]
             next_tensordict.set("reward", total)
         return next_tensordict
 
+    def _reset(
+        self, tensordict: TensorDictBase, tensordict_reset: TensorDictBase
+    ) -> TensorDictBase:
+        which = tensordict.get("_reset", None)
+        self._stepwise.begin_episodes(None if which is None else which.reshape(-1))
+        return tensordict_reset
+
     def transform_reward_spec(self, reward_spec: Any) -> Any:
         """Add the intrinsic reward to the specs."""
         one = reward_spec["reward"]

@@ -55,7 +55,7 @@ def train(config: TrainConfig, progress: Progress = silent) -> TrainResult:
 
 
 def resume(path: Path | str, progress: Progress = silent, **overrides: Any) -> TrainResult:
-    """Go on with a run from its newest checkpoint.
+    """Continue a run from its newest checkpoint.
 
     Args:
         path: the run's folder.

@@ -8,7 +8,7 @@ from typing import Any
 
 from ssedb import terminal
 from ssedb.config import TrainConfig
-from ssedb.terminal.bar import Bar
+from ssedb.terminal.bar import PLAIN_LINE_EVERY, Bar
 
 
 class Progress:
@@ -25,6 +25,9 @@ class Progress:
 
     def phase(self, text: str) -> None:
         """Show what is done before the training proper."""
+
+    def look(self, done: int, steps: int) -> None:
+        """Show how many of the random agent's steps are done."""
 
     def start(self, steps: int, config: TrainConfig) -> None:
         """Begin at that step."""
@@ -71,7 +74,14 @@ class _Shown(Progress):
     def note(self, text: str) -> None:
         self._bar.note(text)
 
-    phase = note
+    def phase(self, text: str) -> None:
+        self._phase_began = time.monotonic()
+        self.note(text)
+
+    def look(self, done: int, steps: int) -> None:
+        # In a log, the line of the phase is enough for some seconds.
+        if self._bar.live or time.monotonic() - self._phase_began >= PLAIN_LINE_EVERY:
+            self._bar.show([f"{done:,}/{steps:,} random steps"], done, steps, "looking around")
 
     def start(self, steps: int, config: TrainConfig) -> None:
         self._first = self._steps = steps

@@ -1,5 +1,7 @@
 """A stop at any update and a resume: bit for bit the run that never stopped."""
 
+import subprocess
+
 import numpy as np
 import pytest
 import torch
@@ -53,6 +55,24 @@ def test_resume_at_any_update_is_bit_identical(tmp_path, monkeypatch, changes, u
         assert numbers(out) == numbers(tmp_path / "whole")
         assert same(last_state(out), expected)
     assert numbers(tmp_path / "whole")[-1]["episodes"] > 0
+
+
+PACK = "tar c run | gzip -1 | split -b 16K - run.tgz."
+UNPACK = "cat ../home/run.tgz.* | tar xz"
+
+
+def test_run_carried_in_parts_to_another_place_goes_on_bit_for_bit(tmp_path):
+    home, there = tmp_path / "home", tmp_path / "there"
+    for folder in (home, there):
+        folder.mkdir()
+    train(tiny_config(home / "run", **settings(steps=SIZE)))
+    subprocess.run(PACK, shell=True, cwd=home, check=True)
+    subprocess.run(UNPACK, shell=True, cwd=there, check=True)
+    assert len(list(home.glob("run.tgz.*"))) > 1
+    for folder in (home, there):
+        resume(folder / "run", steps=2 * SIZE)
+    assert numbers(there / "run") == numbers(home / "run")
+    assert same(last_state(there / "run"), last_state(home / "run"))
 
 
 def test_deterministic_run_uses_deterministic_kernels_to_its_end_and_when_resumed(tmp_path):

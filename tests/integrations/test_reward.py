@@ -93,6 +93,55 @@ def test_saved_reward_goes_on_as_the_original(bonus, save):
     assert same_future(one, other)
 
 
+def saved_by(bonus: str = "rnd", **settings) -> dict:
+    return small(bonus, **settings).state_dict()
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        (saved_by("db"), "a state of bonus='db' does not fit this reward of bonus='rnd'"),
+        (saved_by(feature_dim=8), "feature_dim=8 .* feature_dim=64"),
+        (saved_by(preset="small"), "preset='small' .* preset='rooms'"),
+        (saved_by(reward_scale="run"), "reward_scale='run' .* reward_scale='recent'"),
+        (
+            ssedb.IntrinsicReward("rnd", (spaces.Box(-1, 1, (4,)), SPACES[1])).state_dict(),
+            r"observations=\(4,\) .* observations=\(1, 36, 36\)",
+        ),
+        (
+            ssedb.IntrinsicReward("rnd", (SPACES[0], spaces.Discrete(5))).state_dict(),
+            r"actions=Discrete\(5\) .* actions=Discrete\(3\)",
+        ),
+        ({**saved_by(), "bonus": {}}, "the state does not fit this reward"),
+        ({"weight": torch.zeros(1)}, "no state of an IntrinsicReward"),
+    ],
+)
+def test_load_state_dict_of_another_reward_is_answered_in_one_line(state, message):
+    with pytest.raises(ssedb.ConfigError, match=message) as error:
+        small().load_state_dict(state)
+    assert "\n" not in str(error.value)
+
+
+def test_load_state_dict_keeps_how_this_reward_is_trained():
+    """Adam's first step on a slope of 2 is rate * 2 / (2 + epsilon)."""
+    once = dict(epochs=1, batch_size=24, reward_scale="recent")
+    reward = small(CLOCK, learning_rate=0.25, adam_eps=2.0, **once)
+    reward.load_state_dict(small(CLOCK, fidelity="paper", learning_rate=0.5, **once).state_dict())
+    reward.update(rollout())
+    assert reward.bonus.weight.item() == pytest.approx(0.125)
+
+
+@pytest.mark.parametrize("bonus", ["e3b", "rnd"])
+def test_loaded_reward_goes_on_with_another_number_of_environments_after_a_reset(bonus):
+    envs = SyncVectorEnv([Corridor] * 2)
+    reward = ssedb.IntrinsicReward(bonus, envs, preset="rooms", batch_size=8)
+    before = small(bonus)
+    before.compute(rollout(envs=3))
+    reward.load_state_dict(before.state_dict())
+    reward.begin_episodes()
+    assert reward.compute(rollout(envs=2)).shape == (8, 2)
+
+
 def test_reward_leaves_torchs_generator_alone():
     torch.manual_seed(3)
     expected = torch.rand(1)
@@ -196,6 +245,34 @@ def test_episodes_of_environments_that_were_reset_have_new_numbers():
     reward.compute(rollout(2))
     first, second = (set(episodes.tolist()) for episodes in Diary.episodes)
     assert not first & second
+
+
+def test_reset_among_watched_steps_begins_new_episodes_of_those_environments():
+    reward = small(DIARY)
+    step = {name: value[0] for name, value in rollout(1).items()}
+    for which in (None, [True, False, True], None, [False, False, False]):
+        reward.watch(**step)
+        reward.begin_episodes(which)
+    reward.watch(**step)
+    reward.compute()
+    expected = [[0, 1, 2], [3, 4, 5], [6, 4, 8], [9, 7, 11], [9, 7, 11]]
+    assert torch.cat(Diary.episodes).view(5, 3).tolist() == expected
+    reward.begin_episodes([False, True, False])
+    reward.compute(rollout(1))
+    assert Diary.episodes[-1].tolist() == [9, 10, 11]
+
+
+def test_step_after_a_reset_counts_though_the_episode_had_ended():
+    """Gymnasium's default again: `reset` takes the place of the step that would reset."""
+    envs = SyncVectorEnv([Corridor] * 2)
+    reward = ssedb.IntrinsicReward(CLOCK, envs, preset="rooms", reward_scale="none")
+    last = {name: value[4, :2] for name, value in rollout(5).items()}
+    last["terminateds"] = np.ones(2, bool)
+    first = {name: value[0, :2] for name, value in rollout(1).items()}
+    reward.watch(**last)
+    reward.begin_episodes([True, False])
+    reward.watch(**first)
+    assert (reward.compute()[1] > 0).tolist() == [True, False]
 
 
 def test_other_number_of_environments_goes_on_with_a_bonus_that_knows_none():

@@ -153,6 +153,20 @@ def test_state_dict_goes_on_as_the_original(envs):
 
 
 @pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        (lambda envs: RND(envs, latent_dim=8).state_dict(), "bonus='rnd' does not fit .*'icm'"),
+        (lambda envs: ICM(envs, latent_dim=4).state_dict(), "feature_dim=4 .* feature_dim=8"),
+        (lambda envs: {}, "no state of an IntrinsicReward"),
+    ],
+)
+def test_state_dict_of_another_reward_is_answered_in_one_line(envs, state, message):
+    reward = ICM(envs, latent_dim=8)
+    with pytest.raises(ssedb.ConfigError, match=message):
+        reward.load_state_dict(state(envs))
+
+
+@pytest.mark.parametrize(
     ("given", "message"),
     [
         ({"rwd_norm_type": "best"}, "rwd_norm_type='best': use rms or minmax or none"),

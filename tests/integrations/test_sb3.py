@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 import torch
 from stable_baselines3 import A2C, DQN, PPO
-from stable_baselines3.common.vec_env import DummyVecEnv, VecTransposeImage
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize, VecTransposeImage
 
 import ssedb
 from ssedb.errors import Note
 from ssedb.integrations.sb3 import IntrinsicRewardCallback, VecIntrinsicReward
 
-from .corridor import CLOCK, LENGTH, Clock, Corridor, rollout, small
+from .corridor import CLOCK, DIARY, LENGTH, Clock, Corridor, Diary, rollout, small
 
 STEPS, ENVS = 7, 2
 
@@ -22,6 +23,7 @@ STEPS, ENVS = 7, 2
 @pytest.fixture(autouse=True)
 def nothing_remembered():
     Clock.rewarded.clear()
+    Diary.episodes.clear()
 
 
 def corridors(truncates: bool = False) -> DummyVecEnv:
@@ -234,6 +236,40 @@ def test_wrapper_saved_and_loaded_goes_on_as_the_original(tmp_path):
     assert loaded.intrinsic_coef == 0.5
     assert loaded.reward.updates == 2
     assert np.array_equal(play(loaded, 5)[0], play(env, 5)[0])
+
+
+@pytest.mark.parametrize("kind", ["other spaces", "other file", "damaged"])
+def test_wrapper_of_a_file_that_does_not_fit_is_answered_in_one_line(tmp_path, kind):
+    path = tmp_path / "bonus.pt"
+    wrapped("rnd").save(path)
+    venv = corridors()
+    if kind == "other spaces":
+        venv = make_vec_env("CartPole-v1")
+    elif kind == "other file":
+        VecNormalize(venv).save(path)
+    else:
+        path.write_bytes(path.read_bytes()[:1000])
+    message = "observations=.* does not fit" if kind == "other spaces" else "no file of VecIntr"
+    with pytest.raises(ssedb.ConfigError, match=message) as error:
+        VecIntrinsicReward.load(path, venv)
+    assert "\n" not in str(error.value)
+
+
+def test_wrapper_loaded_for_another_number_of_environments_goes_on(tmp_path):
+    env = wrapped("e3b", batch_size=4)
+    play(env, 6)
+    env.save(tmp_path / "bonus.pt")
+    loaded = VecIntrinsicReward.load(tmp_path / "bonus.pt", DummyVecEnv([Corridor] * 3))
+    loaded.reset()
+    assert loaded.step(np.zeros(3, int))[1].shape == (3,)
+
+
+def test_wrapper_reset_before_the_first_update_begins_new_episodes():
+    env = wrapped(DIARY)
+    for _ in range(3):
+        env.reset()
+        env.step(np.zeros(ENVS, int))
+    assert torch.cat(Diary.episodes).tolist() == [0, 1, 2, 3, 4, 5]
 
 
 def test_wrapper_serves_an_off_policy_algorithm():

@@ -11,12 +11,13 @@ from torchrl.envs import GymWrapper, SerialEnv, TransformedEnv, check_env_specs
 import ssedb
 from ssedb.integrations.torchrl import IntrinsicRewardLoss, IntrinsicRewardTransform
 
-from .corridor import CLOCK, LENGTH, Clock, Corridor, rollout, small
+from .corridor import CLOCK, DIARY, LENGTH, Clock, Corridor, Diary, rollout, small
 
 
 @pytest.fixture(autouse=True)
 def nothing_remembered():
     Clock.rewarded.clear()
+    Diary.episodes.clear()
 
 
 def corridor(one_hot: bool = True) -> GymWrapper:
@@ -83,6 +84,45 @@ def test_state_dict_of_the_transform_goes_on_as_the_original():
     raw = [reward.scale(reward.raw_rewards(reward.samples(samples))) for reward in (one, other)]
     assert torch.equal(*raw)
     assert raw[0].mean() > 0
+
+
+def test_state_dict_of_another_bonus_is_answered_in_one_line():
+    with pytest.raises(ssedb.ConfigError, match=r"bonus='rnd' does not fit .*bonus='db'"):
+        transformed(bonus="db").load_state_dict(transformed(bonus="rnd").state_dict())
+
+
+@pytest.mark.parametrize("scale_every", [1, 8])
+def test_resets_within_a_collection_begin_new_episodes(scale_every):
+    env = transformed(bonus=DIARY, scale_every=scale_every)
+    for _ in range(4):
+        env.rollout(2)  # two of five steps, then another reset
+    numbers = torch.cat(Diary.episodes).tolist()
+    assert [len(set(numbers[i : i + 2])) for i in range(0, len(numbers), 2)] == [1] * 4
+    assert len(set(numbers)) == 4
+
+
+def test_resets_of_some_environments_begin_new_episodes_of_those():
+    env = transformed(SerialEnv(2, corridor), bonus=DIARY, scale_every=1)
+    data = env.rollout(1)
+    which = torch.tensor([[True], [False]])
+    start = env.reset(data[:, -1]["next"].exclude("reward").set("_reset", which))
+    env.rollout(1, auto_reset=False, tensordict=start)
+    first, second = Diary.episodes[0].tolist(), Diary.episodes[-1].tolist()
+    assert first[0] != second[0]
+    assert first[1] == second[1]
+
+
+def test_reset_ends_the_memory_of_an_episodic_bonus():
+    """The first step of an episode, whatever came before it, is as new as that of any other."""
+    env = transformed(bonus="e3b", scale_every=1)
+    env.transform.reward.bonus.requires_grad_(False)
+    env.rollout(1)
+    first = []
+    for _ in range(3):
+        torch.manual_seed(0)
+        first.append(env.rollout(1)["next", "intrinsic_reward"].item())
+    assert first == pytest.approx([first[0]] * 3)
+    assert first[0] > 0
 
 
 @pytest.mark.parametrize("bonus", ["db", "rnd"])

@@ -1,8 +1,9 @@
 """What a run shows: steps of the whole rollouts that it makes, and now and then a plain line."""
 
+from ssedb.collect import environments
 from ssedb.runs import progress
 from ssedb.terminal import bar
-from tests.toy import tiny_config
+from tests.toy import Sides, tiny_config
 
 
 def test_progress_counts_to_the_end_of_the_last_rollout(tmp_path, capsys):
@@ -47,3 +48,22 @@ def test_display_standing_alarm_is_in_every_line(capsys):
     first, second = capsys.readouterr().err.splitlines()
     assert "ALARM entropy 0.01  score -" in first
     assert "ALARM" not in second
+
+
+def test_look_around_shows_how_far_it_is_every_ten_seconds(tmp_path, capsys, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(bar.time, "monotonic", lambda: now[0])
+    shown = progress.console()
+
+    class Slow(Sides):
+        def step(self, actions):
+            now[0] += 4.0
+            return super().step(actions)
+
+    monkeypatch.setattr(environments, "env_of", lambda config, num_envs, **_: Slow(num_envs))
+    environments.look_around(tiny_config(tmp_path, obs_norm_steps=50), shown)
+    assert capsys.readouterr().err.splitlines() == [
+        "a random agent looks around for 50 steps",
+        "24/50 random steps",
+        "48/50 random steps",
+    ]
