@@ -231,7 +231,12 @@ def test_cleanrl_rnd_has_the_published_sizes_and_trains_what_it_should(from_benc
     generator = torch.Generator().manual_seed(0)
     obs = torch.rand(12, 4, 84, 84, generator=generator) * 255
     actions, rest = torch.arange(12) % 4, torch.rand(3, 12, generator=generator)
-    learner.step(obs, obs[:, -1:] / 255, actions, *rest)
+    frames = obs[:, -1:] / 255
+    torch.manual_seed(0)
+    errors = learner.rnd.errors(frames).mean().item()
+    for _ in range(3):
+        learner.step(obs, frames, actions, *rest)
+    assert learner.rnd.errors(frames).mean().item() < 0.9 * errors
     changed = {name: bool((p != before[name]).any()) for name, p in learner.rnd.named_parameters()}
     assert changed == {name: name.startswith("predictor") for name in changed}
 
