@@ -164,6 +164,7 @@ def test_sparse_reward_appends_runs_and_makes_none_twice(tmp_path):
     assert len(run["success"]) == 2
 
 
+@pytest.mark.slow
 def test_packing_times_each_number_of_runs(tmp_path):
     out = tmp_path / "packing.json"
     grid = BENCHMARKS.parent / "experiments" / "smoke.toml"
