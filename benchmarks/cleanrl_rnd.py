@@ -9,10 +9,10 @@ The algorithm and its settings are those of CleanRL's `ppo_rnd_envpool.py`
   theirs would still fit, is left out: the agent must not see that reward.
 - The emulators are ours: ale-py's AtariVectorEnv instead of envpool, with the settings of
   `ssedb.envs.atari`: whole games instead of lives, no sticky actions, no fire at the start.
-- Moments of frames are summed on the device. Theirs pass through Python lists, which takes longer than
-  the emulators do.
-- Gradients of the reward's forward pass are not recorded, and the policy's forward pass gives actions
-  and values at once. Both save time and change no number.
+- Moments of frames are summed on the device. Theirs pass through Python lists, which takes longer
+  than the emulators do.
+- Gradients of the reward's forward pass are not recorded, and the policy's forward pass gives
+  actions and values at once. Both save time and change no number.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ def flips(folder: Path, number: int) -> dict[str, Any]:
 
 
 class Watcher(BaseCallback):
-    """Notes memory (MiB), file handles and threads after each rollout, and stops the run in time."""
+    """Notes memory (MiB), file handles and threads after each rollout; stops the run in time."""
 
     def __init__(self, minutes: float) -> None:
         super().__init__()

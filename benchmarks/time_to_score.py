@@ -3,14 +3,15 @@
     python benchmarks/time_to_score.py --out time-to-score.json
 
 Three trainers take their turn on the same machine, each in a process of its own: our recipe
-(`--fidelity ours`), DB as its paper has it (`--fidelity paper`), and a public single-file trainer of
-PPO with RND (benchmarks/cleanrl_rnd.py says what it is). All have 128 environments x 128 steps, the
-same emulators with the same settings, and no reward but their own. The score is of whole games.
+(`--fidelity ours`), DB as its paper has it (`--fidelity paper`), and a trainer of PPO with RND
+after a public single file (benchmarks/cleanrl_rnd.py says what differs). All have 128 environments
+x 128 steps, the same emulators with the same settings, and no reward but their own. The score is of
+whole games.
 
 The clock starts with the process: imports, emulators, compiling and the random agent's look around
 count, as they do for a user. `start` is when training begins. A trainer that is not there after
-`--minutes` is reported with what it has reached. `--trainers` takes some of them, and adds their rows
-to those that `--out` holds already.
+`--minutes` is reported with what it has reached. `--trainers` takes some of them, and adds their
+rows to those that `--out` holds already.
 """
 
 from __future__ import annotations

@@ -162,8 +162,11 @@ def test_probe_on_a_gpu_works(tmp_path):
 
 @pytest.fixture
 def exact(monkeypatch):
-    """Every number by the same kernel, with its sums in the same order, each time. (Compiled kernels round otherwise, and
-    Adam makes a step of a gradient that is nothing but rounding; they are compared for themselves.)"""
+    """Compute every number by the same kernel, with its sums in the same order, each time.
+
+    Compiled kernels round otherwise, and Adam makes a step of a gradient that is nothing but
+    rounding; they are compared for themselves.
+    """
     monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)
     monkeypatch.setattr(CudaEngine, "fuse", False)
 

@@ -12,19 +12,12 @@ from ssedb.errors import ConfigError
 from ssedb.runs.loop import resume, train
 from ssedb.runs.progress import Progress
 from tests.faults.forks import SMALL, last_state, numbers, same
+from tests.helpers import Notes
 from tests.toy import tiny_config
 
 UPDATES = 3
 SIZE = SMALL["num_envs"] * SMALL["rollout_steps"]
 ATARI = dict(env="breakout", num_envs=2, minibatch_envs=1, rollout_steps=16)
-
-
-class Notes(Progress):
-    def __init__(self):
-        self.notes = []
-
-    def note(self, text):
-        self.notes.append(text)
 
 
 def settings(**changes):
