@@ -208,7 +208,7 @@ class IntrinsicReward:
         scaled = self.rescale(raw)
         self.observe(rollout)
         self.summarize(self.train(rollout), raw, scaled)
-        self.forget_watched()
+        self._watched = []
         return scaled
 
     def begin_episodes(self, which: Any = None) -> None:
@@ -234,7 +234,9 @@ class IntrinsicReward:
         self.compute(samples)
 
     def forget_watched(self) -> None:
-        """Drop the steps that were watched since the last rollout."""
+        """Drop the steps watched since the last rollout; episodes that ended in them are over."""
+        if self._watched:
+            self._number_episodes(join(self._watched))
         self._watched = []
 
     def state_dict(self) -> dict[str, Any]:
@@ -364,7 +366,7 @@ class IntrinsicReward:
             if type(self.bonus).observe is not Bonus.observe:
                 for t, envs in rollout.groups(whole=self.bonus.uses_context):
                     self.bonus.observe(*self._experience(rollout, first, t, envs))
-        self._episodes = first + rollout.size[1] * rollout.dones.sum(0)
+        self._number_episodes(rollout)
         if not self._watched:  # else the last step watched has set it
             self._ended = rollout.dones[-1]
 
@@ -422,6 +424,11 @@ class IntrinsicReward:
                 "another reward for them"
             )
         return self._episodes.max() + 1 + torch.arange(envs, device=self.device)
+
+    def _number_episodes(self, rollout: Samples) -> None:
+        """Number the episodes that are under way after a rollout."""
+        first = self._first_episodes(rollout)
+        self._episodes = first + rollout.size[1] * rollout.dones.sum(0)
 
     def _experience(
         self, rollout: Samples, first: Tensor, t: Tensor, envs: Tensor

@@ -68,7 +68,9 @@ class IntrinsicRewardCallback(BaseCallback):
             self.reward = self._continued(
                 IntrinsicReward(self.bonus, self.training_env, **settings)
             )
-        self.reward.begin_episodes()  # `learn` resets the environments
+        self.reward.forget_watched()  # of a rollout that was stopped
+        starts: Any = self.model._last_episode_starts  # all, if `learn` has reset the environments
+        self.reward.begin_episodes(None if starts.all() else starts)
         self.model.intrinsic_reward = self.reward  # type: ignore[attr-defined]
 
     def _continued(self, made: IntrinsicReward) -> IntrinsicReward:
@@ -90,7 +92,6 @@ class IntrinsicRewardCallback(BaseCallback):
 
     def _on_rollout_start(self) -> None:
         self._extrinsic = []
-        self.reward.forget_watched()
 
     def _on_step(self) -> bool:
         step = self.locals

@@ -293,6 +293,16 @@ def test_reset_among_watched_steps_begins_new_episodes_of_those_environments():
     assert Diary.episodes[-1].tolist() == [9, 10, 11]
 
 
+def test_episodes_that_end_in_forgotten_steps_are_over():
+    reward = small(DIARY)
+    reward.compute(rollout(1))
+    for step in range(1, 4):  # environments 1 and 2 end, 0 does not
+        reward.watch(**{name: value[step] for name, value in rollout(4).items()})
+    reward.forget_watched()
+    reward.compute(rollout(1))
+    assert Diary.episodes[-1].tolist() == [0, 4, 5]
+
+
 def test_step_after_a_reset_counts_though_the_episode_had_ended():
     """Gymnasium's default again: `reset` takes the place of the step that would reset."""
     envs = SyncVectorEnv([Corridor] * 2)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from stable_baselines3 import A2C, DQN, PPO
+from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize, VecTransposeImage
 
@@ -184,6 +185,36 @@ def test_callback_goes_on_with_a_reward_that_is_made_already():
     assert reward.updates == 2
     with pytest.raises(ssedb.ConfigError, match="epochs: give it to the IntrinsicReward"):
         IntrinsicRewardCallback(reward, epochs=3)
+
+
+class Halt(BaseCallback):
+    """A callback that stops training in the middle of the second rollout."""
+
+    def _on_step(self) -> bool:
+        return self.num_timesteps < (STEPS + 2) * ENVS
+
+
+def episodes_of_a_second_call(*, stopped: bool, reset: bool) -> tuple[set[int], list[int]]:
+    """The episodes that a first `learn` rewards, and those that a second one begins in."""
+    model, bonus = ppo(), small(DIARY)
+    halt = [Halt()] if stopped else []
+    model.learn((1 + stopped) * STEPS * ENVS, callback=[*halt, IntrinsicRewardCallback(bonus)])
+    first = {number for episodes in Diary.episodes for number in episodes.tolist()}
+    Diary.episodes.clear()
+    more = IntrinsicRewardCallback(bonus)
+    model.learn(STEPS * ENVS, callback=more, reset_num_timesteps=reset)
+    return first, torch.cat(Diary.episodes)[:ENVS].tolist()
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_learn_that_resets_begins_new_episodes(stopped):
+    first, second = episodes_of_a_second_call(stopped=stopped, reset=True)
+    assert not first & set(second)
+
+
+def test_learn_that_goes_on_keeps_the_episodes_under_way():
+    first, second = episodes_of_a_second_call(stopped=False, reset=False)
+    assert set(second) <= first
 
 
 def test_callback_of_an_algorithm_without_rollouts_names_the_wrapper():
