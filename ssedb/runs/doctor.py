@@ -114,7 +114,7 @@ def _metrics(run: Path, steps: int | None) -> Iterator[Finding]:
     last = log.rows[-1]["steps"] if log.rows else 0
     text = f"{plural(len(log.rows), 'row')} up to step {last:,}"
     if log.repeated:
-        text += f", {log.repeated:,} of them written again by a resume"
+        text += f"; resumes replaced {log.repeated:,} more"
     if steps is not None and last > steps:
         text += f"; those after step {steps:,} will be written again"
     yield Finding(name, "good", text)

@@ -134,9 +134,10 @@ def test_doctor_names_what_is_wrong_and_what_resume_does(
 
 def test_doctor_tells_rows_that_are_written_again(run, capsys):
     rows = (run / "metrics.jsonl").read_text().splitlines()
-    lines = [*rows, '{"event": "resume", "steps": 32, "updates": 1}', rows[-1]]
+    again = ['{"event": "resume", "steps": 32, "updates": 1}', rows[-1]]
+    lines = [*rows, *again * 3]
     (run / "metrics.jsonl").write_text("\n".join(lines) + "\n")
-    text = "2 rows up to step 64, 1 of them written again by a resume"
+    text = "2 rows up to step 64; resumes replaced 3 more"
     assert told(run, capsys)[1]["metrics.jsonl"] == ("good", text)
     newest(run).unlink()
     _, found = told(run, capsys)
