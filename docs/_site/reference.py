@@ -149,13 +149,22 @@ def public_names() -> str:
 
 
 def notebook() -> str:
-    """Return the notebook's cells as Markdown; its own title is left to the page."""
+    """Return the notebook's cells and their outputs as Markdown; the page has the title."""
     cells = json.loads((ROOT / "docs" / "notebook.ipynb").read_text(encoding="utf-8"))["cells"]
     parts = []
     for cell in cells:
         text = "".join(cell["source"])
         parts.append(text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```")
+        parts += [_output(output) for output in cell.get("outputs", ())]
     return "\n\n".join(parts)
+
+
+def _output(output: dict[str, Any]) -> str:
+    """Return what a cell printed, or its picture inside the page."""
+    if output["output_type"] == "stream":
+        return f"```text\n{''.join(output['text'])}```"
+    png = "".join(output["data"]["image/png"]).replace("\n", "")
+    return f'<img alt="Output of the cell above" src="data:image/png;base64,{png}">'
 
 
 SECTIONS = {

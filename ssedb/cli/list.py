@@ -44,7 +44,7 @@ def main(args: list[str]) -> int:
 def print_envs() -> None:
     """Print the environments that a run can be trained on."""
     rest = [game for game in atari_games() if game not in GAMES]
-    print(f"the suite ({len(GAMES)}):\n{wrapped(' '.join(GAMES), '  ', '  ')}")
+    print(f"the paper's games ({len(GAMES)}):\n{wrapped(' '.join(GAMES), '  ', '  ')}")
     print(f"every other Atari game ({len(rest)}):\n{wrapped(' '.join(rest), '  ', '  ')}")
     print("a world whose true state is known:\n  rooms rooms-tiny rooms-small rooms-large")
     print("  rooms@7 is another layout of rooms")

@@ -126,6 +126,8 @@ def print_run(result: TrainResult, config: TrainConfig) -> None:
     table.add_row("score, mean of the last 100", scores[0])
     table.add_row("score, best", scores[1])
     names = {
+        "states_share": "share of the states seen",
+        "rooms_share": "share of the rooms seen",
         "bonus_raw": "bonus, mean before normalisation",
         "i_upper": "I_upper (nats in z)",
         "i_pred": "I_pred (log-likelihood)",
