@@ -5,7 +5,7 @@ PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
 
 # Maths, settings and statistics, in under a minute.
 FAST := $(addprefix tests/, test_objectives.py test_ppo.py test_normalize.py test_networks.py \
-	test_config.py compare theory analysis/test_measures.py runs/test_files.py)
+	test_config.py test_options.py compare theory analysis/test_measures.py runs/test_files.py)
 
 .PHONY: setup demo sample-report test test-fast mutants lint docs bench clean
 

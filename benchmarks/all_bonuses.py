@@ -1,4 +1,4 @@
-"""Training against the emulators alone: DB, its rivals, noise on raw frames, Rooms; and updates alone.
+"""Time training against the emulators alone: DB, its rivals, noise on raw frames, Rooms, updates.
 
     python benchmarks/all_bonuses.py --device cuda --updates 4     # about six minutes on an H200
 

@@ -1,11 +1,11 @@
-"""What each bonus costs: time and memory of paying and learning from one rollout of 128 environments x 128 steps.
+"""Measure what each bonus costs: time and memory of one rollout of 128 environments x 128 steps.
 
     python benchmarks/bonus_cost.py --device cpu --minibatches 1
     python benchmarks/bonus_cost.py --device cuda
 
-Paper-size networks, one pass of the bonus model. Every bonus runs in a process of its own, so that memory is its own; the
-row `none` is what the process and the rollout take without any. With `--minibatches` fewer than the 8 of a rollout are timed
-and the time is scaled up.
+Paper-size networks, one pass of the bonus model. Every bonus runs in a process of its own, so that
+memory is its own; the row `none` is what the process and the rollout take without any. With
+`--minibatches` fewer than the 8 of a rollout are timed and the time is scaled up.
 """
 
 from __future__ import annotations
@@ -113,11 +113,11 @@ def main() -> None:
     sizes = {name: value for name, value in sizes.items() if value is not None}
     steps = ssedb.TrainConfig(env="alien", **sizes).rollout_size
     print(
-        f"torch {torch.__version__}, {args.device}, {torch.get_num_threads()} threads, {args.minibatches} of 8 minibatches\n"
+        f"torch {torch.__version__}, {args.device}, {torch.get_num_threads()} threads, "
+        f"{args.minibatches} of 8 minibatches\n"
     )
-    print(
-        "| bonus | reward, ms | observe, ms | update, ms | all, ms | steps/s | GiB |\n|---|---|---|---|---|---|---|"
-    )
+    print("| bonus | reward, ms | observe, ms | update, ms | all, ms | steps/s | GiB |")
+    print("|---|---|---|---|---|---|---|")
     for bonus in args.bonuses:
         with multiprocessing.get_context("spawn").Pool(1) as pool:
             reward, observe, update, peak = pool.apply(

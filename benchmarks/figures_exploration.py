@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,23 +38,15 @@ def with_settings(bonus: str, **settings: Any) -> Callable[[Run], bool]:
     return fits
 
 
-def ensemble(run: Run) -> bool:
-    """Tell whether a run has `db-ensemble` as it was before its memory: whitened, rate 1e-3."""
-    kept = {"tau": 0.99, "whiten": True}
-    fast = run["settings"].get("bonus_learning_rate") == 1e-3
-    return fast and run["settings"].get("bonus_options") == kept
-
-
-METHODS: dict[str, tuple[Callable[[Run], bool], str]] = {
-    "counts of true states": (with_settings("count", reward_scale=None), COLOURS[2]),
-    "db-ensemble": (with_settings("db-ensemble", memory=20_000), COLOURS[0]),
-    "the same without memory": (ensemble, COLOURS[4]),
-    "ICM, rate 1e-3": (with_settings("icm", bonus_learning_rate=1e-3), COLOURS[5]),
-    "RND": (with_settings("rnd", reward_scale=None), COLOURS[1]),
-    "DB's KL": (with_settings("db"), COLOURS[3]),
-    "acting at random": (with_settings("none"), GRAY),
+METHODS = {
+    "count": ("counts of true states", COLOURS[2]),
+    "db-ensemble": ("db-ensemble", COLOURS[0]),
+    "icm": ("ICM", COLOURS[5]),
+    "rnd": ("RND", COLOURS[1]),
+    "db": ("DB's KL", COLOURS[3]),
+    "none": ("acting at random", GRAY),
 }
-"""Name, which runs it has, its colour. Reward scales over recent rollouts only."""
+"""Name and colour of each bonus."""
 SCALES = {
     "whole run (the paper's)": (dict(reward_scale="whole-run"), COLOURS[1]),
     "recent rollouts": (
@@ -62,6 +54,12 @@ SCALES = {
         COLOURS[0],
     ),
 }
+
+
+def read(name: str) -> list[Run]:
+    """Read a log of runs, one a line."""
+    lines = (ROOT / "benchmarks" / "log" / name).read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
 
 
 def curve(axes: Any, run: Run, **style: Any) -> None:
@@ -73,12 +71,15 @@ def once(label: str, number: int) -> str | None:
     return label if number == 0 else None
 
 
-def blind_and_fading(runs: Iterable[Run]) -> Any:
-    """What each bonus is made of at the end of its run, and the states that its agent sees."""
-    runs = [run for run in runs if under_boxes(run)]
+def blind_and_fading(leads: list[Run], study: list[Run]) -> Any:
+    """What each bonus is made of at the end of its run, and the states that its agent sees.
+
+    DB's KL is not in the study yet; its run is one of the leads.
+    """
+    runs = [run for run in study + [r for r in leads if with_settings("db")(r)] if under_boxes(run)]
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
-    for name, (fits, colour) in METHODS.items():
-        own = [run for run in runs if fits(run)]
+    for bonus, (name, colour) in METHODS.items():
+        own = [run for run in runs if run["settings"]["bonus"] == bonus]
         for number, run in enumerate(own):
             curve(right, run, color=colour, label=once(f"{name} ({len(own)})", number))
             if run.get("noise_in_bonus") is not None:
@@ -94,8 +95,8 @@ def blind_and_fading(runs: Iterable[Run]) -> Any:
     return figure
 
 
-def followed(runs: list[Run]) -> Any:
-    """The same two bonuses under two reward scales."""
+def followed(leads: list[Run], study: list[Run]) -> Any:
+    """The same two bonuses under two reward scales; all of them leads."""
     figure, panels = pyplot.subplots(1, 2, figsize=(7, 2.8), sharey=True, layout="constrained")
     tasks = {
         "counts of true states, boxes": ("count", None),
@@ -104,7 +105,7 @@ def followed(runs: list[Run]) -> Any:
     for axes, (title, (bonus, noise)) in zip(panels, tasks.items(), strict=True):
         for name, (settings, colour) in SCALES.items():
             fits = with_settings(bonus, noise=noise, **settings)
-            own = [run for run in runs if fits(run)]
+            own = [run for run in leads if fits(run)]
             for number, run in enumerate(own):
                 curve(axes, run, color=colour, label=once(f"{name} ({len(own)} runs)", number))
         axes.set(title=title, xlabel="million steps", ylim=(0, 0.8), xlim=(0, 3))
@@ -115,16 +116,13 @@ def followed(runs: list[Run]) -> Any:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    folder = ROOT / "benchmarks" / "log"
-    logs = [folder / f"2026-11-16-{name}.jsonl" for name in ("exploration", "rooms-study")]
-    parser.add_argument("--log", type=Path, nargs="+", default=logs, help="runs, one a line")
     parser.add_argument("--out", type=Path, default=ROOT / "docs", help="folder for the figures")
     args = parser.parse_args()
-    runs = [json.loads(line) for log in args.log for line in log.open(encoding="utf-8")]
+    leads, study = (read(f"2026-11-16-{name}.jsonl") for name in ("exploration", "rooms-study"))
     with pyplot.rc_context(STYLE):
         for name, draw in (("blind-fade", blind_and_fading), ("followed", followed)):
             path = args.out / f"bonus-{name}.png"
-            draw(runs).savefig(path, dpi=110)
+            draw(leads, study).savefig(path, dpi=110)
             print(path)
 
 

@@ -1,8 +1,9 @@
-"""Ways to step the same number of Atari games on all cores, random actions, nothing else: why training keeps them in pools.
+"""Compare ways to step Atari games on all cores under random actions: why training keeps pools.
 
     python benchmarks/pools.py --env breakout --envs 128
 
-The ways take turns. With fewer cores than the sixteen beside a GPU, fewer games (8 for each core) make the same case.
+The ways take turns. With fewer cores than the sixteen beside a GPU, fewer games (8 for each core)
+make the same case.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ssedb.envs.names import POOLS, atari_games
 
 
 def one_after_the_other(vectors: list[AtariVectorEnv], steps: int) -> None:
-    """Answers are waited for in a fixed order, and each is replied to before the next is waited for."""
+    """Wait for the pools in a fixed order; reply to each before the next is waited for."""
     rng, choices = np.random.default_rng(0), len(vectors[0].ale.get_action_set())
     for step in range(steps + 1):
         for vector in vectors:
@@ -69,9 +70,8 @@ def main() -> None:
     print("| | agent steps/s | / one vector |\n|---|---|---|")
     for name, times in seconds.items():
         ratio = statistics.median(a / b for a, b in zip(seconds["one vector"], times, strict=True))
-        print(
-            f"| {name} | {options.envs * options.steps / statistics.median(times):,.0f} | {ratio:.2f} |"
-        )
+        rate = options.envs * options.steps / statistics.median(times)
+        print(f"| {name} | {rate:,.0f} | {ratio:.2f} |")
     for env in (whole, *pools):
         env.close()
 

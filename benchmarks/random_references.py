@@ -1,11 +1,11 @@
-"""Score a uniform random policy on Atari games under the preprocessing that agents are trained with.
+"""Score a uniform random policy on Atari games under the preprocessing of training.
 
-    python benchmarks/random_references.py --episodes 100 --processes 16 --out random_references.json
+    python benchmarks/random_references.py --episodes 100 --processes 16 --out references.json
 
-`ssedb/compare/random_references.json`, the zero of normalised scores, was measured with it. Episodes begin with up to 30
-no-ops and end after 4500 agent steps at most, as in training. Every environment plays the same number of whole episodes, so
-that short ones are not favoured. Each process plays one batch of a game at a time; the file is written anew whenever a
-game is done.
+`ssedb/compare/random_references.json`, the zero of normalised scores, was measured with it.
+Episodes begin with up to 30 no-ops and end after 4500 agent steps at most, as in training. Every
+environment plays the same number of whole episodes, so that short ones are not favoured. Each
+process plays one batch of a game at a time; the file is written anew whenever a game is done.
 """
 
 from __future__ import annotations
@@ -25,12 +25,16 @@ import ssedb
 ENVS, EACH = 10, 2
 BATCH = ENVS * EACH  # episodes
 EXTRA_GAMES = (
-    "montezuma_revenge", "space_invaders", "freeway", "pong", "beam_rider", "chopper_command", "video_pinball", "zaxxon",
+    "montezuma_revenge", "space_invaders", "freeway", "pong", "beam_rider", "chopper_command",
+    "video_pinball", "zaxxon",
 )  # fmt: skip
 
 
 def play(task: tuple[str, int]) -> tuple[str, list[float], list[int]]:
-    """Play a game with a seed; return the game, and scores and lengths of `EACH` episodes of each environment."""
+    """Play a game with a seed.
+
+    Returns the game, and scores and lengths of `EACH` episodes of each environment.
+    """
     game, seed = task
     torch.set_num_threads(1)
     env = ssedb.make_env(game, num_envs=ENVS, noise="none", seed=seed)
@@ -67,7 +71,8 @@ def main() -> None:
     tasks = [(game, seed) for game in played for seed in range(options.episodes // BATCH)]
     about = {
         "policy": "uniform random",
-        "preprocessing": "skip 4, up to 30 no-ops, at most 4500 agent steps, no sticky actions, scores unclipped",
+        "preprocessing": "skip 4, up to 30 no-ops, at most 4500 agent steps, "
+        "no sticky actions, scores unclipped",
         "ale_py": version("ale-py"),
     }
     measured: dict[str, dict[str, float]] = {}

@@ -1,28 +1,34 @@
-"""rllte-core's ICM, RND and Disagreement against ours: time of the rewards of a rollout and of the updates on it.
+"""Time ICM, RND and Disagreement of rllte-core against ours: rewards of a rollout, and updates.
 
     pip install --no-deps -r requirements/rivals.txt
     python benchmarks/rllte_bonuses.py
     python benchmarks/rllte_bonuses.py --device cuda --envs 128 --batch-size 2048
 
-Both sides get the same transitions (random bytes, steps x envs stacks of four 84x84 frames, 18 actions) in one process, take
-turns, and run plain PyTorch in float32 (on a GPU with TF32 in convolutions, as torch does unless told otherwise): ours as
-`make_bonus` gives it, without the CUDA graphs of the trainer. Both have the
-Nature encoder with 512 features, Adam, and the same batch size, passes and number of models in the ensemble; neither scales
-its rewards. Both have the allocator that ssedb sets up, which is the faster one. What cannot be made the same:
+Both sides get the same transitions (random bytes, steps x envs stacks of four 84x84 frames, 18
+actions) in one process, take turns, and run plain PyTorch in float32 (on a GPU with TF32 in
+convolutions, as torch does unless told otherwise): ours as `make_bonus` gives it, without the CUDA
+graphs of the trainer. Both have the Nature encoder with 512 features, Adam, and the same batch
+size, passes and number of models in the ensemble; neither scales its rewards. Both have the
+allocator that ssedb sets up, which is the faster one. What cannot be made the same:
 
-- Encoder. Theirs has ReLU, after the features too; ours has leaky ReLU, and none after the features.
-- Observations. rllte-core stores them as float32 and gets them so; ours are bytes. Theirs come out of a DataLoader, one by
-  one; ours are indexed.
-- ICM. Their inverse and forward models have one hidden layer of 256. Our inverse model has one of 512; our forward model has
-  ten layers of 512, and every one sees the action. No gradient of our forward loss reaches the encoder; of theirs it does.
-- RND. Theirs looks at whole stacks, learns from `obs` while it pays for `next_obs`, and its predictor is the encoder. Ours
-  looks at the newest frame, pays for and learns from `next_obs`, and its predictor has two more layers of 512. Both scale
-  pixels by running statistics; theirs are computed on the CPU.
-- Disagreement. Forward models as in ICM. Theirs trains one model of the ensemble per minibatch, ours trains all of them.
+- Encoder. Theirs has ReLU, after the features too; ours has leaky ReLU, and none after the
+  features.
+- Observations. rllte-core stores them as float32 and gets them so; ours are bytes. Theirs come out
+  of a DataLoader, one by one; ours are indexed.
+- ICM. Their inverse and forward models have one hidden layer of 256. Our inverse model has one of
+  512; our forward model has ten layers of 512, and every one sees the action. No gradient of our
+  forward loss reaches the encoder; of theirs it does.
+- RND. Theirs looks at whole stacks, learns from `obs` while it rewards `next_obs`, and its
+  predictor is the encoder. Ours looks at the newest frame, rewards and learns from `next_obs`, and
+  its predictor has two more layers of 512. Both scale pixels by running statistics; theirs are
+  computed on the CPU.
+- Disagreement. Forward models as in ICM. Theirs trains one model of the ensemble per minibatch,
+  ours trains all of them.
 - rllte-core waits for the device to read its losses after every step.
 
-The work is not the same, so it is counted: GFLOP of the matrix products and convolutions. "Faster by" is their time over
-ours in the same turn; above 1, ours is faster. "At equal work" divides each time by its GFLOP first.
+The work is not the same, so it is counted: GFLOP of the matrix products and convolutions.
+"Faster by" is their time over ours in the same turn; above 1, ours is faster. "At equal work"
+divides each time by its GFLOP first.
 """
 
 from __future__ import annotations
@@ -175,12 +181,16 @@ def compare(name: str, batch: dict[str, Tensor], args: argparse.Namespace) -> It
         ]
         medians = [1000 * statistics.median(side) for side in zip(*times, strict=True)]
         faster = statistics.median(their_time / our_time for their_time, our_time in times)
-        cells = (
-            [f"{ms:,.1f}" for ms in medians]
-            + [f"**{faster:.2f}**"]
-            + [f"{gflop:,.1f}" for gflop in flops]
-        )
-        yield f"| {name}, {part} | {' | '.join(cells)} | {faster * flops[1] / flops[0]:.2f} | {' | '.join(sizes)} |"
+        equal_work = faster * flops[1] / flops[0]
+        cells = [
+            f"{name}, {part}",
+            *(f"{ms:,.1f}" for ms in medians),
+            f"**{faster:.2f}**",
+            *(f"{gflop:,.1f}" for gflop in flops),
+            f"{equal_work:.2f}",
+            *sizes,
+        ]
+        yield f"| {' | '.join(cells)} |"
 
 
 def main() -> None:
@@ -220,9 +230,11 @@ def main() -> None:
     }
     machine = host.machine(device)
     print(
-        f"{machine['device']}, {machine['cores']} cores, {torch.get_num_threads()} threads, torch {torch.__version__}\n"
-        f"rllte-core {version('rllte-core')}; {args.steps} steps x {args.envs} envs, minibatches of {args.batch_size}, "
-        f"{args.epochs} epochs, {args.models} models, median of {args.repeats} turns after {args.burn_in}\n"
+        f"{machine['device']}, {machine['cores']} cores, {torch.get_num_threads()} threads, "
+        f"torch {torch.__version__}\n"
+        f"rllte-core {version('rllte-core')}; {args.steps} steps x {args.envs} envs, "
+        f"minibatches of {args.batch_size}, {args.epochs} epochs, {args.models} models, "
+        f"median of {args.repeats} turns after {args.burn_in}\n"
     )
     columns = [
         "",

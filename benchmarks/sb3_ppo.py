@@ -1,22 +1,27 @@
-"""PPO of Stable-Baselines3 against our PPO on the same emulators, for the game's own reward: trained agent steps per second.
+"""Time PPO of Stable-Baselines3 against ours on the same emulators, in agent steps per second.
 
     pip install --no-deps -r requirements/rivals.txt
     python benchmarks/sb3_ppo.py
     python benchmarks/sb3_ppo.py --device cuda --num-envs 128 --minibatch-envs 16 --burn-in 4
 
-They take turns, each in a process of its own so that it runs as its users run it: the emulators alone under random actions,
-Stable-Baselines3, ours. Each has ale-py's AtariVectorEnv with the same settings. The learners have the same network (Nature
-CNN, 512 units, policy and value on top: as many parameters), rollout, epochs, minibatch size, learning rate, discount, clip
-range and reward clipping, and compute in TF32 on a GPU (or as `--precision` says; bf16 is for ours alone). What differs:
+The game's own reward alone is trained on. They take turns, each in a process of its own so that it
+runs as its users run it: the emulators alone under random actions, Stable-Baselines3, ours. Each
+has ale-py's AtariVectorEnv with the same settings. The learners have the same network (Nature CNN,
+512 units, policy and value on top: as many parameters), rollout, epochs, minibatch size, learning
+rate, discount, clip range and reward clipping, and compute in TF32 on a GPU (or as `--precision`
+says; bf16 is for ours alone). What differs:
 
-- Stable-Baselines3 takes stacks of 4 out of the emulator and keeps them as stacks in main memory; ours takes single frames
-  and keeps each once, on the device.
-- It shuffles transitions and normalises advantages in each minibatch; ours takes whole trajectories and normalises over the
-  rollout. It clips gradients, ends returns with the episode and bootstraps at time limits; ours does none of these.
+- Stable-Baselines3 takes stacks of 4 out of the emulator and keeps them as stacks in main memory;
+  ours takes single frames and keeps each once, on the device.
+- It shuffles transitions and normalises advantages in each minibatch; ours takes whole trajectories
+  and normalises over the rollout. It clips gradients, ends returns with the episode and bootstraps
+  at time limits; ours does none of these.
 - It uses ReLU in the convolutions, ours leaky ReLU. Its Adam is not fused.
-- Ours still asks its bonus, which is `none`: transitions are gathered for it, and it pays nothing.
-- Ours sets up the C library's allocator and GOMP_SPINCOUNT, as `ssedb train` does; with `--tune-both` Stable-Baselines3 gets
-  them too. On a GPU ours replays CUDA graphs unless `--engine eager`.
+- Ours still asks its bonus, which is `none`: transitions are gathered for it, and it rewards
+  nothing.
+- Ours sets up the C library's allocator and GOMP_SPINCOUNT, as `ssedb train` does; with
+  `--tune-both` Stable-Baselines3 gets them too. On a GPU ours replays CUDA graphs unless
+  `--engine eager`.
 """
 
 from __future__ import annotations
@@ -49,7 +54,7 @@ except ImportError as error:
 
 
 class Emulators(VecEnv):
-    """The settings of ssedb.envs.atari, with stacks of 4, as Stable-Baselines3 wants to be served."""
+    """Environments of ssedb.envs.atari with stacks of 4, behind Stable-Baselines3's interface."""
 
     def __init__(self, config: ssedb.TrainConfig) -> None:
         self.ale = AtariVectorEnv(
@@ -248,12 +253,14 @@ def main() -> None:
         policy_layers=("relu",),
     )
     machine = host.machine(host.pick_device(args.device))
+    tuned = ", tuned as ours" if args.tune_both else ""
     print(
-        f"{machine['device']}, {machine['cores']} cores, {torch.get_num_threads()} threads, torch {torch.__version__}, "
-        f"Stable-Baselines3 {stable_baselines3.__version__}{', tuned as ours' if args.tune_both else ''}\n"
-        f"{config.env}, {config.num_envs} envs x {config.rollout_steps} steps, {config.ppo_epochs} epochs, "
-        f"minibatches of {config.rollout_steps * config.minibatch_envs}, {args.updates} updates a turn, "
-        f"median of {args.repeats} turns after {args.burn_in}",
+        f"{machine['device']}, {machine['cores']} cores, {torch.get_num_threads()} threads, "
+        f"torch {torch.__version__}, Stable-Baselines3 {stable_baselines3.__version__}{tuned}\n"
+        f"{config.env}, {config.num_envs} envs x {config.rollout_steps} steps, "
+        f"{config.ppo_epochs} epochs, "
+        f"minibatches of {config.rollout_steps * config.minibatch_envs}, "
+        f"{args.updates} updates a turn, median of {args.repeats} turns after {args.burn_in}",
         flush=True,
     )
     we = Contestant(ours, config, tuned=True)
@@ -278,9 +285,8 @@ def main() -> None:
             statistics.median(a / b for a, b in zip(contestant.rates, other.rates, strict=True))
             for other in (contestants["emulators alone"], they)
         ]
-        print(
-            f"| {name} | {statistics.median(contestant.rates):,.0f} | {over[0]:.2f} | {over[1]:.2f} |"
-        )
+        rate = statistics.median(contestant.rates)
+        print(f"| {name} | {rate:,.0f} | {over[0]:.2f} | {over[1]:.2f} |")
         contestant.pool.terminate()
 
 

@@ -2,8 +2,8 @@
 
     python benchmarks/scaling.py --device cuda --envs 32 64 128 256 512 1024 --out scaling.json
 
-Eight minibatches of whole trajectories, whatever the number. Making an emulator takes 0.15 to 0.3 s, so 1024 of them need
-three to five minutes before anything is timed.
+Eight minibatches of whole trajectories, whatever the number. Making an emulator takes 0.15 to
+0.3 s, so 1024 of them need three to five minutes before anything is timed.
 """
 
 from __future__ import annotations
@@ -53,10 +53,8 @@ def measure(options: argparse.Namespace) -> None:
         got = side_by_side(trainer, options.updates)
         trainer.close()
         rates = {what: got.rate(what) for what in got.seconds}
-        print(
-            f"| {envs} | {rates['alone']:,.0f} | {rates['trained']:,.0f} | {got.against('alone')} |",
-            flush=True,
-        )
+        cells = [str(envs), f"{rates['alone']:,.0f}", f"{rates['trained']:,.0f}"]
+        print(f"| {' | '.join(cells)} | {got.against('alone')} |", flush=True)
         rows.append({"envs": envs, **rates})
         if options.out:
             options.out.write_text(json.dumps(rows))

@@ -1,12 +1,12 @@
 """A sparse reward: PPO of Stable-Baselines3 alone, and with an intrinsic reward of ours.
 
     pip install 'ssedb[sb3]'
-    python benchmarks/sparse_reward.py --bonuses none rnd db-ensemble --seeds 5 --out sparse_reward.jsonl
+    python benchmarks/sparse_reward.py --bonuses none rnd db-ensemble --seeds 5 --out sparse.jsonl
 
-MountainCarContinuous of Gymnasium, observations rescaled to -1..1: the reward is 100 at the summit and
--0.1 a^2 for an action a before, so who does not find the summit learns to stand still; after 999
-steps an episode is cut. The same PPO for all, 8 environments, 64 steps to a rollout; the share of the
-last 100 episodes that reached the summit, along training. Every finished run is appended to
+MountainCarContinuous of Gymnasium, observations rescaled to -1..1: the reward is 100 at the summit
+and -0.1 a^2 for an action a before, so who does not find the summit learns to stand still; after
+999 steps an episode is cut. The same PPO for all, 8 environments, 64 steps to a rollout; the share
+of the last 100 episodes that reached the summit, along training. Every finished run is appended to
 `--out`, and a run that is there already is not made again. Results and machine:
 `benchmarks/log/2026-11-16-sparse-reward.md`.
 """

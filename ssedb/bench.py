@@ -233,6 +233,7 @@ def title(config: TrainConfig, trainer: Trainer) -> str:
     where = host.machine(trainer.device)["device"]
     if trainer.device.type == "cuda":
         where += f", {config.precision}, engine {config.engine}"
+        where += ", deterministic" if config.deterministic else ""
     return (
         f"{config.env}, noise {config.noise}, preset {config.preset}: "
         f"{config.num_envs} envs x {config.rollout_steps} steps, "

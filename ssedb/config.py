@@ -119,7 +119,7 @@ class TrainConfig:
     noise: str = "none"
     """What disturbs the agent: a name of `ssedb list noises`, or package.module:Class."""
     noise_strength: NonNegativeFloat = 1.0
-    """Dial of the noise: 0 is none, 1 is the paper's."""
+    """Strength of the noise: 0 is none, 1 is the paper's."""
     bonus: str = BY_NAME
     """The intrinsic reward: a name of `ssedb list bonuses`, or package.module:Class."""
     bonus_options: Annotated[Mapping[str, Any], tyro.conf.Suppress] = field(default_factory=dict)
@@ -133,20 +133,22 @@ class TrainConfig:
     preset: Preset = "paper"
     """Sizes and rates: the paper's, for a laptop, or for Rooms in minutes (docs/rooms.md)."""
     fidelity: Fidelity = "paper"
-    """The paper's side, its released code's, or the recipe we recommend (docs/fidelity.md)."""
+    """Settings of the paper, its released code, or the recipe we recommend (docs/fidelity.md)."""
     device: str = "auto"
     """Where to train: auto, cpu, cuda or cuda:N."""
     engine: Literal["auto", "eager", "fast"] = "auto"
-    """On a GPU, fast replays CUDA graphs and trains the bonus while emulators step; auto too."""
+    """On a GPU, fast and auto replay CUDA graphs and update the bonus while emulators step."""
     precision: Literal["bf16", "tf32", "fp32"] = "bf16"
-    """Precision of networks on a GPU; bf16 is for convolutions. Losses are in float32 always."""
+    """Precision of networks on a GPU; bf16 only for convolutions. Losses are always float32."""
+    deterministic: bool = False
+    """On a GPU, repeat and resume bit for bit, by eager steps and slower kernels."""
 
     num_envs: EmulatorInt = BY_NAME
-    """Environments stepped side by side."""
+    """Environments stepped in parallel."""
     env_workers: NonNegativeInt | Literal["auto"] = "auto"
-    """Processes that step Gymnasium environments; 0 is the learner's own, auto measures which."""
+    """Processes that step Gymnasium environments; 0: the learner's own; auto: the faster choice."""
     threads: PositiveInt | Literal["auto"] = "auto"
-    """Threads of torch on the CPU, on which the last digits depend; auto is fixed at the start."""
+    """Torch's threads on the CPU; the last digits depend on them, so a resume keeps the number."""
     rollout_steps: EmulatorInt = BY_NAME
     """Steps of each environment between two updates."""
     minibatch_envs: PositiveInt = BY_NAME
@@ -156,9 +158,9 @@ class TrainConfig:
     bonus_epochs: PositiveInt = BY_NAME
     """Passes of the bonus model over a rollout."""
     learning_rate: PositiveFloat = BY_NAME
-    """Adam's rate for the policy."""
+    """Learning rate of the policy."""
     bonus_learning_rate: PositiveFloat = BY_NAME
-    """Adam's rate for the bonus model; the policy's unless given."""
+    """Learning rate of the bonus model; by default the policy's."""
     adam_eps: PositiveFloat = BY_NAME
     """Adam's epsilon, against division by zero."""
     gamma: Fraction = 0.99
@@ -166,37 +168,37 @@ class TrainConfig:
     gae_lambda: Fraction = 0.95
     """Lambda of the advantage estimate."""
     clip: PositiveFloat = 0.1
-    """How far PPO lets a probability ratio go from 1."""
+    """Clip range of PPO: how far a probability ratio may go from 1."""
     entropy_coef: NonNegativeFloat = BY_NAME
     """Weight of the policy's entropy."""
     intrinsic_coef: NonNegativeFloat = 1.0
-    """Weight of the normalised bonus in the reward that trains."""
+    """Weight of the normalised bonus in the policy's reward."""
     extrinsic_coef: NonNegativeFloat = 0.0
-    """Weight of the game's own reward, clipped to -1..1; at 0 it is only measured."""
+    """Weight of the environment's reward, clipped to -1..1; at 0 it is only recorded."""
     reward_scale: Literal["run", "recent", "none"] = BY_NAME
-    """Std of discounted sums that divides the bonus: of the run, of recent rollouts, or none."""
+    """Divide the bonus by the std of its discounted sums over the run, recent rollouts, or not."""
     mask_boundaries: bool = BY_NAME
-    """Leave pairs across an episode's end out of the bonus losses."""
+    """Leave transitions across an episode's end out of the bonus losses."""
     obs_norm_steps: PositiveInt = 10_000
-    """Steps of a random agent from which the observations' mean and spread are taken."""
+    """Steps of a random agent that give the mean and std of observations."""
     policy_channels: Channels = BY_NAME
     """Filters of the policy's three convolutions."""
     policy_width: PositiveInt = BY_NAME
     """Units of each of the policy's dense layers."""
     policy_layers: Annotated[tuple[Literal["linear", "relu"], ...], MinLen(1)] = BY_NAME
-    """The policy's dense layers by their activation."""
+    """Activation of each of the policy's dense layers."""
     max_episode_steps: EmulatorInt = 4500
     """Agent steps after which an episode is cut."""
     noop_max: Annotated[int, Ge(0), Le(EMULATOR_MOST)] = 30
-    """Most no-ops (emulated frames) before an Atari episode; their number is uniform from 0."""
+    """Most no-ops (emulated frames) before an Atari episode; the number is drawn from 0 to this."""
     sticky: Literal["step", "frame"] = BY_NAME
-    """Sticky noise draws at every agent step, or every emulated frame (and drops the no-ops)."""
+    """Sticky noise decides at every agent step, or at every emulated frame (then no no-ops)."""
     pixel_noise: Literal["add", "zeros"] = BY_NAME
     """Pixel noise is added to every pixel, or replaces only those that are 0 in the raw frame."""
     box_noise: Literal["fill", "wrap"] = BY_NAME
     """Boxes are filled with noise, or have it added to the raw frame with wrap-around."""
     checkpoint_minutes: NonNegativeFloat = 5.0
-    """Minutes between two checkpoints, and one at the end; 0 saves after every iteration."""
+    """Minutes between checkpoints; 0 saves after every iteration. The end is always saved."""
     wandb: bool = False
     """Send the metrics to Weights & Biases as well (needs `pip install ssedb[wandb]`)."""
 
@@ -228,6 +230,8 @@ class TrainConfig:
             warnings.warn(note, Note, stacklevel=4)
         known = re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device) is not None
         require(known, "device", repr(self.device), "use auto, cpu, cuda or cuda:N")
+        both = self.deterministic and self.engine == "fast"
+        require(not both, "engine", "'fast'", "--deterministic takes eager steps; use auto")
         check_noise(self.noise, self.noise_strength)
 
     def _check_numbers(self) -> None:

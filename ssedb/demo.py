@@ -17,7 +17,8 @@ from rich.table import Table
 
 from ssedb import terminal
 from ssedb.analysis import measures
-from ssedb.analysis.probe import draw_transitions, rewards_and_features
+from ssedb.analysis.probe import rewards_and_features
+from ssedb.analysis.transitions import draw_transitions
 from ssedb.collect.environments import look_around
 from ssedb.config import TrainConfig
 from ssedb.envs.names import rooms_world

@@ -44,35 +44,35 @@ class DBOptions:
     """Settings of the Dynamic Bottleneck."""
 
     ablation: Literal["none", "no-upper", "no-pred", "no-nce", "no-nce-no-momentum"] = "none"
-    """Leave out a term of the loss (or the momentum encoder, too), whatever the weights say."""
+    """Leave out a term of DB's loss (and the momentum encoder), whatever the alphas are."""
     alpha1: NonNegativeFloat = BY_NAME
-    """Weight of I_upper, the compression; by game and noise unless given."""
+    """Weight of I_upper, the compression; by default chosen by game and noise."""
     alpha2: NonNegativeFloat = 0.1
     """Weight of I_pred, the prediction."""
     alpha3: NonNegativeFloat = BY_NAME
-    """Weight of I_nce, the contrast; by game and noise unless given."""
+    """Weight of I_nce, the contrast; by default chosen by game and noise."""
     tau: Fraction = 0.999
     """Momentum of the target encoder and projection."""
     bonus_root: Literal["sqrt", "none"] = BY_NAME
     """The bonus is the square root of the KL divergence, or the divergence itself."""
     nce_input: Literal["mean", "sample"] = BY_NAME
-    """Whether the mean or a sample of the prediction goes into the contrast."""
+    """Contrast the mean of the prediction, or a sample of it."""
     action_input: Literal["first", "every"] = BY_NAME
-    """Which layers of the posterior see the action."""
+    """Give the action to the first layer of the posterior, or to every layer."""
     prediction_std: Literal["head", "scalar", "calibrated"] = BY_NAME
-    """The prediction's std: by the head, one free scalar, or the batch's closed-form optimum."""
+    """Std of the prediction: output of the head, one free scalar, or the batch's optimum."""
     target_frames: Literal["stack", "newest"] = BY_NAME
     """Target of the prediction: the whole next stack, or only its newest frame."""
     momentum_every: Literal["step", "epoch"] = BY_NAME
-    """Whether momentum copies move after each optimizer step or after each epoch."""
+    """Update the momentum copies after each optimizer step, or after each epoch."""
     momentum_target: bool = True
-    """Targets come from the momentum encoder; without it from the online one, with gradient."""
+    """Take targets from the momentum encoder; otherwise from the online one, with gradient."""
     channels: Channels = BY_NAME
-    """Filters of the encoder's convolutions; for vectors a dense layer has 4 units for each."""
+    """Filters of the encoder's convolutions; for vectors, dense layers of 4 units per filter."""
     state_dim: PositiveInt = BY_NAME
     """Size of an encoded observation."""
     hidden_dim: PositiveInt = BY_NAME
-    """Width of the posterior, of the prediction's first half and of the projection."""
+    """Width of the posterior, of the first half of the prediction and of the projection."""
     latent_dim: PositiveInt = BY_NAME
     """Size of the representation z and of a projected state."""
 
@@ -127,7 +127,7 @@ class EnsembleOptions(DBOptions):
     model_dim: PositiveInt = 256
     """Width of a model's two hidden layers."""
     memory: NonNegativeInt = 20_000
-    """Transitions of the whole run that train the models as well, 35 KB each; 0 is none."""
+    """Transitions of the whole run on which the models are also trained, 35 KB each; 0: none."""
 
     # For every game and noise, chosen on Rooms.
     OURS: ClassVar[dict[str, Any]] = dict(alpha1=0.001, alpha3=0.1, tau=0.99)

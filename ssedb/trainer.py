@@ -62,7 +62,7 @@ class Trainer:
         envs = [env] if isinstance(env, Env) else env
         self.engine = make_engine(
             device,
-            config.engine,
+            "eager" if config.deterministic else config.engine,
             precision=config.precision,
             seed=config.seed,
             overlap=envs[0].on_host,

@@ -1,4 +1,4 @@
-"""A bonus that is sound, and one for each check of the conformance kit that is broken just there."""
+"""A sound bonus, and for each check of the conformance kit one that breaks that check alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ SIDE = 44
 
 
 class Sound(Bonus):
-    """Distillation of a random linear map of the newest frame, with a running scale: all that the contract knows of."""
+    """Distillation of a random linear map of the newest frame, with a running scale.
+
+    The class uses every method of the contract.
+    """
 
     fixed = ("target",)
     also: tuple[str, ...] = ()  # checks beside `breaks` that fail by necessity

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ssedb.runs.metrics import read_metrics
+from ssedb.runs.progress import Progress
 
 
 def run_ssedb(*args: str, **settings: Any) -> subprocess.CompletedProcess[str]:
@@ -19,6 +20,16 @@ def run_ssedb(*args: str, **settings: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command, capture_output=True, text=True, timeout=300, check=False, **settings
     )
+
+
+class Notes(Progress):
+    """Progress that keeps the lines it is told."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
 
 
 def wait_for(condition: Callable[[], Any], seconds: float = 120, pause: float = 0.05) -> None:

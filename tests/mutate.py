@@ -8,10 +8,12 @@
     why      what a user would suffer, in one line
     tests    what should notice: files or test ids, as pytest takes them
 
-`make mutants` tries all of them; `python -m tests.mutate gamma` those whose file or reason contains "gamma".
+`make mutants` tries all of them; `python -m tests.mutate gamma` those whose file or reason
+contains "gamma".
 
-A mutant is killed when a test fails that passes without the mutant, by an assertion or by another error.
-It is broken when the package cannot be imported, or when the test fails without the mutant, too.
+A mutant is killed when a test fails that passes without the mutant, by an assertion or by another
+error. It is broken when the package cannot be imported, or when the test fails without the mutant,
+too.
 """
 
 from __future__ import annotations
@@ -54,7 +56,10 @@ class Mutant:
     tests: tuple[str, ...]
 
     def source(self) -> str:
-        """Return the broken file's text; raise ValueError unless the text to replace stands there exactly once."""
+        """Return the broken file's text.
+
+        Raise ValueError unless the text to replace stands there exactly once.
+        """
         text = (ROOT / self.file).read_text(encoding="utf-8")
         if (found := text.count(self.replace)) != 1:
             raise ValueError(
@@ -82,7 +87,10 @@ def copy_project(folder: Path) -> None:
 
 
 class Trial:
-    """A run of tests in a copy of the project, in a forked process: torch is imported once for all of them."""
+    """A run of tests in a copy of the project, in a forked process.
+
+    Forked, because torch is then imported once for all of them.
+    """
 
     def __init__(self, tests: Sequence[str], mutant: Mutant | None = None) -> None:
         self.mutant, self.began = mutant, time.monotonic()
@@ -188,7 +196,7 @@ def unbroken(tests: Sequence[str]) -> Verdict:
 
 
 class Referee:
-    """Runs each test that killed a mutant once without a mutant: one that fails anyway notices nothing."""
+    """Runs each test that killed a mutant without the mutant: a test that fails anyway is void."""
 
     def __init__(self) -> None:
         self._passes: dict[str, bool] = {}

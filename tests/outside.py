@@ -1,4 +1,4 @@
-"""A package of environments as a stranger would write it, for tests that load it by name; and a bonus of theirs."""
+"""Environments and a bonus as a stranger's package would hold them, for tests that load by name."""
 
 import sys
 from pathlib import Path
@@ -14,7 +14,7 @@ import numpy as np
 
 
 class Walker(gymnasium.Env):
-    """A bright stripe walks over a dark picture; the seed says where it begins, `speed` how fast it walks."""
+    """A bright stripe walks over a dark picture; the seed says where it begins."""
 
     def __init__(self, side=40, speed=1, fails_at=0, lasts=None):
         self.observation_space = gymnasium.spaces.Box(0, 255, (side, side, 3), np.uint8)
@@ -113,7 +113,7 @@ class Forgetful(Column):
 
 
 def write_package(folder: Path) -> None:
-    """Write the modules `strangeworlds` and `strangebonus`, for whoever has the folder on its path."""
+    """Write the modules `strangeworlds` and `strangebonus` into a folder of the import path."""
     (folder / "strangeworlds.py").write_text(PACKAGE, encoding="utf-8")
     (folder / "strangebonus.py").write_text(BONUS, encoding="utf-8")
 

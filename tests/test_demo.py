@@ -110,8 +110,8 @@ def test_table_says_what_each_agent_reached_even_if_it_is_not_what_we_hope(capsy
 def test_demo_when_interrupted_ends_with_all_its_processes(tmp_path):
     command = [sys.executable, "-m", "ssedb", "demo", "--steps", "1e6", "--out", str(tmp_path)]
     demo = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        start_new_session=True, env={**os.environ, "PYTHONUNBUFFERED": "1"},
     )  # fmt: skip
     assert "Four agents explore" in demo.stdout.readline()
     time.sleep(1)  # its processes are there, loading torch

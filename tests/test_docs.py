@@ -80,22 +80,22 @@ def test_dotted_names_exist(page):
         assert resolve(dotted) is not None
 
 
-def test_readme_examples_run_each_by_itself(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    one, loop, run = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+def test_readme_is_short_and_its_example_runs():
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) < 120
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.S)
+    assert code.count("20_480") == 1
     namespace: dict = {}
-    exec(one, namespace)
-    assert namespace["reward"].shape == (32,)
-    torch.manual_seed(0)
-    namespace = {}
-    exec(loop, namespace)
-    assert namespace["reward"].shape == (8,)
-    assert namespace["loss"] < 5  # it learns; it begins at 10
-    namespace = {}
-    exec(run, namespace)
-    assert namespace["actions"].shape == (8,)
-    assert namespace["result"].steps == 2048
-    assert len(namespace["scores"]) == 4
+    with torch.random.fork_rng():
+        exec(code.replace("20_480", "512"), namespace)
+    assert namespace["model"].num_timesteps == 512
+    assert namespace["model"].intrinsic_reward is not None
+
+
+def test_readme_names_the_test_command_that_ci_runs():
+    commands = re.findall(r"^    (make [a-z-]+)", (ROOT / "README.md").read_text(), re.M)
+    assert commands == ["make demo", "make test"]
+    assert "\nmake test\n" in (ROOT / ".ci" / "run").read_text()
 
 
 def test_citation_names_the_version_of_the_package():
@@ -122,6 +122,17 @@ def test_read_metrics_page_examples_run(tmp_path, monkeypatch):
     assert namespace["rows"][0]["steps"] == 256
     assert namespace["steps"].tolist() == [256]
     assert namespace["env"].num_envs == 8
+    assert namespace["actions"].shape == (8,)
+    assert len(namespace["scores"]) == 4
+
+
+def test_resume_page_example_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    namespace: dict = {}
+    text = (ROOT / "docs" / "resume.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.S)
+    exec(code, namespace)
+    assert namespace["result"].steps == 2048
 
 
 def test_documented_bonus_is_a_bonus(tmp_path, monkeypatch):
@@ -148,6 +159,17 @@ def test_documented_bonus_is_a_bonus(tmp_path, monkeypatch):
     ] == []
 
 
+def test_new_bonus_page_loop_lowers_the_loss():
+    text = (ROOT / "docs" / "new-bonus.md").read_text()
+    loop = re.findall(r"```python\n(.*?)```", text, re.S)[1]
+    namespace: dict = {}
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        exec(loop, namespace)
+    assert namespace["reward"].shape == (8,)
+    assert namespace["loss"] < 5  # it begins at 10
+
+
 def test_noises_page_example_keeps_its_contract(tmp_path, monkeypatch):
     from ssedb.noises import list_noises
     from ssedb.testing.noises import CHECKS, check_noise
@@ -165,6 +187,19 @@ def test_noises_page_example_keeps_its_contract(tmp_path, monkeypatch):
     assert ssedb.TrainConfig(noise="power_cut:PowerCut").noise == "power_cut:PowerCut"
     results = check_noise("power_cut:PowerCut")
     assert [result.why for result in results if result.outcome != "pass"] == []
+
+
+def test_bonuses_page_has_a_row_for_every_bonus():
+    text = (ROOT / "docs" / "bonuses.md").read_text()
+    assert sorted(re.findall(r"^\| \[`([\w-]+)`\]", text, re.M)) == ssedb.list_bonuses()
+
+
+def test_results_page_links_every_study():
+    index = (ROOT / "docs" / "results.md").read_text()
+    studies = [page.name for page in PAGES if page.name.startswith("results-")]
+    assert len(studies) >= 2
+    for study in studies:
+        assert f"]({study})" in index
 
 
 def test_noises_page_lists_every_noise():

@@ -19,6 +19,7 @@ from ssedb.ppo import ppo_loss
 from ssedb.runs.loop import resume
 from ssedb.runs.metrics import read_metrics
 from ssedb.trainer import Trainer
+from tests.faults.forks import last_state, numbers, same
 from tests.toy import TINY_OPTIONS, Grid, tiny_config, transitions
 
 pytestmark = [
@@ -161,8 +162,11 @@ def test_probe_on_a_gpu_works(tmp_path):
 
 @pytest.fixture
 def exact(monkeypatch):
-    """Every number by the same kernel, with its sums in the same order, each time. (Compiled kernels round otherwise, and
-    Adam makes a step of a gradient that is nothing but rounding; they are compared for themselves.)"""
+    """Compute every number by the same kernel, with its sums in the same order, each time.
+
+    Compiled kernels round otherwise, and Adam makes a step of a gradient that is nothing but
+    rounding; they are compared for themselves.
+    """
     monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)
     monkeypatch.setattr(CudaEngine, "fuse", False)
 
@@ -248,6 +252,32 @@ def test_cuda_engine_continues_from_a_checkpoint(exact, tmp_path):
     again.load_state_dict(state)
     same_numbers(rows, [again.iterate() for _ in range(5)])
     same_weights(weights(whole), weights(again))
+
+
+@pytest.mark.parametrize(
+    ("bonus", "world"),
+    [
+        *((bonus, "rooms") for bonus in ssedb.list_bonuses()),
+        ("db", "raw frames"),
+        ("db-ensemble", "clouds"),
+        ("rnd", "sticky"),
+    ],
+)
+def test_deterministic_run_on_a_gpu_resumes_bit_for_bit(tmp_path, bonus, world):
+    """At paper-like sizes, where kernels add in parallel, and in bfloat16."""
+
+    def config(out, updates):
+        sizes = dict(num_envs=32, minibatch_envs=8, rollout_steps=32, obs_norm_steps=64)
+        networks = dict(policy_channels=(32, 64, 64), policy_width=256, bonus_options={})
+        own = dict(bonus=bonus, device="cuda", deterministic=True, steps=updates * 32 * 32)
+        return tiny_config(tmp_path / out, **WORLDS[world], **sizes, **networks, **own)
+
+    ssedb.train(config("whole", 6))
+    ssedb.train(config("stopped", 3))
+    assert not torch.are_deterministic_algorithms_enabled()
+    resume(tmp_path / "stopped", steps=6 * 32 * 32)
+    assert numbers(tmp_path / "stopped") == numbers(tmp_path / "whole")
+    assert same(last_state(tmp_path / "stopped"), last_state(tmp_path / "whole"))
 
 
 def both_ways(compute, precision="fp32"):

@@ -40,7 +40,8 @@ def test_mutants_are_listed_once():
         (2, "ERROR tests/test_a.py\n1 error", "broken"),
         (
             1,
-            "FAILED a run: NameError\n=== short test summary info\nFAILED tests/test_a.py::test_b - assert 0",
+            "FAILED a run: NameError\n=== short test summary info\n"
+            "FAILED tests/test_a.py::test_b - assert 0",
             "killed",
         ),
         (None, "", "timed out"),

@@ -136,7 +136,7 @@ def test_frame_norm_scales_by_all_observed_frames_and_clips():
     before.set(torch.full((4, 8, 4), 10.0) * torch.arange(1, 5)[:, None, None], torch.tensor(50.0))
     obs = rng.integers(0, 256, size=(20, 4, 8, 4)).astype(np.uint8)
     newest = obs[:, -1:].astype(np.float64)
-    # Until anything was taken in, the scale of the observations (here of their newest frame) stands in.
+    # Before the first update the scale of the observations (of their newest frame) stands in.
     scaled = frames(torch.from_numpy(obs), before)
     np.testing.assert_allclose(scaled, np.clip((newest - 40) / 50, -5, 5), rtol=1e-5, atol=1e-6)
     seen = []
@@ -159,7 +159,10 @@ def test_frame_norm_scales_by_all_observed_frames_and_clips():
 def test_obs_norm_of_another_shape_is_refused(name, shape):
     bonus = ssedb.make_bonus(name, (4, 84, 84), 4)
     obs = torch.zeros(shape, dtype=torch.uint8)
-    message = f"observations of shape {list(shape)}: this was made for [batch, 4, 84, 84]; give it such, or"
+    message = (
+        f"observations of shape {list(shape)}: "
+        "this was made for [batch, 4, 84, 84]; give it such, or"
+    )
     with pytest.raises(ssedb.ConfigError, match=re.escape(message)):
         bonus.reward(obs, torch.zeros(2, dtype=torch.int64), obs)
 

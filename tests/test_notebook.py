@@ -24,6 +24,13 @@ def test_notebook_with_tiny_sizes_draws_the_noise_shares(tmp_path, monkeypatch):
     assert (tmp_path / "runs" / "notebook" / "noise-shares.png").stat().st_size > 1000
 
 
-def test_notebook_in_the_repository_has_no_outputs():
+def test_notebook_in_the_repository_shows_outputs_of_its_own_settings():
     cells = json.loads(NOTEBOOK.read_text())["cells"]
-    assert not any(cell.get("outputs") for cell in cells)
+    outputs = [output for cell in cells for output in cell.get("outputs", ())]
+    printed = "".join("".join(o["text"]) for o in outputs if o["output_type"] == "stream")
+    pictures = [o["data"]["image/png"] for o in outputs if o["output_type"] == "display_data"]
+    namespace: dict = {}
+    exec("".join(next(c["source"] for c in cells if c["cell_type"] == "code")), namespace)
+    assert printed.count(f"{namespace['SETTINGS']['steps']:,} steps") == 2
+    assert len(pictures) == 2
+    assert NOTEBOOK.stat().st_size < 100_000

@@ -102,7 +102,8 @@ def test_contrast_matches_numpy():
 
 
 def test_contrast_matches_hand_computation():
-    # Two pairs; the right one of row 0 leads by log 3, that of row 1 trails by log 3: probabilities 3/4 and 1/4.
+    # Two pairs; the right one of row 0 leads by log 3, that of row 1 trails by log 3.
+    # So the probabilities are 3/4 and 1/4.
     scores = torch.tensor([[math.log(3), 0.0], [math.log(3), 0.0]])
     expected = (math.log(3 / 4) + math.log(1 / 4)) / 2
     assert objectives.contrastive_lower_bound(scores).item() == pytest.approx(expected, rel=1e-6)
@@ -217,7 +218,7 @@ def test_information_gain_matches_dense_linear_algebra():
     past, eta = rng.normal(size=(30, 4)), rng.normal(size=(6, 4))
     precision = 0.5 * np.eye(4) + sum(np.outer(row, row) for row in past)
     covariance = torch.from_numpy(np.linalg.inv(precision))
-    # Of a Gaussian linear model: half the log of how much the determinant of Lambda grows, for each output.
+    # Of a Gaussian linear model: for each output half the log of det(Lambda)'s growth.
     expected = [
         7 / 2 * np.log(np.linalg.det(precision + np.outer(e, e)) / np.linalg.det(precision))
         for e in eta

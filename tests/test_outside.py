@@ -1,4 +1,4 @@
-"""Environments and bonuses of a package of the user's own, from the command line: by name, in fresh processes."""
+"""Environments and bonuses of a user's package, from the command line: by name, fresh processes."""
 
 import os
 import signal
@@ -201,7 +201,8 @@ def test_train_with_a_bonus_that_fails_names_it_in_one_line(
     assert cli.main(args) == 1
     said = capsys.readouterr().err.splitlines()[-1]
     assert said.startswith(
-        f"ssedb: {message} the traceback is in {out / 'error.log'}; saved at step 0; go on with: ssedb train"
+        f"ssedb: {message} the traceback is in {out / 'error.log'}; "
+        "saved at step 0; go on with: ssedb train"
     )
     assert "trainer.py" in (out / "error.log").read_text()
 
@@ -225,9 +226,9 @@ def test_eval_in_an_environment_that_raises_names_it(shell, monkeypatch, tmp_pat
     (out / "error.log").mkdir()  # so that it cannot be written
     assert cli.main(["eval", str(out), "--episodes", "1", "--device", "cpu"]) == 1
     said = capsys.readouterr().err.splitlines()[-1]
-    assert (
-        said
-        == "ssedb: Walker.step raised ZeroDivisionError: the stripe fell over, under the agent of step 64"
+    assert said == (
+        "ssedb: Walker.step raised ZeroDivisionError: the stripe fell over, "
+        "under the agent of step 64"
     )
 
 
@@ -299,5 +300,8 @@ def test_sticky_actions_that_an_id_loses_are_noted(env, noise, noted, capsys):
     ]  # refused before anything starts
     assert cli.main(args) == 2
     said = capsys.readouterr().err.splitlines()
-    note = f"ssedb: {env} has sticky actions of its own, and is played as the paper plays breakout, without them; "
-    assert said[:-1] == ([note + "use --noise sticky for sticky actions"] if noted else [])
+    note = (
+        f"ssedb: {env} has sticky actions of its own, and is played as the paper plays breakout, "
+        "without them; use --noise sticky for sticky actions"
+    )
+    assert said[:-1] == ([note] if noted else [])

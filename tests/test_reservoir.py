@@ -72,6 +72,13 @@ def test_reservoir_sample_returns_whole_transitions_of_all_that_is_stored():
     assert torch.equal(next_obs[:, :, 1, 1], expected[:, 1:])
 
 
+def test_reservoir_sample_draws_all_that_is_stored_equally_often():
+    torch.manual_seed(0)
+    _, actions, _ = filled(capacity=20, count=20).sample(20_000)
+    counts = actions.bincount(minlength=20)
+    assert ((counts - 1000).abs() < 155).all(), counts  # five standard deviations
+
+
 def test_reservoir_sample_before_it_is_full_draws_only_what_is_stored():
     torch.manual_seed(0)
     _, actions, _ = filled(capacity=1000, count=10).sample(200)

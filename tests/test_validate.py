@@ -1,4 +1,4 @@
-"""Options of a bonus that this package does not know: whatever their types, a run's file keeps them."""
+"""Options of a bonus that this package does not know: a run's file keeps them, of any type."""
 
 import dataclasses
 import enum

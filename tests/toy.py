@@ -52,10 +52,11 @@ ROOMS_FLAGS = [
 
 
 def tiny_config(out: Any, **changes: Any) -> TrainConfig:
-    """Return the settings of a run of a second; each emulator would take a quarter of one to begin."""
+    """Return the settings of a run of a second; an emulator takes a quarter of one to start."""
     settings: dict[str, Any] = dict(
-        env="rooms-tiny", preset="small", steps=1024, num_envs=8, rollout_steps=32, minibatch_envs=4, out=out,
-        policy_channels=(8, 8, 8), policy_width=32, device="cpu", bonus_options=TINY_OPTIONS,
+        env="rooms-tiny", preset="small", steps=1024, num_envs=8, rollout_steps=32,
+        minibatch_envs=4, out=out, policy_channels=(8, 8, 8), policy_width=32, device="cpu",
+        bonus_options=TINY_OPTIONS,
     )  # fmt: skip
     return TrainConfig(**{**settings, **changes})
 
@@ -70,7 +71,7 @@ def change_settings(out: Path, **changes: Any) -> None:
 
 
 class ToyEnv(Env):
-    """What the worlds below share: a state tensor, a generator, an episode length, exact restoring."""
+    """A base of toy worlds: a state tensor, a generator, an episode length, exact restoring."""
 
     def __init__(self, num_envs: int = 8, seed: int = 0, episode: int = 20) -> None:
         self.num_envs, self.device, self.episode = num_envs, torch.device("cpu"), episode
@@ -109,7 +110,7 @@ class ToyEnv(Env):
 
 
 class Sides(ToyEnv):
-    """One half of the picture is bright; the action that names the half earns 1. Chance is 0.5, the best 1."""
+    """One half of the picture is bright; the action that names the half earns 1, chance 0.5."""
 
     num_actions = 2
 

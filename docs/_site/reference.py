@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import griffe
 from mkdocs.config.defaults import MkDocsConfig
@@ -92,19 +92,29 @@ def train_settings() -> str:
 
 
 def bonus_options() -> str:
-    """Return, for each bonus, what it is and its options."""
+    """Return, for each bonus, what it is and its options; of DB's family what differs from DB."""
+    of_db = dict(_option_rows("db"))
     parts = []
     for name in bonus_names():
-        cls, about = options_class(name), (bonus_class(name).__doc__ or "").strip().splitlines()[0]
+        about = (bonus_class(name).__doc__ or "").strip().splitlines()[0]
         parts.append(f"### {name}\n\n{about}\n")
-        by_name = [resolve_options(name, {}, preset=p, fidelity=f) for p, f in COMBINATIONS]
-        rows = [
-            (f"`{field.name}`", _values([c[field.name] for c in by_name]), _doc(cls, field))
-            for field in dataclasses.fields(cls)
-        ]
+        rows = _option_rows(name)
+        if name != "db" and issubclass(options_class(name), options_class("db")):
+            rows = [row for row in rows if of_db.get(row[0]) != row[1]]
+            parts.append("It has the options of [`db`](#db), with these added or changed:\n")
         if rows:
-            parts.append(_table(("option", "default", "meaning"), rows))
+            parts.append(_table(("option", "default", "meaning"), [(n, *rest) for n, rest in rows]))
     return "\n".join(parts)
+
+
+def _option_rows(bonus: str) -> list[tuple[str, tuple[str, str]]]:
+    """Return the options of a bonus by name, each with its default and its meaning."""
+    cls = options_class(bonus)
+    by_name = [resolve_options(bonus, {}, preset=p, fidelity=f) for p, f in COMBINATIONS]
+    return [
+        (f"`{field.name}`", (_values([c[field.name] for c in by_name]), _doc(cls, field)))
+        for field in dataclasses.fields(cls)
+    ]
 
 
 def noises() -> str:
@@ -139,13 +149,22 @@ def public_names() -> str:
 
 
 def notebook() -> str:
-    """Return the notebook's cells as Markdown; its own title is left to the page."""
+    """Return the notebook's cells and their outputs as Markdown; the page has the title."""
     cells = json.loads((ROOT / "docs" / "notebook.ipynb").read_text(encoding="utf-8"))["cells"]
     parts = []
     for cell in cells:
         text = "".join(cell["source"])
         parts.append(text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```")
+        parts += [_output(output) for output in cell.get("outputs", ())]
     return "\n\n".join(parts)
+
+
+def _output(output: dict[str, Any]) -> str:
+    """Return what a cell printed, or its picture inside the page."""
+    if output["output_type"] == "stream":
+        return f"```text\n{''.join(output['text'])}```"
+    png = "".join(output["data"]["image/png"]).replace("\n", "")
+    return f'<img alt="Output of the cell above" src="data:image/png;base64,{png}">'
 
 
 SECTIONS = {
@@ -189,8 +208,15 @@ def _doc(cls: type[Any], field: dataclasses.Field[Any] | str) -> str:
             member = _found(f"{owner.__module__}.{owner.__name__}.{name}")
             if member.docstring is None:
                 raise PluginError(f"{owner.__name__}.{name} has no line under it")
-            return _links(" ".join(member.docstring.value.split()))
+            return _links(" ".join(member.docstring.value.split())) + _choices(owner, name)
     raise PluginError(f"{cls.__name__} has no field {name}")
+
+
+def _choices(cls: type[Any], name: str) -> str:
+    """Return the words that a field can be, if its type lists them."""
+    hint = get_type_hints(cls)[name]
+    words = get_args(hint) if get_origin(hint) is Literal else ()
+    return f" One of {', '.join(f'`{word}`' for word in words)}." if len(words) > 1 else ""
 
 
 def _links(text: str) -> str:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from ssedb.analysis.probe import Transitions, draw_transitions, rewards_of
+from ssedb.analysis.probe import rewards_of
+from ssedb.analysis.transitions import Transitions, draw_transitions
 from ssedb.envs.rooms.env import RoomsEnv
 from ssedb.envs.rooms.world import World
 from ssedb.noises import noise_of

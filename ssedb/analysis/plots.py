@@ -14,8 +14,9 @@ from ssedb.compare.style import BLUE, GRAY, GREEN, ORANGE
 
 if TYPE_CHECKING:
     from ssedb.analysis.episode import BonusTrace, Episode
-    from ssedb.analysis.probe import Probe, Transitions
+    from ssedb.analysis.probe import Probe
     from ssedb.analysis.spikes import Spike
+    from ssedb.analysis.transitions import Transitions
     from ssedb.analysis.tsne import Embedding
     from ssedb.config import TrainConfig
     from ssedb.demo import Result

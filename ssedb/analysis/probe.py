@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections import deque
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -14,42 +13,24 @@ import torch
 from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
 
-from ssedb.actions import action_space
 from ssedb.analysis import measures
 from ssedb.analysis.practice import make_adam, practise
+from ssedb.analysis.transitions import Transitions, collect_transitions, draw_transitions
 from ssedb.bonuses.base import Bonus, Context
-from ssedb.collect.rollout import STACK
 from ssedb.config import TrainConfig
-from ssedb.envs.frames import to_agent_frames
 from ssedb.envs.names import rooms_world
-from ssedb.envs.noisy import Observer
 from ssedb.envs.rooms.world import World
 from ssedb.errors import ConfigError
 from ssedb.noises import noise_class, noise_of
-from ssedb.noises.base import Noise
 from ssedb.runs.agent import load
 from ssedb.runs.blame import blaming
 
 CHUNK = 1024
+
 FALL_BATCH = 128
+
 FALL_AT = (0, 1, 2, 5, 10, 20, 50)
 """Gradient steps after which the bonus of the trained transitions is measured."""
-
-
-@dataclass(frozen=True)
-class Transitions:
-    """M clean transitions, and K noisy copies of them."""
-
-    clean: Tensor  # uint8 [STACK + 1, M, H, W]: the frames of both stacks
-    noisy: Tensor  # uint8 [STACK + 1, K, M, H, W]
-    actions: Tensor  # int64 [M]
-    states: Tensor | None = None  # int64 [M], the true state acted in, on Rooms
-
-    def pair(self, draw: int | None) -> tuple[Tensor, Tensor, Tensor]:
-        """Return (obs, actions, next_obs) of one draw, or without noise."""
-        frames = self.clean if draw is None else self.noisy[:, draw]
-        stacks = frames.transpose(0, 1)
-        return stacks[:, :-1].contiguous(), self.actions, stacks[:, 1:].contiguous()
 
 
 @dataclass(frozen=True)
@@ -71,99 +52,6 @@ class Probe:
     fall_steps: tuple[int, ...]
     fall_clean: tuple[float, ...]
     fall_noisy: tuple[float, ...]
-
-
-def draw_transitions(
-    world: World, visited: Tensor | None, count: int, draws: int, noise: Noise, seed: int
-) -> Transitions:
-    """Draw transitions of Rooms: the ends of random walks from uniformly drawn states.
-
-    Args:
-        world: the world of Rooms.
-        visited: states, bool [states], from which half of the walks start; else all reachable ones.
-        count: M, how many transitions.
-        draws: K, how many draws of the noise.
-        noise: the noise.
-        seed: of walks and noise.
-    """
-    device = world.device
-    drawn: dict[str, Any] = dict(generator=torch.Generator(device).manual_seed(seed), device=device)
-
-    def choose(pool: Tensor, n: int) -> Tensor:
-        states = torch.nonzero(pool).flatten()
-        return states[torch.randint(len(states), (n,), **drawn)]
-
-    known = visited if visited is not None and visited.any() else world.reachable()
-    chosen = torch.cat([choose(world.reachable(), count // 2), choose(known, count - count // 2)])
-    # Linear probes train on the first half, so both kinds of states are mixed.
-    mixed = torch.randperm(count, **drawn)
-    state = world.state_of(chosen[mixed])
-    where: dict[str, Any] = dict(seed=seed, device=device, side=world.side)
-    observer = Observer(noise, draws * count, world.num_actions, **where)
-    clean = [world.frames(state)]
-    noisy = [observer.observe(clean[0].repeat(draws, 1, 1))]
-    never = torch.zeros(draws * count, dtype=torch.bool, device=device)
-    for _ in range(STACK):
-        ids = world.state_ids(state)
-        actions = torch.randint(world.num_actions, (count,), **drawn)
-        state, _ = world.move(state, actions)
-        observer.advance(actions.repeat(draws), never)
-        clean.append(world.frames(state))
-        noisy.append(observer.observe(clean[-1].repeat(draws, 1, 1)))
-    by_draw = torch.stack(noisy).unflatten(1, (draws, count))
-    return Transitions(torch.stack(clean), by_draw, actions, ids)
-
-
-COLLECT_ENVS, COLLECT_APART = 16, 12
-"""Where true states are unknown: environments, and steps between two transitions of one."""
-
-
-def collect_transitions(
-    config: TrainConfig, count: int, draws: int, seed: int, device: torch.device
-) -> Transitions:
-    """Collect transitions of a random agent in a run's environment, without and with noise.
-
-    Args:
-        config: the run's settings.
-        count: M, how many transitions.
-        draws: K, how many draws of the noise.
-        seed: of environment, noise and actions.
-        device: where the tensors are.
-    """
-    from ssedb.collect.environments import env_of
-
-    env = env_of(dataclasses.replace(config, seed=seed), COLLECT_ENVS, seed_key=3, device=device)
-    noise, envs = env.observer.noise, draws * COLLECT_ENVS
-    observer = Observer(noise, envs, env.num_actions, seed=seed, device=device, side=env.side)
-    generator = torch.Generator().manual_seed(seed)
-    space = action_space(env.num_actions)
-    frames = env.env.reset()
-    clean: deque[Tensor] = deque(maxlen=STACK + 1)
-    noisy: deque[Tensor] = deque(maxlen=STACK + 1)
-    actions: list[Tensor] = []
-    found: list[tuple[Tensor, Tensor, Tensor]] = []
-    age = torch.zeros(COLLECT_ENVS, dtype=torch.int64, device=device)
-    repeated = (draws, *[1] * (frames.ndim - 1))
-    while sum(len(chosen) for _, _, chosen in found) < count:
-        # Long enough to find them several times over if episodes last.
-        if len(actions) > COLLECT_APART * (count + 100):
-            raise ConfigError(
-                f"{config.env}: episodes end too soon to be probed; none lasts {STACK} steps"
-            )
-        seen = observer.observe(frames.repeat(repeated)).unflatten(0, (draws, COLLECT_ENVS))
-        clean.append(to_agent_frames(frames, env.side))
-        noisy.append(seen)
-        if len(actions) % COLLECT_APART == 0 and (whole := age >= STACK).any():
-            stacks = torch.stack(list(clean))[:, whole], torch.stack(list(noisy))[:, :, whole]
-            found.append((*stacks, actions[-1][whole]))
-        actions.append(space.random(COLLECT_ENVS, generator).to(device))
-        step = env.env.step(actions[-1])
-        frames, age = step.frames, torch.where(step.dones, 0, age + 1)
-        observer.advance(actions[-1].repeat(draws), step.dones.repeat(draws))
-    env.close()
-    parts = list(zip(*found, strict=True))
-    stacks = torch.cat(parts[0], 1)[:, :count], torch.cat(parts[1], 2)[:, :, :count]
-    return Transitions(*stacks, torch.cat(parts[2])[:count])
 
 
 def probe_bonus(

@@ -30,7 +30,7 @@ class FeatureOptions(BonusOptions):
     """Sizes of the networks of a bonus over features of frames."""
 
     channels: Channels = (32, 64, 64)
-    """Filters of the three convolutions; for vectors a dense layer has 4 units for each."""
+    """Filters of the three convolutions; for vectors, dense layers of 4 units per filter."""
     feature_dim: PositiveInt = 512
     """Size of the features."""
 

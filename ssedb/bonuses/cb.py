@@ -22,7 +22,7 @@ class CBOptions(BonusOptions):
     """Settings of CB."""
 
     channels: Channels = (32, 64, 64)
-    """Filters of the three convolutions; for vectors a dense layer has 4 units for each."""
+    """Filters of the three convolutions; for vectors, dense layers of 4 units per filter."""
     code_dim: PositiveInt = 64
     """Size of the code."""
     beta: NonNegativeFloat = 1e-3
@@ -40,7 +40,7 @@ class CBOptions(BonusOptions):
 
 
 class CuriosityBottleneck(Bonus):
-    """Reward for the KL divergence of a frame's code, trained to tell the return and nothing else.
+    """Reward for the KL divergence of a frame's code, trained to predict the return and no more.
 
     Without extrinsic reward every return is 0, so only the compression is left. That is the
     self-supervised setting in which the paper compares DB with CB.

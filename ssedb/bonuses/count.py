@@ -25,7 +25,7 @@ class CountOptions(BonusOptions):
     """Settings of the counts."""
 
     counted: Literal["frames", "states"] = "frames"
-    """Coarse newest frames or vectors, or true states, which only Rooms tells: its default."""
+    """What to count: coarse newest frames or vectors, or true states (the default on Rooms)."""
     grid: PositiveInt = 12
     """Rows and columns of a coarse frame."""
     levels: Annotated[int, Ge(2)] = 8

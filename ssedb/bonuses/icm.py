@@ -62,7 +62,7 @@ class InverseModel(nn.Sequential):
 
 
 class IntrinsicCuriosity(Encoded):
-    """Reward for what a forward model gets wrong in the features of the next observation."""
+    """Reward for the error of a forward model in the features of the next observation."""
 
     Options = ICMOptions
 

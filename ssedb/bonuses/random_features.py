@@ -17,7 +17,7 @@ class RandomFeatureOptions(ICMOptions):
 
 
 class RandomFeatures(IntrinsicCuriosity):
-    """Reward for what a forward model gets wrong in fixed random features."""
+    """Reward for the error of a forward model in fixed random features."""
 
     Options: type[Any] = RandomFeatureOptions
 

@@ -13,7 +13,7 @@ from ssedb.objectives import masked_mean
 
 
 class RandomNetworkDistillation(Bonus):
-    """Reward for newest frames on which a predictor misses a fixed random network."""
+    """Reward for the error of imitating a fixed random network on the newest frame."""
 
     Options = FeatureOptions
     fixed = ("target",)

@@ -19,19 +19,19 @@ from ssedb.errors import ConfigError, Note, TrainingError, one_line
 from ssedb.terminal import literal, print_pairs
 
 COMMANDS = {
-    "train": "train an agent, or go on with --resume",
-    "eval": "play episodes with a trained agent",
-    "demo": "see in minutes what noise does to curiosity and to DB",
+    "train": "train an agent, or continue a run with --resume",
+    "eval": "run episodes with a trained agent",
+    "demo": "show in minutes what noise does to RND and to DB",
     "doctor": "check a run's folder, or the installation",
     "export": "write a run's weights as safetensors",
-    "sweep": "train a whole grid of runs; again, only what is missing",
-    "stats": "tables and figures of many runs",
-    "analyze": "see what a bonus has learned: probe, spikes, tsne",
-    "check": "check a bonus or a noise, ours or yours, against its contract",
-    "theory": "check the paper's theory in numbers",
-    "report": "make a page of runs to look at in a browser",
-    "bench": "measure the speed of training here",
-    "list": "show the envs, noises or bonuses there are",
+    "sweep": "train a grid of runs; skip those that are done",
+    "stats": "compare many runs in tables and figures",
+    "analyze": "measure what a bonus has learned: probe, spikes, tsne",
+    "check": "check that a bonus or a noise, ours or yours, keeps its contract",
+    "theory": "check the paper's theorems numerically",
+    "report": "make a page of runs for a browser",
+    "bench": "measure the speed of training on this machine",
+    "list": "list environments, noises or bonuses",
 }
 """Every command and what it is for; `ssedb.cli.<command>` has its `main`."""
 
@@ -111,9 +111,9 @@ def dispatch(args: list[str]) -> int:
             ) from None
     if not args or args[0] in ("-h", "--help"):
         print("usage: ssedb COMMAND [flags]\n")
-        print("Exploration with no reward that noise does not fool.\n")
+        print("Train agents that explore with no reward, and measure what noise does to them.\n")
         print_pairs(COMMANDS, indent="  ")
-        print("\n`ssedb COMMAND --help` explains every flag.")
+        print("\n`ssedb COMMAND --help` explains every flag. `ssedb demo` is a place to start.")
         return 0
     if args[0] == "--version":
         print(__version__)

@@ -1,4 +1,4 @@
-"""`ssedb analyze`: see what a bonus has learned."""
+"""`ssedb analyze`: measure what a bonus has learned."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class Probe:
     fresh: bool = False
     """Probe an untrained bonus of the same kind instead."""
     noise: str | None = None
-    """Another noise than the run's."""
+    """Noise to probe with instead of the run's."""
     transitions: int = 1024
-    """How many transitions are looked at."""
+    """Transitions to probe."""
     draws: int = 8
-    """How many draws of the noise each gets."""
+    """Draws of the noise over each transition."""
     device: str = "auto"
     """Where to compute: auto, cpu, cuda or cuda:N."""
 
@@ -68,10 +68,10 @@ class Spikes:
 
 @dataclass(frozen=True)
 class Tsne(Spikes):
-    """Draw an episode as the bonus represents it, and measure if consecutive steps lie close."""
+    """Map an episode in the bonus's features; measure whether consecutive steps lie close."""
 
     compare: Path | None = None
-    """Folder of another run on the same env, to represent the same episode."""
+    """Folder of another run on the same env, to map the same episode beside."""
 
 
 def main(args: list[str]) -> int:

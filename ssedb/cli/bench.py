@@ -1,7 +1,8 @@
-"""`ssedb bench`: measure the speed of training here."""
+"""`ssedb bench`: measure the speed of training on this machine."""
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,24 +21,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Bench:
-    """Measure the speed of each part of training here, and of the whole beside its parts."""
+    """Measure the speed of training on this machine: of each stage, and of all together."""
 
     env: str | None = None
-    """The game, or rooms; breakout unless given, with the preset rooms the small Rooms."""
+    """Environment; by default breakout, with `--preset rooms` the small Rooms."""
     noise: str = "none"
     """What disturbs the agent; `ssedb list noises` shows the choices."""
     preset: Preset = "paper"
     """Sizes of networks and rollout."""
     device: str = "auto"
-    """Where to learn: auto, cpu, cuda or cuda:N."""
+    """Where to train: auto, cpu, cuda or cuda:N."""
     num_envs: int | None = None
-    """Environments side by side; the preset's unless given."""
+    """Environments stepped in parallel; by default the preset's."""
     updates: int = 2
-    """Whole training updates to time."""
+    """Training iterations to time."""
     precision: Literal["bf16", "tf32", "fp32"] = "bf16"
-    """Of the networks on a GPU."""
+    """Precision of the networks on a GPU."""
     engine: Literal["auto", "eager", "fast"] = "auto"
-    """Engine: `fast` replays CUDA graphs and overlaps updates with collection; auto picks."""
+    """On a GPU, fast and auto replay CUDA graphs and update the bonus while emulators step."""
+    deterministic: bool = False
+    """Time the mode that resumes bit for bit on a GPU."""
 
 
 def main(args: list[str]) -> int:
@@ -46,12 +49,14 @@ def main(args: list[str]) -> int:
     if options.updates < 1:
         raise ConfigError(f"updates={options.updates}: must be 1 or more")
     sizes: dict[str, Any] = {} if options.num_envs is None else {"num_envs": options.num_envs}
-    names = ("noise", "preset", "device", "precision", "engine")
+    names = ("noise", "preset", "device", "precision", "engine", "deterministic")
     env = options.env or ("rooms-small" if options.preset == "rooms" else "breakout")
     config = TrainConfig(env=env, **{name: getattr(options, name) for name in names}, **sizes)
     from ssedb.bench import measure_rates
+    from ssedb.engine.precision import deterministic_kernels
 
-    rates = measure_rates(config, options.updates, partial(print, flush=True))
+    with deterministic_kernels() if config.deterministic else nullcontext():
+        rates = measure_rates(config, options.updates, partial(print, flush=True))
     print_rates(rates, config)
     return 0
 

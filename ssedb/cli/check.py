@@ -1,4 +1,4 @@
-"""`ssedb check`: check a bonus or a noise, ours or yours, against its contract."""
+"""`ssedb check`: check that a bonus or a noise, ours or yours, keeps its contract."""
 
 from __future__ import annotations
 
@@ -45,11 +45,12 @@ def print_checks(name: str, device: str) -> bool:
     from rich.text import Text
 
     from ssedb.testing import conformance, noises
+    from ssedb.testing.noise_subject import NoiseSubject
     from ssedb.testing.subject import Subject
 
     console = terminal.console()
     failed = 0
-    subject = noises.NoiseSubject(name, device) if is_noise(name) else Subject(name, device)
+    subject = NoiseSubject(name, device) if is_noise(name) else Subject(name, device)
     checks = (conformance if isinstance(subject, Subject) else noises).CHECKS
     for check in checks:
         result = conformance.run_check(check, subject)

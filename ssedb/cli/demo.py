@@ -1,4 +1,4 @@
-"""`ssedb demo`: see in minutes what noise does to curiosity and to DB."""
+"""`ssedb demo`: show in minutes what noise does to RND and to DB."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Demo:
     steps: int = 90_112
     """Agent steps of each run."""
     seeds: int = 3
-    """Runs of each agent."""
+    """Runs of each agent, with different seeds."""
     out: Path = Path("runs/demo")
     """Folder for the pictures and numbers; what is there is replaced."""
 

@@ -13,10 +13,10 @@ from ssedb.cli.parsing import parse
 
 @dataclass(frozen=True)
 class Doctor:
-    """Say what a run's folder holds, what is damaged and what a resume would do."""
+    """Show what a run's folder holds, what is damaged and what a resume would do."""
 
     run: tyro.conf.Positional[Path | None] = None
-    """Folder of the run; the installation is checked unless it is given."""
+    """Folder of the run; without it, check the installation."""
 
 
 def main(args: list[str]) -> int:

@@ -1,4 +1,4 @@
-"""`ssedb eval`: play episodes with a trained agent."""
+"""`ssedb eval`: run episodes with a trained agent."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Eval:
-    """Play episodes with a trained agent and print their scores."""
+    """Run episodes with a trained agent and print their scores."""
 
     run: tyro.conf.Positional[Path]
     """Folder of the run."""
     episodes: int = 10
-    """Episodes to play."""
+    """Episodes to run."""
     video: bool = False
-    """Write the first episode to the run's videos/, too (needs `pip install ssedb[report]`)."""
+    """Also write a video of the first episode to videos/ (needs `pip install ssedb[report]`)."""
     seed: int = 1000
     """Seed of the episodes."""
     device: str = "auto"

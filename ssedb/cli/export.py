@@ -17,7 +17,7 @@ class Export:
     run: tyro.conf.Positional[Path]
     """Folder of the run."""
     out: Path | None = None
-    """The file; weights.safetensors in the run's folder unless given."""
+    """The file; by default weights.safetensors in the run's folder."""
 
 
 def main(args: list[str]) -> int:

@@ -1,4 +1,4 @@
-"""`ssedb list`: show the envs, noises or bonuses there are."""
+"""`ssedb list`: list environments, noises or bonuses."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ ABOUT_SIZES = (
 
 @dataclass(frozen=True)
 class List:
-    """Show what can be chosen."""
+    """List the environments, noises or bonuses that a run can have."""
 
     what: tyro.conf.Positional[Literal["envs", "noises", "bonuses"]]
-    """envs, noises or bonuses."""
+    """What to list."""
 
 
 def main(args: list[str]) -> int:
@@ -44,11 +44,11 @@ def main(args: list[str]) -> int:
 def print_envs() -> None:
     """Print the environments that a run can be trained on."""
     rest = [game for game in atari_games() if game not in GAMES]
-    print(f"the suite ({len(GAMES)}):\n{wrapped(' '.join(GAMES), '  ', '  ')}")
+    print(f"the paper's games ({len(GAMES)}):\n{wrapped(' '.join(GAMES), '  ', '  ')}")
     print(f"every other Atari game ({len(rest)}):\n{wrapped(' '.join(rest), '  ', '  ')}")
     print("a world whose true state is known:\n  rooms rooms-tiny rooms-small rooms-large")
     print("  rooms@7 is another layout of rooms")
-    any_id = "any Gymnasium id with image observations and discrete actions"
+    any_id = "any Gymnasium id that observes images or vectors"
     print(wrapped(f"and {any_id}; module:Id imports its module"))
 
 

@@ -1,4 +1,4 @@
-"""`ssedb report`: make a page of runs to look at in a browser."""
+"""`ssedb report`: make a page of runs for a browser."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ssedb.terminal import console
 
 @dataclass(frozen=True)
 class Report:
-    """Make a page of runs, to open offline: statistics, curves, episodes to explore, maps."""
+    """Make a page of runs that opens offline: statistics, curves, episodes to explore, maps."""
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
     """Folders that hold runs, at any depth."""
@@ -23,11 +23,11 @@ class Report:
     single_file: bool = False
     """Put everything into one HTML file: OUT/index.html, or OUT itself if it ends in .html."""
     episodes: int = 12
-    """Episodes to play for the explorer, one for each env, noise and method; 0 for none."""
+    """Most episodes in the explorer, one for each env, noise and method; 0 for none."""
     title: str = ""
-    """Title of the page; the folders' names unless given."""
+    """Title of the page; by default the names of the folders."""
     device: str = "auto"
-    """Where to play the episodes: auto, cpu, cuda or cuda:N."""
+    """Where to run the episodes: auto, cpu, cuda or cuda:N."""
 
 
 def main(args: list[str]) -> int:

@@ -1,4 +1,4 @@
-"""`ssedb stats`: tables and figures of many runs."""
+"""`ssedb stats`: compare many runs in tables and figures."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ssedb.runs.files import require_writable
 
 @dataclass(frozen=True)
 class Stats:
-    """Compare many runs: tables with 95% intervals, aggregates, who beats whom, figures."""
+    """Compare many runs: tables with 95% intervals, aggregates, which method is better, figures."""
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
     """Folders that hold runs, at any depth."""
     out: Path | None = None
-    """Folder for the tables and figures; stats/ in the first folder unless given."""
+    """Folder for the tables and figures; by default stats/ in the first folder."""
     measures: tuple[str, ...] = ()
-    """What to compare (states_share score area:score i_nce ...); the first one between methods."""
+    """Measures to compare (states_share score area:score i_nce ...); the first ranks methods."""
     figures: bool = True
     """Draw the figures too (needs `pip install ssedb[report]`)."""
 

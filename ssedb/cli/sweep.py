@@ -1,4 +1,4 @@
-"""`ssedb sweep`: train a whole grid of runs; again, only what is missing."""
+"""`ssedb sweep`: train a grid of runs; skip those that are done."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ LEAST = {"jobs": 1, "retries": 0, "minutes": 0, "cpus": 0, "gpus": 0}
 
 @dataclass(frozen=True)
 class Sweep:
-    """Train every run of a grid file, several at a time; again, only what is missing."""
+    """Train every run of a grid file, several at a time; skip those that are done."""
 
     grid: tyro.conf.Positional[Path]
-    """The grid file, such as experiments/quick.toml (docs/sweeps.md explains the format)."""
+    """The grid file, such as experiments/smoke.toml (docs/sweeps.md explains the format)."""
     out: Path | None = None
-    """Folder for the runs; runs/NAME unless given."""
+    """Folder for the runs; by default runs/NAME, NAME that of the grid file."""
     set: tuple[str, ...] = ()
-    """Settings or axes, as KEY=VALUE, over the file's: steps=1e5 seed=[0,1] 'bonus=["db"]'."""
+    """Replace settings or axes of the file: KEY=VALUE, such as steps=1e5 seed=[0,1]."""
     jobs: int | None = None
-    """Runs at a time; by cores and measured memory unless given."""
+    """Runs at a time; by default as many as cores and measured memory allow."""
     device: str = "auto"
-    """Where to learn: auto, cpu, cuda or cuda:N."""
+    """Where to train: auto, cpu, cuda or cuda:N."""
     dry_run: bool = False
-    """Print the plan, with time and disk estimated by a short calibration here, and do nothing."""
+    """Print the plan, with time and disk estimated from short runs, and train nothing."""
     minutes: float | None = None
-    """Let every run save and stop after so many minutes."""
+    """Save and stop each run after so many minutes."""
     retries: int = 1
-    """How often a run whose process died is taken up again."""
+    """How often to resume a run whose process died."""
     ray: str | None = None
     """Run on Ray: auto (this machine's cluster), local (a Ray of its own here) or ray://HOST:PORT."""
     cpus: float = 1
-    """On Ray: CPUs that a run is given."""
+    """On Ray: CPUs for each run."""
     gpus: float | None = None
-    """On Ray: GPUs that a run is given; 0.25 unless given where the cluster has GPUs."""
+    """On Ray: GPUs for each run; by default 0.25 where the cluster has GPUs."""
 
 
 def main(args: list[str]) -> int:

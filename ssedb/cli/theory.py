@@ -1,4 +1,4 @@
-"""`ssedb theory`: check the paper's theory in numbers."""
+"""`ssedb theory`: check the paper's theorems numerically."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Theory:
     """Check the paper's theory: information gain, UCB and counts, regret, InfoNCE, the network."""
 
     parts: tuple[TheoryPart, ...] = get_args(TheoryPart)
-    """What to measure; everything unless given."""
+    """What to measure; by default everything."""
     quick: bool = False
     """Smaller sizes, about a minute in all."""
     seed: int = 0
-    """Seed of everything that is drawn."""
+    """Seed of all random draws."""
     out: Path = Path("runs/theory")
     """Folder for the figures and numbers; what is there is replaced."""
 

@@ -1,4 +1,4 @@
-"""`ssedb train`: train an agent, or go on with --resume."""
+"""`ssedb train`: train an agent, or continue a run with --resume."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def parse_train(args: list[str]) -> tuple[TrainConfig, Path | None]:
         )
     options = options_class(default.bonus)
     _refuse_options_of_others(args, default.bonus, options)
-    help = tyro.conf.arg(help="Go on with the run in this folder; it keeps its settings.")
+    help = tyro.conf.arg(help="Continue the run in this folder with its own settings.")
     fields = {
         "config": (Annotated[TrainConfig, tyro.conf.arg(name="")], default),
         "options": (Annotated[options, tyro.conf.arg(name="")], options(**default.bonus_options)),
@@ -126,6 +126,8 @@ def print_run(result: TrainResult, config: TrainConfig) -> None:
     table.add_row("score, mean of the last 100", scores[0])
     table.add_row("score, best", scores[1])
     names = {
+        "states_share": "share of the states seen",
+        "rooms_share": "share of the rooms seen",
         "bonus_raw": "bonus, mean before normalisation",
         "i_upper": "I_upper (nats in z)",
         "i_pred": "I_pred (log-likelihood)",

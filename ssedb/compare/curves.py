@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from ssedb.compare import statistics
 from ssedb.compare.aggregate import efficiency_table
-from ssedb.compare.measures import bounds, label
+from ssedb.compare.measures import bounds, is_share, label
 from ssedb.compare.references import random_score, random_source
 from ssedb.compare.results import Run, method_order, tasks_of
 from ssedb.compare.style import GRAY, add_legend, label_steps, method_styles, panels
@@ -46,7 +46,7 @@ def learning_curves(runs: Sequence[Run], key: str, *, noise: str | None = None) 
     if not tasks:
         return None
     styles = method_styles(method_order(runs))
-    figure, axes = panels(len(tasks))
+    figure, axes = panels(len(tasks), sharey=is_share(key))
     dotted: list[str] = []
     for panel, (env, under) in zip(axes, tasks, strict=True):
         for method, style in styles.items():
@@ -71,7 +71,7 @@ def noise_curves(runs: Sequence[Run], key: str, noise: str) -> Figure | None:
     if not envs or len(methods) > FEW:
         return None
     styles = {method: {"color": s["color"]} for method, s in method_styles(methods).items()}
-    figure, axes = panels(len(envs))
+    figure, axes = panels(len(envs), sharey=is_share(key))
     for panel, env in zip(axes, envs, strict=True):
         for method, style in styles.items():
             for under, line in (("none", "-"), (noise, "--")):

@@ -88,3 +88,8 @@ def about(key: str, games: Iterable[str]) -> str:
 def bounds(key: str) -> tuple[float, float]:
     """Return the bounds between which a measure must lie."""
     return measure(key).bounds
+
+
+def is_share(key: str) -> bool:
+    """Tell whether a measure lies between 0 and 1, the same for every task."""
+    return bounds(key) == (0, 1)

@@ -43,10 +43,10 @@ def method_styles(methods: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 
 def panels(
-    count: int, *, columns: int = 3, width: float = 2.9, height: float = 2.2, sharey: bool = False
+    count: int, *, columns: int = 0, width: float = 2.9, height: float = 2.2, sharey: bool = False
 ) -> tuple[Figure, list[Any]]:
-    """Make a figure of so many panels; return it and them."""
-    columns = min(columns, count)
+    """Make a figure of so many panels, in rows of three unless given; return it and them."""
+    columns = min(columns or (2 if count == 4 else 3), count)
     rows = math.ceil(count / columns)
     figure = Figure(figsize=(max(columns * width, 4.5), rows * height + 0.3), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False, sharey=sharey).flatten().tolist()

@@ -1,13 +1,41 @@
-"""Precision of matrix products and convolutions."""
+"""Precision of matrix products and convolutions; kernels that repeat to the bit."""
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 
 import torch
+import torch.utils.deterministic
 from torch import nn
 
 from ssedb.float32 import tf32
+
+
+@contextmanager
+def deterministic_kernels() -> Iterator[None]:
+    """Let torch add in the same order every time, in the whole process.
+
+    An operation that torch cannot compute so raises RuntimeError, which names the operation.
+    """
+    # cuBLAS reads the variable at its first product; torch refuses products without it.
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    mode = torch.are_deterministic_algorithms_enabled()
+    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    benchmark = torch.backends.cudnn.benchmark
+    memory: Any = torch.utils.deterministic
+    fill = memory.fill_uninitialized_memory
+    torch.use_deterministic_algorithms(True)
+    torch.backends.cudnn.benchmark = False  # may choose another kernel in the next process
+    memory.fill_uninitialized_memory = False  # only slows down
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(mode, warn_only=warn_only)
+        torch.backends.cudnn.benchmark = benchmark
+        memory.fill_uninitialized_memory = fill
 
 
 class Precision:

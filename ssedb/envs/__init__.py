@@ -30,11 +30,11 @@ def make_env(
 
     Args:
         env: an Atari game (any spelling), rooms (-tiny, -small, -large), or a Gymnasium id.
-        num_envs: copies stepped side by side.
+        num_envs: copies stepped in parallel.
         noise: a name of `ssedb list noises`, or package.module:Class.
-        strength: dial of the noise; 0 is none.
+        strength: of the noise; 0 is none, 1 the paper's.
         seed: seed of environments and noise.
-        device: where the frames are handed over.
+        device: where the frames are returned.
         fidelity: whose variant of the noise: paper, released or ours.
         max_episode_steps: steps after which an episode is cut.
         noop_max: most no-ops before an Atari episode.

@@ -44,7 +44,8 @@ def must_load() -> Iterator[None]:
     except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
         reason = (str(error) or repr(error)).strip().splitlines()[-1].strip()
         raise ConfigError(
-            f"the state does not fit this reward: {reason}; make the reward as the saved one was made"
+            f"the state does not fit this reward: {reason}; "
+            "make the reward as the saved one was made"
         ) from None
 
 

@@ -6,7 +6,6 @@ Reads only, and imports nothing that the folder names.
 from __future__ import annotations
 
 import fcntl
-import json
 import platform
 import tomllib
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from ssedb.errors import PACKAGE_NAMES, ConfigError, one_line
 from ssedb.reading import read_json
 from ssedb.runs import checkpoint
 from ssedb.runs.folder import ERROR_LOG, FAILURE, difference, resume_command
+from ssedb.runs.metrics import read_log
 from ssedb.terminal import plural
 
 State = Literal["good", "note", "bad"]
@@ -107,28 +107,19 @@ def _checkpoints(run: Path, config: dict[str, Any]) -> Iterator[tuple[int, Findi
 
 def _metrics(run: Path, steps: int | None) -> Iterator[Finding]:
     name = "metrics.jsonl"
-    try:
-        lines = (run / name).read_bytes().splitlines()
-    except OSError as error:
-        yield Finding(name, "bad", f"cannot be read ({error.strerror})")
+    if not (run / name).exists():
+        yield Finding(name, "bad", "missing")
         return
-    last, rows, resumes, damaged = 0, 0, 0, 0
-    for line in lines:
-        try:
-            row = json.loads(line)
-            last = int(row["steps"])
-        except (ValueError, TypeError, KeyError):
-            damaged += bool(line)
-            continue
-        resumes += row.get("event") == "resume"
-        rows += "event" not in row
-    text = f"{plural(rows, 'row')} up to step {last:,}, {plural(resumes, 'resume')}"
+    log = read_log(run / name)
+    last = log.rows[-1]["steps"] if log.rows else 0
+    text = f"{plural(len(log.rows), 'row')} up to step {last:,}"
+    if log.repeated:
+        text += f", {log.repeated:,} of them written again by a resume"
     if steps is not None and last > steps:
         text += f"; those after step {steps:,} will be written again"
     yield Finding(name, "good", text)
-    if damaged:
-        found = plural(damaged, "damaged line")
-        yield Finding(name, "note", f"{found}, which readers leave out")
+    if log.damage:
+        yield Finding(name, "note", f"{log.damage}; readers leave out what they cannot read")
 
 
 def _summary(run: Path, config: dict[str, Any]) -> Finding:

@@ -32,7 +32,10 @@ from ssedb.runs.metrics import MetricsLog, read_metrics, require_wandb
 from ssedb.runs.processes import check_processes
 from ssedb.validate import plain
 
-MAY_CHANGE = ("steps", "device", "engine", "env_workers", "threads", "checkpoint_minutes", "wandb")
+MAY_CHANGE = (
+    *("steps", "device", "engine", "deterministic", "env_workers", "threads"),
+    *("checkpoint_minutes", "wandb"),
+)
 """Settings that a resumed run may change: those that make no other run of it."""
 NOT_OF_THE_RUN = ("out", *(name for name in MAY_CHANGE if name != "steps"))
 """Settings that change no result but for the last digits; all others make another run."""

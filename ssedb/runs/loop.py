@@ -18,6 +18,7 @@ from ssedb.config import TrainConfig
 from ssedb.engine import distributed
 from ssedb.engine.distributed import Group
 from ssedb.engine.host import machine, pick_device
+from ssedb.engine.precision import deterministic_kernels
 from ssedb.runs import checkpoint
 from ssedb.runs.alarms import Watch
 from ssedb.runs.blame import blaming
@@ -54,7 +55,7 @@ def train(config: TrainConfig, progress: Progress = silent) -> TrainResult:
 
 
 def resume(path: Path | str, progress: Progress = silent, **overrides: Any) -> TrainResult:
-    """Go on with a run from its newest checkpoint.
+    """Continue a run from its newest checkpoint.
 
     Args:
         path: the run's folder.
@@ -87,6 +88,8 @@ def train_in(run: RunFolder, progress: Progress = silent) -> TrainResult:
             device = pick_device(config.device)
             if group.size > 1 and device.type == "cuda":
                 torch.cuda.set_device(device)
+            if config.deterministic:
+                later.enter_context(deterministic_kernels())
             later.enter_context(torch.random.fork_rng([device] if device.type == "cuda" else []))
             later.enter_context(progress)
             trainer, resumed = _set_up(run, progress, group)

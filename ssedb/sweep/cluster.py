@@ -88,7 +88,7 @@ def connected(address: str, **local: Any) -> Iterator[Any]:
         except Exception as error:  # Ray has errors of many kinds for it
             said = " ".join(str(error).split()).rstrip(".")
             remedy = "start one with `ray start --head`, or use --ray local"
-            if "uthenti" in said:
+            if "uthenti" in f"{said} {error.__cause__}":  # Ray may name it only in the cause
                 remedy = "every machine needs the cluster's token: docs/sweeps.md says how"
             raise ConfigError(f"no Ray at {address!r}: {said}; {remedy}") from None
         try:

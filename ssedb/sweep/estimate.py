@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rich.console import Console
 from rich.table import Table
 
 from ssedb import terminal
@@ -93,63 +94,53 @@ def print_estimate(grid: Grid, root: Path, jobs: int | None) -> None:
     import torch
 
     missing = [run for run in grid.runs if not is_finished(run, grid.probe)]
-    console = terminal.console()
-    at_a_time = min(jobs or cores(), max(len(missing), 1))
     torch.set_num_threads(threads_of(grid, root, share_of_cores(grid, jobs)))
+    console = terminal.console()
+    seconds, disk = _print_kinds(console, missing)
+    console.print(
+        f"{grid.name}: {plural(len(grid.runs), 'run')} in {root}, "
+        f"{len(grid.runs) - len(missing)} finished, {len(missing)} to do",
+        soft_wrap=True,
+    )
+    if not missing:
+        return
+    steps = [run.config.steps for run in missing]
+    console.print(f"steps        {sum(steps):,} (the longest run {max(steps):,})")
+    shared = torch.cuda.is_available()
+    where = "one GPU shared" if shared else f"{cores()} cores"
+    at_a_time = min(jobs or cores(), len(missing))
+    abreast = f"{plural(at_a_time, 'run')} at a time on {where}"
+    console.print(f"time         about {clock(seconds / at_a_time)}, {abreast}")
+    if shared:
+        console.print(
+            f"             if they do not slow each other down; {clock(seconds)} one after another"
+        )
+    console.print(f"disk         about {_size(disk)}")
+    if grid.probe:
+        console.print("probe        some seconds more for each run")
+
+
+def _print_kinds(console: Console, missing: list[Planned]) -> tuple[float, float]:
+    """Calibrate and print each kind of run; return the seconds and the bytes of all runs."""
     kinds: dict[tuple[str, str], list[Planned]] = {}
     for run in missing:
         kinds.setdefault((_family(run.config.env), run.config.bonus), []).append(run)
-    table = Table(
-        "env",
-        "bonus",
-        "runs to do",
-        "steps",
-        "steps/s of one",
-        "hours of one after another",
-        "disk",
-    )
-    total, disk = 0.0, 0.0
+    headers = ("env", "bonus", "runs to do", "steps", "steps/s of one")
+    table = Table(*headers, "hours of one after another", "disk")
+    total = disk = 0.0
     for (family, bonus), runs in kinds.items():
         print(f"calibrating {bonus} on {runs[0].config.env}", file=sys.stderr, flush=True)
         cost = calibrate(runs[0].config)
         steps = sum(run.config.steps for run in runs)
         seconds = sum(cost.seconds(run.config) for run in runs)
         space = sum(cost.disk(run.config) for run in runs)
-        total, disk = total + seconds, disk + space
-        table.add_row(
-            family,
-            bonus,
-            str(len(runs)),
-            f"{steps:,}",
-            f"{1 / cost.step:,.0f}",
-            f"{seconds / 3600:,.2f}",
-            _size(space),
-        )
+        rate, hours = f"{1 / cost.step:,.0f}", f"{seconds / 3600:,.2f}"
+        table.add_row(family, bonus, str(len(runs)), f"{steps:,}", rate, hours, _size(space))
+        total += seconds
+        disk += space
     if missing:
         terminal.print_table(table, console)
-    finished = len(grid.runs) - len(missing)
-    console.print(
-        f"{grid.name}: {plural(len(grid.runs), 'run')} in {root}, "
-        f"{finished} finished, {len(missing)} to do",
-        soft_wrap=True,
-    )
-    if not missing:
-        return
-    longest = max(run.config.steps for run in missing)
-    console.print(
-        f"steps        {sum(run.config.steps for run in missing):,} (the longest run {longest:,})"
-    )
-    shared = torch.cuda.is_available()
-    where = "one GPU shared" if shared else f"{cores()} cores"
-    abreast = f"{plural(at_a_time, 'run')} at a time on {where}"
-    console.print(f"time         about {clock(total / at_a_time)}, {abreast}")
-    if shared:
-        console.print(
-            f"             if they do not slow each other down; {clock(total)} one after another"
-        )
-    console.print(f"disk         about {_size(disk)}")
-    if grid.probe:
-        console.print("probe        some seconds more for each run")
+    return total, disk
 
 
 def _family(env: str) -> str:

@@ -20,11 +20,9 @@ from ssedb.runs.folder import SWEEP_LOG
 from ssedb.runs.signals import stop_requests
 from ssedb.sweep.display import Display
 from ssedb.sweep.grid import Planned
+from ssedb.sweep.limit import JobLimit
 from ssedb.sweep.worker import GRACE, Memory, cores, work
 from ssedb.terminal import plural
-
-MARGIN = 1.25
-"""Runs differ, and grow: each is given so much more memory than the largest one measured."""
 
 
 @dataclass
@@ -46,6 +44,13 @@ class Worker:
     process: Any
     pipe: Connection
     run: Planned | None = None
+    ending: bool = False
+    """Whether it takes no more runs: it has run out of memory, and a new one begins clean."""
+
+    @property
+    def idle(self) -> bool:
+        """Whether it waits for a run."""
+        return self.run is None and not self.ending
 
 
 def run_pool(
@@ -109,11 +114,7 @@ class Pool:
         self.waiting, self.outcome = deque(runs), Outcome()
         self._probe, self._display, self._device, self._retries = probe, display, device, retries
         self.threads = threads
-        self._most = min(jobs or cores(), max(len(runs), 1))
-        self._limit = self._most if jobs else 1  # one run shows what a run needs, then more begin
-        self._measure = jobs is None
-        self._there: Memory | None = None  # what the first run found
-        self._need_host = self._need_gpu = 0
+        self.limit = JobLimit(jobs, cores(), len(runs))
         self._attempts: dict[str, int] = {}
         self._workers: list[Worker] = []
         self._made = 0
@@ -157,8 +158,8 @@ class Pool:
 
     def _dispatch(self) -> None:
         running = sum(worker.run is not None for worker in self._workers)
-        while self.waiting and running < self._limit:
-            idle = next((worker for worker in self._workers if worker.run is None), None)
+        while self.waiting and running < self.limit.now:
+            idle = next((worker for worker in self._workers if worker.idle), None)
             worker = idle or self._start_worker()
             run = self.waiting.popleft()
             try:
@@ -203,30 +204,13 @@ class Pool:
         elif kind == "failed":
             worker.run = None
             _, error, again = message
+            worker.ending = "out of memory" in error
             self._failed(run, error, again)
 
     def _fit(self, memory: Memory) -> None:
-        """Allow as many runs at a time as fit into the memory that the first run found."""
-        if not self._measure:
-            return
-        there = self._there = self._there or memory
-        self._need_host, self._need_gpu = (
-            max(self._need_host, memory.host),
-            max(self._need_gpu, memory.gpu),
-        )
-        limit = int((there.host_free + there.host) / (MARGIN * self._need_host))
-        said = f"{self._need_host / 2**30:.1f} GiB"
-        if there.gpus:
-            limit = min(
-                limit, there.gpus * int((there.gpu_free + there.gpu) / (MARGIN * self._need_gpu))
-            )
-            said += f" and {self._need_gpu / 2**30:.1f} GiB of a GPU"
-        limit = max(1, min(limit, self._most))
-        if limit != self._limit:
-            self._limit = limit
-            self._display.note(
-                f"a run needs {said}: {limit} at a time, {plural(self.threads, 'thread')} each"
-            )
+        if need := self.limit.fit(memory):
+            threads = plural(self.threads, "thread")
+            self._display.note(f"a run needs {need}: {self.limit.now} at a time, {threads} each")
 
     def _reap(self, worker: Worker) -> None:
         """Clear away a worker that is gone; its run goes on in another, from its checkpoint."""
@@ -251,8 +235,8 @@ class Pool:
         from ssedb.sweep.execute import write_failure
 
         attempts = self._attempts[run.id]
-        if "out of memory" in error and self._measure and self._limit > 1:
-            self._limit = self._most = self._limit - 1
+        if "out of memory" in error:
+            self.limit.lower()
         if again and attempts <= self._retries:
             self._display.ended(run, "again")
             self._display.note(f"{run.name}: {error}; taken up again")

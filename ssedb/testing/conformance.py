@@ -12,7 +12,8 @@ from typing import Any, Literal
 import torch
 
 from ssedb.analysis.measures import noise_share
-from ssedb.analysis.probe import Transitions, rewards_of
+from ssedb.analysis.probe import rewards_of
+from ssedb.analysis.transitions import Transitions
 from ssedb.bonuses.base import Bonus
 from ssedb.noises import noise_class, noises_over
 from ssedb.testing import behaviour, contract

@@ -8,98 +8,33 @@ from __future__ import annotations
 
 import pickle
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ssedb.engine.host import pick_device
 from ssedb.envs import make_env
-from ssedb.envs.base import Env, Step
+from ssedb.envs.base import Env
 from ssedb.envs.noisy import NoisyEnv
-from ssedb.noises import noise_class
 from ssedb.noises.base import Memory, Noise
 from ssedb.testing.conformance import Result, run_check
+from ssedb.testing.noise_subject import (
+    ACTIONS,
+    ENVS,
+    STEPS,
+    NoiseSubject,
+    Points,
+    before_and_after,
+    widened,
+)
 from ssedb.testing.subject import Failure, Skip
 
-ENVS, ACTIONS, STEPS = 6, 5, 4
-SHAPES = {"gray": (84, 84), "colour": (210, 160, 3)}
-VECTORS = {"vector": (6,)}
 MANY, FIELDS = 200, 4
 """Frames and fields of each by which a batch is compared with frames one by one."""
+
 BOUND = 5.0
 """Standard errors; chance alone exceeds them once in 1.7 million."""
-
-Trace = dict[str, list[Tensor]]
-
-
-class NoiseSubject:
-    """A noise by its name, or as `package.module:Class`."""
-
-    def __init__(self, name: str, device: str = "cpu") -> None:
-        self.name, self.device, self.cls = name, pick_device(device), noise_class(name)
-
-    @property
-    def kinds(self) -> tuple[str, ...]:
-        """Kinds of frames that the noise is shown, the usual one first."""
-        return tuple(SHAPES if self.cls.disturbs == "images" else VECTORS)
-
-    def variants(self, strength: float = 1.0) -> Iterator[Noise]:
-        """Yield the noise in each of its variants."""
-        for variant in self.cls.variants or ("",):
-            yield self.cls(strength, variant)
-
-    def generator(self, seed: int) -> torch.Generator:
-        """Return a new generator on the device."""
-        return torch.Generator(self.device).manual_seed(seed)
-
-    def frames(self, kind: str, count: int = ENVS) -> Tensor:
-        """Return the same frame for all environments: a vector, or an image, a quarter black."""
-        if kind in VECTORS:
-            vector = torch.randn(VECTORS[kind], generator=torch.Generator().manual_seed(0))
-            return vector.to(self.device).expand(count, -1).clone()
-        frame = torch.randint(256, SHAPES[kind], generator=torch.Generator().manual_seed(0))
-        frame[: len(frame) // 2, : frame.shape[1] // 2] = 0
-        return frame.to(torch.uint8).to(self.device).expand(count, *frame.shape).clone()
-
-    def trace(self, noise: Noise, kind: str, seed: int = 0, odd_row: bool = False) -> Trace:
-        """Return what a few steps give: actions, frames, masks and memory.
-
-        With `odd_row`, the first environment sees and does something else than it otherwise would.
-        """
-        generator, inputs = self.generator(seed), torch.Generator().manual_seed(1)
-        memory = noise.begin(ENVS, ACTIONS, generator)
-        trace: Trace = {"actions": [], "replaced": [], "frames": [], "mask": [], "memory": []}
-        for _ in range(STEPS):
-            actions = torch.randint(ACTIONS, (ENVS,), generator=inputs).to(self.device)
-            dones = (torch.rand(ENVS, generator=inputs) < 0.3).to(self.device)
-            frames = self.frames(kind)
-            if odd_row:
-                actions[0], dones[0] = (actions[0] + 1) % ACTIONS, ~dones[0]
-                frames[0] = (255 if kind in SHAPES else 1) - frames[0]
-            executed, replaced = noise.disturb_actions(actions, memory, generator)
-            memory = noise.advance(memory, executed, dones, generator)
-            noisy, mask = noise.disturb_frames(frames, memory, generator, want_mask=True)
-            if mask is None:
-                raise Failure("disturb_frames returns no mask, though it is wanted")
-            trace["actions"] += [actions, executed]
-            trace["replaced"] += [replaced] if replaced is not None else []
-            trace["frames"] += [_widened(frames, noisy), noisy]
-            trace["mask"] += [mask]
-            trace["memory"] += list(memory.values())
-        return trace
-
-
-def _changed(trace: Trace, name: str) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield actions or frames before and after the noise."""
-    return zip(trace[name][::2], trace[name][1::2], strict=True)
-
-
-def _widened(frames: Tensor, noisy: Tensor) -> Tensor:
-    """Return frames with zeros where a noise has appended dimensions to vectors."""
-    appended = noisy.shape[-1] - frames.shape[-1] if noisy.ndim == frames.ndim == 2 else 0
-    return torch.nn.functional.pad(frames, (0, max(appended, 0)))
 
 
 # The checks, in the order of a report.
@@ -111,7 +46,7 @@ def frames_and_actions_keep_their_kind(subject: NoiseSubject) -> None:
         for kind in subject.kinds:
             trace = subject.trace(noise, kind)
             for name in ("actions", "frames"):
-                for before, after in _changed(trace, name):
+                for before, after in before_and_after(trace, name):
                     _require_kind(after, before.dtype, before, name)
             for mask, frames in zip(trace["mask"], trace["frames"][::2], strict=True):
                 _require_kind(mask, torch.bool, frames, "the mask")
@@ -147,7 +82,7 @@ def strength_0_is_none(subject: NoiseSubject) -> None:
         for kind in subject.kinds:
             trace = subject.trace(noise, kind)
             for name in ("actions", "frames"):
-                for before, after in _changed(trace, name):
+                for before, after in before_and_after(trace, name):
                     if share := float((before != after).double().mean()):
                         raise Failure(f"{name} change at strength 0 ({share:.1%} of them)")
 
@@ -198,7 +133,7 @@ def mask_holds_all_that_changed(subject: NoiseSubject) -> None:
             trace = subject.trace(noise, kind)
             masks = {"frames": trace["mask"], "actions": trace["replaced"]}
             for name, found in masks.items():
-                pairs = list(_changed(trace, name))
+                pairs = list(before_and_after(trace, name))
                 if not found and any(not torch.equal(*pair) for pair in pairs):
                     raise Failure(f"{name} are replaced, and no mask says where")
                 for (before, after), mask in zip(pairs, found or [], strict=bool(found)):
@@ -256,7 +191,7 @@ def a_batch_is_like_one_by_one(subject: NoiseSubject) -> None:
 def _changes(noise: Noise, frames: Tensor, generator: torch.Generator) -> Tensor:
     """Return the mean change and its size in each field of each frame, or dimension, [N, 2 K]."""
     noisy, _ = noise.disturb_frames(frames, _memory(noise, frames, generator), generator)
-    change = noisy.double() - _widened(frames, noisy).double()
+    change = noisy.double() - widened(frames, noisy).double()
     if change.ndim == 2:
         return torch.cat([change, change.abs()], 1)
     fields = change.unflatten(1, (FIELDS, -1)).unflatten(3, (FIELDS, -1))
@@ -315,42 +250,6 @@ def _episode(subject: NoiseSubject, noise: Noise | None, restore_at: int | None 
         actions = torch.randint(ACTIONS, (ENVS,), generator=inputs)
         seen.append(env.step(actions.to(subject.device)).frames)
     return torch.stack(seen)
-
-
-class Points(Env):
-    """N points in space, one dimension of which an action moves."""
-
-    num_actions = ACTIONS
-    vectors = True
-
-    def __init__(self, num_envs: int, device: torch.device) -> None:
-        self.num_envs = num_envs
-        self.device = device
-        self.places = torch.zeros(num_envs, ACTIONS, device=device)
-
-    def reset(self) -> Tensor:
-        """Return to the origin."""
-        self.places.zero_()
-        return self.places.clone()
-
-    def step(self, actions: Tensor) -> Step:
-        """Move by 1."""
-        self.places[torch.arange(self.num_envs, device=self.device), actions] += 1
-        nothing = torch.zeros(self.num_envs, device=self.device)
-        return Step(self.places.clone(), nothing, nothing > 0)
-
-    @property
-    def restorable(self) -> bool:
-        """Whether `state_dict` is all."""
-        return True
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """Return the places."""
-        return {"places": self.places.clone()}
-
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Load the places."""
-        self.places.copy_(state["places"])
 
 
 CHECKS: tuple[Callable[[NoiseSubject], None], ...] = (

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from ssedb.analysis.practice import make_adam, practise
-from ssedb.analysis.probe import Transitions, draw_transitions, experience
+from ssedb.analysis.probe import experience
+from ssedb.analysis.transitions import Transitions, draw_transitions
 from ssedb.bonuses import make_bonus
 from ssedb.bonuses.base import Bonus
 from ssedb.collect.rollout import STACK

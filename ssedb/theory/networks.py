@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ssedb import objectives
-from ssedb.analysis.probe import draw_transitions
+from ssedb.analysis.transitions import draw_transitions
 from ssedb.bonuses import make_bonus
 from ssedb.bonuses.db import DynamicBottleneck
 from ssedb.collect.environments import look_around

@@ -10,7 +10,7 @@ import torch
 import ssedb
 from ssedb.analysis import maps
 from ssedb.analysis.maps import mean_by_cell
-from ssedb.analysis.probe import Transitions
+from ssedb.analysis.transitions import Transitions
 from ssedb.envs.rooms.world import World
 from ssedb.runs.loop import resume
 from ssedb.runs.metrics import read_log
@@ -42,7 +42,7 @@ def test_maps_of_a_run_are_written_beside_its_metrics(tmp_path, monkeypatch):
     cells = len(World("small").cells)
     for row in found:
         assert len(row["visits"]) == len(row["bonus"]) == cells
-    # Every step arrives in a cell, and every episode begins in one: 8 at the start and those that ended.
+    # Every step arrives in a cell, and every episode begins in one: the first 8 and all later ones.
     episodes = json.loads((tmp_path / "run" / "summary.json").read_text())["episodes"]
     assert sum(found[-1]["visits"]) == 256 + 8 + episodes
     assert found[0]["bonus"] != found[-1]["bonus"]

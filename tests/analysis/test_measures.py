@@ -44,7 +44,8 @@ def test_rank_correlation_of_known_ranks_matches_hand_computation():
     assert measures.rank_correlation(
         torch.tensor([1.0, 2, 3]), torch.tensor([3.0, 2, 1])
     ) == pytest.approx(-1)
-    # Ties share their mean rank: (1.5, 1.5, 3, 4) against (4, 1, 2, 3). Three levels, or any rank of the ties would do.
+    # Ties share their mean rank: (1.5, 1.5, 3, 4) against (4, 1, 2, 3).
+    # With fewer than three levels any rank of the ties would do.
     expected = np.corrcoef([1.5, 1.5, 3, 4], [4, 1, 2, 3])[0, 1]
     found = measures.rank_correlation(torch.tensor([5.0, 5, 9, 11]), torch.tensor([4.0, 1, 2, 3]))
     assert found == pytest.approx(expected)
@@ -63,3 +64,11 @@ def test_linear_probe_finds_linear_relations_alone():
     assert measures.probe_accuracy(
         features, torch.randint(4, (4000,), generator=rng(4))
     ) == pytest.approx(0.25, abs=0.05)
+
+
+def test_linear_fit_of_a_row_does_not_depend_on_the_other_held_out_rows():
+    generator = torch.Generator().manual_seed(0)
+    features, targets = (torch.randn(40, n, generator=generator) for n in (3, 2))
+    before = measures.linear_fit(features, targets)
+    features[-1] = 1e4
+    torch.testing.assert_close(measures.linear_fit(features, targets)[:-1], before[:-1])

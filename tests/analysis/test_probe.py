@@ -6,17 +6,19 @@ import pytest
 import torch
 
 import ssedb
-from ssedb.analysis.probe import collect_transitions, draw_transitions, probe_bonus, probe_run
+from ssedb.analysis.probe import probe_bonus, probe_run, rewards_of
+from ssedb.analysis.transitions import draw_transitions
 from ssedb.bonuses.base import Bonus
-from ssedb.collect.environments import env_of
-from ssedb.envs.frames import to_agent_frames
 from ssedb.envs.rooms.world import World
 from ssedb.noises import make_noise
 from tests.toy import tiny_config
 
 
 class Made(Bonus):
-    """Pays 1/sqrt(N + 1) of the newest frame's state plus a dial of the frame's brightness, which the noise changes."""
+    """Rewards 1/sqrt(N + 1) of the newest frame's state, plus a dial times the frame's brightness.
+
+    The noise changes the brightness alone.
+    """
 
     def __init__(self, world, pair_visits, dial):
         super().__init__((4, 84, 84), world.num_actions)
@@ -68,6 +70,10 @@ def test_probe_of_a_count_bonus_tells_noise_from_none(small, dial):
     assert result.feature_noise_share == 0
     assert result.room_accuracy > 0.9  # one number per cell says it all
     assert result.noise_explained < 0.1
+    for fall, draw in ((result.fall_clean, None), (result.fall_noisy, 0)):
+        assert fall[0] == pytest.approx(float(rewards_of(bonus, data, draw)[:128].mean()))
+    assert result.fall_clean[-1] < result.fall_clean[0]
+    assert bonus.scale.item() == 1  # a copy was trained
 
 
 def test_twins_share_the_true_state_and_differ_in_the_noise(small):
@@ -108,13 +114,6 @@ def test_probe_of_a_real_run_writes_its_measures(tmp_path, monkeypatch):
     assert fresh.bonus_mean != result.bonus_mean
 
 
-@pytest.fixture
-def few_games(monkeypatch):
-    """Probe 4 games at once, and their transitions close together: an emulator is slow to begin."""
-    monkeypatch.setattr("ssedb.analysis.probe.COLLECT_ENVS", 4)
-    monkeypatch.setattr("ssedb.analysis.probe.COLLECT_APART", 5)
-
-
 @pytest.mark.parametrize("fidelity", ["paper", "released"])
 @pytest.mark.usefixtures("few_games")
 def test_probe_of_a_game_measures_noise_alone(tmp_path, monkeypatch, fidelity):
@@ -131,51 +130,6 @@ def test_probe_of_a_game_measures_noise_alone(tmp_path, monkeypatch, fidelity):
         ssedb.ConfigError, match="noise=sticky: the probe draws noise over pictures"
     ):
         probe_run(run, noise="sticky")
-
-
-@pytest.mark.usefixtures("few_games")
-def test_game_transitions_are_one_game_under_several_draws(tmp_path):
-    config = tiny_config(tmp_path, env="breakout", noise="random-box", max_episode_steps=40)
-    data = collect_transitions(config, 50, 3, 0, torch.device("cpu"))
-    assert data.clean.shape == (5, 50, 84, 84)
-    assert data.noisy.shape == (5, 3, 50, 84, 84)
-    touched = (
-        (data.noisy != data.clean[:, None]).double().mean((-1, -2))
-    )  # boxes cover a part of each picture
-    assert 0 < touched.min() <= touched.max() < 0.9
-    assert not torch.equal(data.noisy[:, 0], data.noisy[:, 1])
-    obs, actions, next_obs = data.pair(1)
-    assert torch.equal(obs[:, 1:], next_obs[:, :-1])  # shared frames carry the same noise
-    env = env_of(config, 4, 3, torch.device("cpu"))
-    # The same game played once more: the first transition of each begins at step 1.
-    frames = [env.env.reset()]
-    generator = torch.Generator().manual_seed(0)
-    for _ in range(5):
-        chosen = torch.randint(env.num_actions, (4,), generator=generator)
-        frames.append(to_agent_frames(env.env.step(chosen).frames))
-    assert torch.equal(data.clean[:, :4], torch.stack(frames[1:6]))
-    assert torch.equal(actions[:4], chosen)
-
-
-def test_walks_halves_come_from_the_same_states(small):
-    world, _, _ = small
-    first = torch.zeros(world.num_states, dtype=torch.bool)
-    first[world.state_ids(world.start(1))] = (
-        True  # only the start was visited, so half of all walks begin there
-    )
-    data = draw_transitions(world, first, 400, 2, make_noise("none"), seed=0)
-    cells = (data.states // world.scenes_per_cell).view(2, 200)
-    near = [(half[:, None] == cells.flatten().mode().values).double().mean() for half in cells]
-    assert abs(near[0] - near[1]) < 0.15
-
-
-def test_probe_of_a_game_that_ends_at_once_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("ssedb.analysis.probe.COLLECT_ENVS", 1)
-    # Or thousands of episodes would begin.
-    monkeypatch.setattr("ssedb.analysis.probe.COLLECT_APART", 1)
-    config = tiny_config(tmp_path, env="breakout", noise="random-box", max_episode_steps=3)
-    with pytest.raises(ssedb.ConfigError, match="breakout: episodes end too soon to be probed"):
-        collect_transitions(config, 10, 2, 0, torch.device("cpu"))
 
 
 def test_probe_of_rooms_with_sticky_actions_measures_counts_and_no_noise(tmp_path):

@@ -1,14 +1,12 @@
-"""Spikes planted into constructed curves are found, noise alone is not taken for one, and a real run gets its pictures."""
+"""Spikes planted into curves are found, noise alone is not, and a real run gets its pictures."""
 
 import json
 
 import numpy as np
 import pytest
-import torch
 
 import ssedb
 from ssedb import cli
-from ssedb.analysis.episode import record_episode, trace_bonus
 from ssedb.analysis.spikes import GAP, find_spikes, spike_heights
 from tests.toy import tiny_config
 
@@ -38,7 +36,8 @@ def test_find_spikes_under_noise_and_drift_finds_the_planted_ones():
 
 def test_find_spikes_in_noise_alone_finds_none_but_by_chance():
     found = [len(clear(noisy_curve(seed, 2000))) for seed in range(100)]
-    # One curve in a hundred by design, two because the spread is an estimate; more than 12 is one chance in a million.
+    # One curve in a hundred by design, two because the spread is an estimate.
+    # More than 12 is one chance in a million.
     assert sum(found) <= 12
     for seed in range(3):  # a wilder noise is measured by its own spread
         assert len(clear(100 * noisy_curve(seed))) <= 1
@@ -123,58 +122,3 @@ def test_spikes_of_a_real_run_are_written(run, capsys):
     assert (film[0] != film[99]).any(2)[420:].mean() > 0.01  # the curve runs
     for name in ("curve.png", "frames.png"):
         assert (folder / name).stat().st_size > 5_000
-
-
-def test_episode_is_whole_and_its_pictures_fit(run):
-    from ssedb.analysis.episode import record_episode, trace_bonus
-    from ssedb.envs.rooms.world import World
-
-    episode = record_episode(run, seed=5)
-    world = World("small")
-    state = world.start(1)
-    for t, action in enumerate(episode.actions):
-        assert torch.equal(episode.clean[t], world.pictures(state)[0])
-        true = world.frames(state)[0]
-        boxes = (true != episode.seen[t]).float().mean()
-        assert 0 < boxes < 0.25
-        state, _ = world.move(state, action[None])
-    last = episode.seen[100]  # the episode's own last frame, not the first of the next
-    assert (last != world.frames(state)[0]).sum() < (last != world.frames(world.start(1))[0]).sum()
-    assert len(episode.seen) == len(episode) + 1 == 101
-    stacks = episode.stacks(torch.tensor([0, 1, 50]))
-    assert torch.equal(stacks[0], episode.seen[0].expand(4, -1, -1))
-    assert torch.equal(stacks[1], episode.seen[[0, 0, 0, 1]])
-    assert torch.equal(stacks[2], episode.seen[47:51])
-    again = record_episode(run, seed=5)
-    assert torch.equal(again.seen, episode.seen)
-    trace = trace_bonus(episode, run, "cpu")
-    assert trace.bonus.shape == (100,)
-    assert trace.features.shape[0] == 100
-
-
-def test_episode_bonus_is_that_of_the_checkpoint(run):
-    from ssedb.analysis.episode import record_episode, trace_bonus
-    from ssedb.runs import checkpoint
-    from ssedb.runs.folder import saved_config
-
-    episode = record_episode(run, seed=6, max_steps=20)
-    assert len(episode) == 20
-    config = saved_config(run)
-    bonus = ssedb.make_bonus(config.bonus, (4, 84, 84), 5, **config.bonus_options)
-    bonus.load_state_dict(checkpoint.load_latest(run / "checkpoints")[0]["bonus"])
-    t = torch.arange(20)
-    expected = bonus.reward(episode.stacks(t), episode.actions, episode.stacks(t + 1))
-    np.testing.assert_allclose(trace_bonus(episode, run, "cpu").bonus, expected.numpy(), rtol=1e-5)
-
-
-def test_episode_of_a_state_counting_bonus_passes_true_states(tmp_path):
-    run = tmp_path / "run"
-    ssedb.train(
-        tiny_config(
-            run, env="rooms-small", bonus="count", bonus_options={}, steps=256, obs_norm_steps=64
-        )
-    )
-    episode = record_episode(run, seed=0, max_steps=30)
-    trace = trace_bonus(episode, run)
-    assert len(episode.states) == len(episode) == len(trace.bonus) == 30
-    assert 0 < trace.bonus.min() <= trace.bonus.max() <= 1

@@ -1,4 +1,4 @@
-"""The number on data whose answer is known, the picture on clusters that must stay apart, and a real run."""
+"""The separation on known data, the picture of clusters that must stay apart, and a real run."""
 
 import json
 import math
@@ -48,9 +48,10 @@ def test_step_ratio_where_nothing_varies_is_missing():
 def test_embedding_keeps_clusters_apart_and_repeats():
     rng = np.random.default_rng(2)
     centres = rng.normal(0, 20, (4, 60))
-    z = np.concatenate([centre + rng.normal(0, 1, (30, 60)) for centre in centres])
+    sizes = [15, 25, 35, 45]
+    owner = np.repeat(np.arange(4), sizes)
+    z = centres[owner] + rng.normal(0, 1, (sum(sizes), 60))
     points = embed(z)
-    owner = np.repeat(np.arange(4), 30)
     distances = np.linalg.norm(points[:, None] - points[None], axis=-1)
     np.fill_diagonal(distances, np.inf)
     assert (owner[distances.argmin(1)] == owner).all()

@@ -1,4 +1,4 @@
-"""The networks once more in plain NumPy and float64, from a module's weights: what the bonuses are checked against."""
+"""The networks in plain NumPy and float64, from a module's weights: what bonuses must match."""
 
 from __future__ import annotations
 
@@ -75,8 +75,13 @@ def encoder(module, x: np.ndarray) -> np.ndarray:
     return dense(module.dense, trunk(module.trunk, x))
 
 
+def encoded(bonus, obs) -> np.ndarray:
+    """Return observations as the bonus's encoder sees them, in float64."""
+    return encoder(bonus.encoder, normalized(bonus, obs))
+
+
 def forward_model(models, number: int, features: np.ndarray, actions) -> np.ndarray:
-    """One model of the ensemble, sample by sample, with the one-hot action joined to the input of every layer."""
+    """Compute one model of the ensemble, with the one-hot action in the input of every layer."""
     weight = np.concatenate([array(models.weight), array(models.action_weight)], 2)[
         :, number
     ]  # [layers, D + A, D]

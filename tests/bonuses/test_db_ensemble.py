@@ -1,4 +1,4 @@
-"""DB-ensemble: its reward and loss against NumPy, what gets a gradient, and that it fades where data settle the dynamics."""
+"""DB-ensemble: reward and loss against NumPy, gradients, and a reward that fades with data."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_db_ensemble_reward_is_the_spread_of_the_models(bonus, batch):
 
 
 class PosteriorDraws(nn.Module):
-    """Linear models s' = W eta drawn from the posterior of W given data [M, D], prior and noise N(0, I)."""
+    """Linear models s' = W eta, W drawn from its posterior given data [M, D]; all else N(0, I)."""
 
     def __init__(self, models: int, outputs: int, data: torch.Tensor) -> None:
         super().__init__()
@@ -137,6 +137,12 @@ def test_db_ensemble_observe_fills_the_memory_unless_it_has_no_places(bonus, bat
     assert "memory_error" not in without.loss(*batch)[1]
 
 
+def test_db_ensemble_memory_keeps_as_many_transitions_as_its_option_says(batch):
+    bonus = ssedb.make_bonus("db-ensemble", (4, SIDE, SIDE), 4, memory=5, **TINY_OPTIONS)
+    bonus.observe(*batch)
+    assert len(bonus.state_dict()["memory.actions"]) == 5
+
+
 def test_db_ensemble_with_a_memory_does_not_forget_what_rollouts_no_longer_show(batch):
     """Trained on one half of the transitions after another, the models still agree on the first."""
     first, second = (tuple(x[half] for x in batch) for half in (slice(24), slice(24, 48)))
@@ -190,7 +196,7 @@ def test_db_ensemble_models_match_separate_networks():
 
 
 def test_db_ensemble_reward_fades_with_data_and_not_with_noise(monkeypatch):
-    """Over a fixed z: one cloud is trained on under noise that nobody can predict, the other is never seen."""
+    """Over a fixed z: one cloud is trained on under unpredictable noise, the other never seen."""
     torch.manual_seed(0)
     bonus = ssedb.make_bonus("db-ensemble", (4, SIDE, SIDE), 4, memory=0, **TINY_OPTIONS)
     monkeypatch.setattr(bonus, "represent", lambda z, actions: (z, None))

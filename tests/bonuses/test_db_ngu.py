@@ -120,7 +120,7 @@ def test_db_ngu_without_a_context_treats_every_transition_as_an_episode():
 
 
 def test_db_ngu_in_training_gets_the_real_episodes(tmp_path):
-    """Real episode ends, several rollouts, minibatches of envs: the loop sees each env's own story."""
+    """Real episode ends, several rollouts, minibatches: the loop sees each environment's steps."""
     config = tiny_config(
         tmp_path, bonus="db-ngu", bonus_options={**TINY, "memory": 4096}, learning_rate=1e-9
     )

@@ -34,7 +34,7 @@ def test_db_ucb_inverse_over_long_experience_stays_exact():
 
 
 def test_db_ucb_sums_are_kept_in_float64():
-    """A GPU would round float32 products to TF32; here float32 alone would lose the small direction beside the large."""
+    # In float32 the small direction would be lost beside the large (a GPU would even use TF32).
     bonus = make("db-ucb", **TINY)
     eta = torch.randn(64, 6, generator=torch.Generator().manual_seed(0)) + 300 * torch.tensor(
         [1.0, -1, 1, -1, 1, -1]

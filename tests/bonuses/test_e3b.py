@@ -9,7 +9,7 @@ from ssedb.bonuses.e3b import NOBODY
 from ssedb.errors import ConfigError
 from ssedb.trainer import Trainer
 from tests.bonuses import plain
-from tests.bonuses.plain import array, batch, make, normalized
+from tests.bonuses.plain import array, batch, encoded, make
 from tests.toy import Grid, tiny_config
 
 TINY = {"channels": (4, 4, 4), "feature_dim": 6, "slots": 64}
@@ -34,10 +34,6 @@ class SlowE3B:
 
     def observe(self, x, numbers):
         self.episodes = self._walk(x, numbers)[1]
-
-
-def encoded(bonus, obs):
-    return plain.encoder(bonus.encoder, normalized(bonus, obs))
 
 
 def numbers_of(count, first, generator):
@@ -111,7 +107,7 @@ def test_e3b_without_a_context_treats_every_transition_as_an_episode():
 
 
 def test_e3b_new_direction_shows_beside_far_larger_ones():
-    """1 / t for the same features the t-th time, and |y|^2 / ridge for y at a right angle to all before."""
+    """1 / t for the same features at time t; |y|^2 / ridge for y at a right angle to all before."""
     bonus = make("e3b", **TINY)
     x = torch.zeros(100, 6, dtype=torch.float64)
     x[:, 0] = 1e3
@@ -124,7 +120,7 @@ def test_e3b_new_direction_shows_beside_far_larger_ones():
 
 
 def test_e3b_in_training_gets_the_real_episodes(tmp_path):
-    """Real episode ends, several rollouts, minibatches of envs: the loop sees each env's own story."""
+    """Real episode ends, several rollouts, minibatches: the loop sees each environment's steps."""
     config = tiny_config(tmp_path, bonus="e3b", bonus_options=TINY, learning_rate=1e-9)
     trainer = Trainer(config, Grid(8, episode=13))
     bonus, slow, offered = trainer.bonus, SlowE3B(), []

@@ -7,13 +7,9 @@ import torch
 import ssedb
 from ssedb.networks import ForwardModels
 from tests.bonuses import plain
-from tests.bonuses.plain import array, batch, make, normalized
+from tests.bonuses.plain import array, batch, encoded, make
 
 SMALL = dict(channels=(4, 4, 4), feature_dim=8)
-
-
-def encoded(bonus, obs):
-    return plain.encoder(bonus.encoder, normalized(bonus, obs))
 
 
 def forward_errors(bonus, models, obs, actions, next_obs, number=0):

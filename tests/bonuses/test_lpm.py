@@ -6,14 +6,10 @@ import torch
 
 from ssedb.trainer import Trainer
 from tests.bonuses import plain
-from tests.bonuses.plain import ACTIONS, array, batch, make, normalized
+from tests.bonuses.plain import ACTIONS, array, batch, encoded, make
 from tests.toy import Grid, tiny_config
 
 SMALL = dict(channels=(4, 4, 4), feature_dim=8)
-
-
-def encoded(bonus, obs):
-    return plain.encoder(bonus.encoder, normalized(bonus, obs))
 
 
 def log_errors(bonus, model, obs, actions, next_obs):
@@ -94,7 +90,7 @@ def test_lpm_models_are_each_trained_by_their_own_error_alone():
 
 
 def test_lpm_error_model_learns_the_errors_that_rewarded_the_rollout(tmp_path):
-    """In training: while a rollout is learned from, `previous` is the forward model that its rewards came from."""
+    """While a rollout is trained on, `previous` is the forward model that rewarded it."""
     trainer = Trainer(
         tiny_config(tmp_path, bonus="lpm", bonus_options=SMALL, bonus_epochs=2), Grid(8)
     )
@@ -115,7 +111,7 @@ def test_lpm_error_model_learns_the_errors_that_rewarded_the_rollout(tmp_path):
 
 
 def test_lpm_reward_rises_with_learning_and_not_with_known_noise():
-    """After the same updates of the same models: on moves of the grid, and on next states drawn anew each time."""
+    """After the same updates: on moves of the grid, and on next states drawn anew each time."""
     obs, actions, next_obs = batch(60)
     generator = torch.Generator().manual_seed(0)
 

@@ -43,7 +43,7 @@ def test_rnd_reward_is_the_mean_squared_error_on_the_newest_frame_by_running_sta
 
 
 def test_rnd_networks_are_those_of_the_paper():
-    """The target is linear on top of the convolutions; the predictor has two more layers, with ReLU between."""
+    """The target is linear above the convolutions; the predictor has two more layers, with ReLU."""
     bonus = small_rnd()
     frames = torch.randn(6, 1, 36, 36)
     x = plain.trunk(bonus.target[0], plain.array(frames))

@@ -85,8 +85,8 @@ def test_bonus_on_images_takes_actions_of_every_kind(name, space):
 
 
 SEES_ACTIONS = [
-    "count", "db", "db-count", "db-ensemble", "db-ngu", "db-ucb", "disagreement", "icm", "lbs", "lpm",
-    "random-features",
+    "count", "db", "db-count", "db-ensemble", "db-ngu", "db-ucb", "disagreement", "icm", "lbs",
+    "lpm", "random-features",
 ]  # fmt: skip
 
 

@@ -5,7 +5,9 @@ import pytest
 import torch
 from scipy.stats import chi2
 
-from ssedb.collect.environments import random_agent_statistics, training_envs
+import ssedb
+from ssedb.collect import environments
+from ssedb.collect.environments import look_around, random_agent_statistics, training_envs
 from ssedb.engine.distributed import Group
 from ssedb.trainer import Trainer
 from tests.toy import Grid, tiny_config
@@ -72,7 +74,7 @@ def test_random_agent_takes_every_action_equally_often_in_every_environment(seed
     counts = torch.stack(
         [(actions == action).sum(0) for action in range(4)]
     ).double()  # [actions, envs]
-    # Beyond the bound of a chi-square with 4 times 3 degrees of freedom chance goes once in a million.
+    # Chance exceeds the bound of a chi-square with 4 times 3 degrees of freedom once in a million.
     assert ((counts - 250).square() / 250).sum() < chi2.isf(1e-6, 12)
     assert (actions[:, 0] != actions[:, 1]).any()
 
@@ -85,3 +87,73 @@ def test_processes_train_in_environments_of_other_seeds():
         assert env.num_envs == 4 // group.size
         first.append(env.reset())
     assert not torch.equal(first[1], first[2])
+
+
+def frames_of(**settings):
+    """What the environments of a trainer show in one rollout, [T + 4, N, H, W]."""
+    sizes = dict(num_envs=4, minibatch_envs=2, rollout_steps=6, bonus="none", bonus_options={})
+    trainer = Trainer(tiny_config("unused", **{**sizes, **settings}))
+    trainer.iterate()
+    trainer.close()
+    return trainer.rollout.frames.int()
+
+
+@pytest.mark.parametrize("noise", ["random-box", "pixel"])
+def test_strength_is_the_noise_that_frames_show(noise):
+    clean = frames_of(env="rooms-small")
+    off = [
+        (frames_of(env="rooms-small", noise=noise, noise_strength=s) - clean)[3:]
+        for s in (0.0, 0.1, 0.4)
+    ]
+    spread = [x.float().std().item() for x in off]
+    assert spread[0] == 0
+    assert 0 < 2 * spread[1] < spread[2]
+
+
+def test_seed_when_another_shows_other_frames():
+    first = [frames_of(env="rooms-small", noise="random-box", seed=seed)[3] for seed in (0, 1, 0)]
+    assert not torch.equal(first[0], first[1])
+    assert torch.equal(first[0], first[2])
+
+
+def test_pools_of_emulators_differ(monkeypatch):
+    """With one seed for all, the four pools would show the same noise on the same first frame."""
+    made = []
+    monkeypatch.setattr(environments, "make_env", lambda *x, **settings: made.append(settings))
+    config = tiny_config("unused", env="breakout", num_envs=8)
+    training_envs(config, 0, torch.device("cuda"))
+    assert len({settings["seed"] for settings in made}) == 4
+
+
+def test_random_agent_looks_at_other_episodes_than_those_of_training(monkeypatch):
+    seeds, make = [], environments.make_env
+
+    def spy(*names, seed, **settings):
+        seeds.append(seed)
+        return make(*names, seed=seed, **settings)
+
+    monkeypatch.setattr(environments, "make_env", spy)
+    config = tiny_config("unused", obs_norm_steps=8)
+    look_around(config)
+    training_envs(config, 0, torch.device("cpu"))
+    assert len(set(seeds)) == len(seeds) == 2
+
+
+def test_obs_statistics_are_those_of_the_noisy_world_and_reach_policy_and_bonus():
+    settings = dict(noise="pixel", noise_strength=0.5)
+    noisy = tiny_config("unused", env="rooms-small", obs_norm_steps=400, **settings)
+    trainer = Trainer(noisy)
+    trainer.fit_observations(look_around(noisy))
+    clean = tiny_config("unused", env="rooms-small", obs_norm_steps=400)
+    without = Trainer(clean)
+    without.fit_observations(look_around(clean))
+    env = ssedb.make_env("rooms-small", 8, noise="pixel", strength=0.5, seed=5)
+    env.reset()
+    actions = torch.randint(5, (60, 8), generator=torch.Generator().manual_seed(0))
+    seen = torch.stack([env.step(a).frames for a in actions]).double().flatten(0, 1)  # [480, H, W]
+    expected = seen.std(0, correction=0).mean()
+    for module in (trainer.policy, trainer.bonus):
+        assert module.normalize.std.item() == pytest.approx(expected.item(), rel=0.05)
+        assert (module.normalize.mean[0, -1] - seen.mean(0)).abs().mean() < 4
+    for module in (without.policy, without.bonus):
+        assert module.normalize.std < 0.5 * expected  # without noise the spread is another

@@ -38,6 +38,17 @@ def test_stacks_match_a_queue_that_each_episode_fills_with_its_first_frame(steps
         rollout.continue_from(rollout)
 
 
+def test_episodes_are_numbered_on_over_ends_and_rollouts():
+    rollout = Rollout(4, 2, SHAPE)
+    frames, rewards = torch.zeros(2, *SHAPE, dtype=torch.uint8), torch.zeros(2)
+    dones = torch.tensor([[0, 1], [0, 0], [1, 0], [0, 0]], dtype=torch.bool)  # [T, N]
+    for expected in ([[0, 0, 0, 2, 2], [1, 3, 3, 3, 3]], [[2, 2, 2, 4, 4], [3, 5, 5, 5, 5]]):
+        for t in range(4):
+            rollout.store_step(*rollout.at(t), frames, rewards, dones[t])
+        assert rollout.episodes.T.tolist() == expected
+        rollout.continue_from(rollout)
+
+
 def test_rollout_of_the_papers_size_fits_in_150_megabytes():
     rollout = Rollout(128, 128, (84, 84))
     assert rollout.frames.shape == (132, 128, 84, 84)

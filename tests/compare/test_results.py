@@ -188,6 +188,7 @@ def test_duplicates_differ_in_nothing_that_changes_a_result(tmp_path, name):
         "steps",
         "device",
         "engine",
+        "deterministic",
         "env_workers",
         "threads",
         "checkpoint_minutes",
@@ -268,7 +269,7 @@ def test_results_without_runs_are_refused(tmp_path):
 
 
 def write_older(folder):
-    """Rewrites a run's config.toml as versions before the reward scale and RE3's choice of distance wrote it."""
+    """Rewrite a run's config.toml as versions before reward_scale and RE3's distance wrote it."""
     path = folder / "config.toml"
     kept = [
         line

@@ -1,4 +1,4 @@
-"""The statistics against hand-made answers, against rliable and SciPy, and against the truth on synthetic data."""
+"""The statistics against hand-made answers, rliable, SciPy, and the truth of synthetic data."""
 
 import math
 
@@ -88,7 +88,10 @@ def test_bootstrap_of_the_mean_of_one_task_is_the_t_interval():
 
 
 def assert_coverage(draw, statistic, truth, trials):
-    """A 95% interval holds the truth in 95% of the trials: half a point of bias, and five standard errors of chance."""
+    """Assert that a 95% interval holds the truth in 95% of the trials.
+
+    The bound allows half a point of bias, and five standard errors of chance.
+    """
     hits, generator = 0, np.random.default_rng(1)
     for trial in range(trials):
         found = statistics.bootstrap(draw(generator), statistic, reps=500, seed=trial)
@@ -131,7 +134,7 @@ def test_bootstrap_of_unequal_numbers_of_runs_and_of_one_run_is_defined():
 
 @pytest.mark.parametrize("bad", [{}, {"a": []}, {"a": [1.0, math.nan]}, {"a": [math.inf]}])
 def test_missing_values_are_not_averaged(bad):
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="scores"):
         statistics.bootstrap(bad, statistics.mean)
 
 

@@ -16,6 +16,6 @@ def area_mean(gray: np.ndarray) -> np.ndarray:
 
 
 def pillow_frame(raw: np.ndarray) -> np.ndarray:
-    """Gray and 84x84 as docs/fidelity.md says for raw frames: uint8 [210, 160, 3] to uint8 [84, 84]."""
+    """Shrink a raw frame as docs/fidelity.md says: uint8 [210, 160, 3] to gray uint8 [84, 84]."""
     gray = Image.fromarray((raw @ np.array([0.299, 0.587, 0.114])).astype(np.float32))
     return np.asarray(gray.resize((84, 84), Image.Resampling.BILINEAR)).astype(np.uint8)

@@ -92,7 +92,10 @@ def test_atari_raw_frames_shrink_to_nearly_the_emulators_own():
 
 
 def paddle_moves(env: AtariEnv | NoisyEnv, cycles: int = 40) -> torch.Tensor:
-    """How far Breakout's paddle went, in pixels, for one step to the middle and six of rest; 4 frames make about 22."""
+    """Return how far Breakout's paddle went, in pixels, for one step to the middle and six of rest.
+
+    Four frames move it by about 22 pixels.
+    """
 
     def place(frames):
         paddle = (frames[:, 190, 8:152, 0] > 150).float()
@@ -123,7 +126,10 @@ def assert_share(condition: torch.Tensor, probability: float) -> None:
 
 
 def test_sticky_by_frame_decides_at_every_emulated_frame():
-    """Late by k frames with probability 0.75 * 0.25^k, then as long too long: less than 4 frames in a fifth of the cases."""
+    """Late by k frames with probability 0.75 * 0.25^k, then as long too long.
+
+    So less than 4 frames in a fifth of the cases.
+    """
     exact = paddle_moves(AtariEnv("breakout", 1, raw=True, noop_max=0), 10)
     assert ((exact > 20) & (exact < 25)).all()
     moves = paddle_moves(AtariEnv("breakout", 8, raw=True, noop_max=0, frame_sticky=0.25))

@@ -1,4 +1,4 @@
-"""Atari frames, rewards and ends beside Gymnasium's own `AtariPreprocessing`, with the same actions."""
+"""Atari frames, rewards and ends beside Gymnasium's `AtariPreprocessing`, same actions."""
 
 import sys
 import types
@@ -25,7 +25,10 @@ def resize(picture: np.ndarray, size: tuple[int, int], interpolation: str) -> np
 
 @pytest.fixture
 def preprocessed(monkeypatch):
-    """Makes an environment of Gymnasium's. OpenCV, which only shrinks the picture there, is replaced by an exact mean."""
+    """Return a function that makes an environment of Gymnasium's.
+
+    OpenCV, which only shrinks the picture there, is replaced by an exact mean.
+    """
     monkeypatch.setitem(sys.modules, "cv2", types.SimpleNamespace(resize=resize, INTER_AREA="area"))
     gymnasium.register_envs(ale_py)
 
@@ -39,7 +42,7 @@ def preprocessed(monkeypatch):
 
 
 def play_beside(env, twins, compare, steps):
-    """Plays our environments and Gymnasium's with the same actions; returns how many episodes ended."""
+    """Play our environments and Gymnasium's with the same actions; return the number of ends."""
     rng, ends = np.random.default_rng(0), 0
     for frame, twin in zip(env.reset(), twins, strict=True):
         compare(frame.numpy(), twin.reset()[0])

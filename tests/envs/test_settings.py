@@ -122,7 +122,10 @@ def flickering(rng, strength):
 
 
 def statistics(frames: np.ndarray, clean: np.ndarray) -> np.ndarray:
-    """What tells noises apart, [frames, 8]: share and size of changes, black, white, likeness of neighbours."""
+    """Return what tells noises apart, [frames, 8].
+
+    Share and size of changes, black, white, likeness of neighbours.
+    """
     d = frames.astype(np.float64) - clean
     columns = [
         d,
@@ -228,7 +231,7 @@ def test_clouds_of_each_environment_brighten_and_drift(make, fidelity, strength)
     light = frames - small.astype(int)  # [11, N, 84, 84]
     assert light.min() >= -1
     assert len(np.unique(frames[0].reshape(ENVS, -1), axis=0)) == ENVS
-    # Six clouds of 160 exp(-d^2 / (2 * 0.08^2)), wherever they are; bytes lose half a step, and some are full.
+    # Six clouds of 160 exp(-d^2 / (2 * 0.08^2)); bytes lose half a step, and some are full.
     assert 0.8 <= light.mean() / (6 * 160 * strength * 2 * np.pi * 0.08**2) <= 1
     moved = np.abs(np.diff(light, axis=0)).mean((1, 2, 3))
     assert (moved > 0).all()
@@ -238,7 +241,7 @@ def test_clouds_of_each_environment_brighten_and_drift(make, fidelity, strength)
 
 
 def test_sticky_by_step_repeats_until_the_episode_ends_or_a_reset():
-    """At strength 4 an action is always repeated, so that only the first of each episode is executed."""
+    """At strength 4 an action is always repeated: only the first of each episode is executed."""
     settings = dict(noop_max=0, max_episode_steps=6)
     env, clean = by_config("sticky", 4.0, **settings)[0], by_make_env("none", **settings)[0]
     for _ in range(2):  # the second time after a reset in the middle of an episode of LEFT

@@ -73,12 +73,21 @@ def test_agent_sees_what_the_environment_draws():
     env.close()
 
 
-def test_vectors_of_a_mujoco_task_are_those_of_gymnasium():
+def test_vectors_of_a_mujoco_task_are_those_of_gymnasium(monkeypatch):
     need("mujoco")
+    from gymnasium.envs.mujoco.hopper_v5 import HopperEnv
+
+    seeds, reset = [], HopperEnv.reset
+
+    def spy(self, *, seed=None, options=None):
+        seeds.append(seed)
+        return reset(self, seed=seed, options=options)
+
+    monkeypatch.setattr(HopperEnv, "reset", spy)
     ours = ssedb.make_env("Hopper-v5", 1, seed=3, env_workers=0)
     theirs = gymnasium.make("Hopper-v5")
-    seed = ours.env._seeds[0]
-    seen = [(ours.reset()[0], theirs.reset(seed=seed)[0])]
+    first = ours.reset()[0]
+    seen = [(first, theirs.reset(seed=seeds[-1])[0])]
     for action in ([0.5, -0.5, 3.0], [0.1, 0.2, -1.0]):
         clipped = torch.tensor(action).clamp(-1, 1).numpy()
         step, (obs, reward, *_) = ours.step(torch.tensor([action])), theirs.step(clipped)

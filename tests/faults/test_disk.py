@@ -14,8 +14,8 @@ from ssedb.analysis.maps import MapLog
 from ssedb.errors import TrainingError
 from ssedb.runs.folder import RunFolder
 from ssedb.runs.loop import resume
-from ssedb.runs.progress import Progress
 from tests.faults.forks import SMALL, ended, forked, last_state, numbers, same, small_run
+from tests.helpers import Notes
 from tests.toy import tiny_config
 
 
@@ -57,14 +57,6 @@ def test_full_disk_is_one_line_and_the_run_can_be_resumed(tmp_path, whole, bytes
     resume(out, steps=128)
     assert numbers(out) == numbers(whole)
     assert same(last_state(out), last_state(whole))
-
-
-class Notes(Progress):
-    def __init__(self):
-        self.notes = []
-
-    def note(self, text):
-        self.notes.append(text)
 
 
 def test_losing_tensorboard_alone_does_not_end_the_run(tmp_path, whole, monkeypatch):

@@ -1,27 +1,23 @@
 """A stop at any update and a resume: bit for bit the run that never stopped."""
 
+import subprocess
+
 import numpy as np
 import pytest
 import torch
 
 from ssedb.envs import atari
 from ssedb.envs.atari import AtariEnv
+from ssedb.errors import ConfigError
 from ssedb.runs.loop import resume, train
 from ssedb.runs.progress import Progress
 from tests.faults.forks import SMALL, last_state, numbers, same
+from tests.helpers import Notes
 from tests.toy import tiny_config
 
 UPDATES = 3
 SIZE = SMALL["num_envs"] * SMALL["rollout_steps"]
 ATARI = dict(env="breakout", num_envs=2, minibatch_envs=1, rollout_steps=16)
-
-
-class Notes(Progress):
-    def __init__(self):
-        self.notes = []
-
-    def note(self, text):
-        self.notes.append(text)
 
 
 def settings(**changes):
@@ -52,6 +48,45 @@ def test_resume_at_any_update_is_bit_identical(tmp_path, monkeypatch, changes, u
         assert numbers(out) == numbers(tmp_path / "whole")
         assert same(last_state(out), expected)
     assert numbers(tmp_path / "whole")[-1]["episodes"] > 0
+
+
+PACK = "tar c run | gzip -1 | split -b 16K - run.tgz."
+UNPACK = "cat ../home/run.tgz.* | tar xz"
+
+
+def test_run_carried_in_parts_to_another_place_goes_on_bit_for_bit(tmp_path):
+    home, there = tmp_path / "home", tmp_path / "there"
+    for folder in (home, there):
+        folder.mkdir()
+    train(tiny_config(home / "run", **settings(steps=SIZE)))
+    subprocess.run(PACK, shell=True, cwd=home, check=True)
+    subprocess.run(UNPACK, shell=True, cwd=there, check=True)
+    assert len(list(home.glob("run.tgz.*"))) > 1
+    for folder in (home, there):
+        resume(folder / "run", steps=2 * SIZE)
+    assert numbers(there / "run") == numbers(home / "run")
+    assert same(last_state(there / "run"), last_state(home / "run"))
+
+
+def test_deterministic_run_uses_deterministic_kernels_to_its_end_and_when_resumed(tmp_path):
+    seen = []
+
+    class Sees(Progress):
+        def log(self, row):
+            seen.append(torch.are_deterministic_algorithms_enabled())
+
+    train(tiny_config(tmp_path / "usual", **settings(steps=2 * SIZE)), Sees())
+    exact = settings(steps=SIZE, deterministic=True)
+    train(tiny_config(tmp_path / "exact", **exact), Sees())
+    assert not torch.are_deterministic_algorithms_enabled()
+    resume(tmp_path / "exact", Sees(), steps=2 * SIZE)
+    assert seen == [False, False, True, True]
+    assert numbers(tmp_path / "exact") == numbers(tmp_path / "usual")
+
+
+def test_deterministic_with_the_engine_that_is_not_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="engine='fast': --deterministic takes eager steps"):
+        tiny_config(tmp_path, engine="fast", deterministic=True)
 
 
 @pytest.mark.parametrize("game", ["alien", pytest.param("breakout", marks=pytest.mark.slow)])

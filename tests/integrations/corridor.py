@@ -47,7 +47,7 @@ class Corridor(gymnasium.Env):
 
 
 def rollout(steps: int = 8, envs: int = 3, seed: int = 0) -> dict[str, np.ndarray]:
-    """Samples of random actions, with the true last observations; environment i begins at time i."""
+    """Sample random actions, with the true last observations; environment i begins at time i."""
     rng = np.random.default_rng(seed)
     actions = rng.integers(0, 3, (steps, envs))
     time = (np.arange(steps)[:, None] + np.arange(envs)) % LENGTH

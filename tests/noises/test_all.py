@@ -108,7 +108,8 @@ def test_noise_that_raises_is_named_in_one_line(fog, tmp_path, capsys):
     assert cli.main(["train", "--noise", "strangenoise:Falls", *TINY, "--out", str(out)]) == 1
     said = capsys.readouterr().err.splitlines()[-1]
     assert said.startswith(
-        "ssedb: Falls.disturb_frames raised ZeroDivisionError: no fog, before training; the traceback"
+        "ssedb: Falls.disturb_frames raised ZeroDivisionError: no fog, before training; "
+        "the traceback"
     )
 
 

@@ -1,4 +1,4 @@
-"""Runs as they come: finished, stopped, failed, planned, damaged, collapsed, with NaN, and with a hostile name."""
+"""Runs of every kind: finished, stopped, failed, planned, damaged, collapsed, NaN, hostile name."""
 
 import json
 import re
@@ -80,7 +80,7 @@ def runs(tmp_path_factory):
 
 @pytest.fixture
 def bottlenecks(runs, tmp_path):
-    """Runs that differ in their bottleneck at the end: I_upper, and I_nce over that of blind guessing."""
+    """Make runs with different bottlenecks: I_upper, and I_nce over that of blind guessing."""
 
     def make(**ends):
         root = tmp_path / "bottlenecks"

@@ -9,7 +9,7 @@ import pytest
 import ssedb
 from ssedb.runs.alarms import PATIENCE, Watch
 from ssedb.runs.metrics import read_metrics
-from ssedb.runs.progress import Progress
+from tests.helpers import Notes
 from tests.toy import tiny_config
 
 STEPS = 4096
@@ -98,14 +98,6 @@ def test_alarm_policy_that_is_not_trained_is_silent():
     uniform = [{"steps": STEPS * i, "explained_variance": -3.2} for i in range(1, 300)]
     assert Watch(uniform).alarms == []
     assert alarms(-3.2, [math.nan] * 300) == []
-
-
-class Notes(Progress):
-    def __init__(self):
-        self.notes = []
-
-    def note(self, text):
-        self.notes.append(text)
 
 
 def collapsing(out, **changes):

@@ -42,7 +42,7 @@ def test_doctor_finished_run_has_nothing_left_to_do(run, capsys):
     assert {state for state, _ in found.values()} == {"good"}
     assert found["config.toml"][1] == "env rooms-tiny, noise random-box, bonus db, seed 0"
     assert found["checkpoints/step-000000000064.ckpt"][1].startswith("whole, step 64, ")
-    assert found["metrics.jsonl"][1] == "2 rows up to step 64, 0 resumes"
+    assert found["metrics.jsonl"][1] == "2 rows up to step 64"
     assert found["summary.json"][1] == "finished at step 64"
     assert found["resume"] == ("good", "nothing left to do")
 
@@ -79,7 +79,7 @@ def damage(path):
             lambda run: shutil.rmtree(run / "checkpoints"),
             "metrics.jsonl",
             "good",
-            "2 rows up to step 64, 0 resumes",
+            "2 rows up to step 64",
             "begins the run anew: ssedb train --resume",
         ),
         (
@@ -93,7 +93,7 @@ def damage(path):
             lambda run: (run / "metrics.jsonl").open("ab").write(b'{"steps": 96, "upd\n\xff\n'),
             "metrics.jsonl",
             "note",
-            "2 damaged lines, which readers leave out",
+            "line 3 of metrics.jsonl, the last one, cannot be read; readers leave",
             "nothing left to do",
         ),
         (
@@ -130,6 +130,17 @@ def test_doctor_names_what_is_wrong_and_what_resume_does(
     assert found[name][1].startswith(text)
     assert found["resume"][1].startswith(resume)
     assert code == (1 if any(state == "bad" for state, _ in found.values()) else 0)
+
+
+def test_doctor_tells_rows_that_are_written_again(run, capsys):
+    rows = (run / "metrics.jsonl").read_text().splitlines()
+    lines = [*rows, '{"event": "resume", "steps": 32, "updates": 1}', rows[-1]]
+    (run / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+    text = "2 rows up to step 64, 1 of them written again by a resume"
+    assert told(run, capsys)[1]["metrics.jsonl"] == ("good", text)
+    newest(run).unlink()
+    _, found = told(run, capsys)
+    assert found["metrics.jsonl"][1] == f"{text}; those after step 32 will be written again"
 
 
 def test_doctor_tells_a_run_that_is_in_use(run, capsys):

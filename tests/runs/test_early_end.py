@@ -1,4 +1,4 @@
-"""A run that ends before its first update is done: what it says is true, and the folder is usable."""
+"""A run that ends before its first update: its messages are true, and the folder is usable."""
 
 import os
 import signal
@@ -47,7 +47,8 @@ def project(tmp_path, monkeypatch):
         (
             "nan",
             1,
-            "bonus_loss is nan after update 1; saved at step 0; go on with: ssedb train --resume 'my run'\n",
+            "bonus_loss is nan after update 1; saved at step 0; "
+            "go on with: ssedb train --resume 'my run'\n",
         ),
         ("crash", 1, "the trap"),
         ("kill", -signal.SIGKILL, ""),
@@ -67,7 +68,10 @@ def test_train_whose_first_update_fails_can_be_resumed(
         assert said in capsys.readouterr().err
     monkeypatch.delenv("TRAP")
     assert cli.main(command) == 2
-    message = "ssedb: my run already holds a run; go on with `ssedb train --resume 'my run'`, or choose another --out\n"
+    message = (
+        "ssedb: my run already holds a run; "
+        "go on with `ssedb train --resume 'my run'`, or choose another --out\n"
+    )
     assert capsys.readouterr().err.endswith(message)
     assert cli.main(["train", "--resume", "my run"]) == 0
     assert "resumed at step 0" in capsys.readouterr().err

@@ -67,7 +67,7 @@ def test_evaluation_plays_one_episode_in_each_environment():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_evaluation_draws_actions_from_the_policy(seed):
-    """3200 draws of a policy that takes action 1 three times in ten; the bound is five standard deviations."""
+    """3200 draws of a policy that takes action 1 in 30%; the bound is five standard deviations."""
 
     class Noting(Sides):
         def act(self, actions):
@@ -88,7 +88,7 @@ def test_evaluation_draws_actions_from_the_policy(seed):
 
 @pytest.fixture
 def played(run, monkeypatch):
-    """Evaluates in batches of two; returns the first frames of every episode and the actions of every batch."""
+    """Evaluate in batches of two; return each episode's first frames and each batch's actions."""
 
     def evaluate_in_pairs(episodes, seed):
         firsts, actions = [], []

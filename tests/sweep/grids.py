@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ssedb.runs.metrics import read_metrics
 from ssedb.sweep.display import Display
+from ssedb.sweep.worker import Memory
 from tests.helpers import without_clocks
 
 TOY = """
@@ -81,7 +82,7 @@ def all_numbers(root: Path) -> dict[str, list[dict]]:
 
 
 def failing_worker(pipe, number, device, threads):
-    """A worker whose runs fail: with an error that may not come again, with one that would, or with its process."""
+    """Run a worker whose runs fail: by an error that may pass, by one that stays, or by dying."""
     while True:
         try:
             run, _ = pipe.recv()
@@ -90,9 +91,25 @@ def failing_worker(pipe, number, device, threads):
         run.folder.mkdir(parents=True, exist_ok=True)
         with open(run.folder / "tries", "a") as file:
             file.write("x")
+        pipe.send(("alarm", "ALARM at step 64: entropy"))
         if run.config.seed == 2:
             os._exit(3)
         pipe.send(("failed", "it broke", run.config.seed == 0))
+
+
+def hungry_worker(pipe, number, device, threads):
+    """Run a worker of which the first tells its memory and then runs out of it."""
+    while True:
+        try:
+            pipe.recv()
+        except (EOFError, OSError):
+            return
+        pipe.send(("memory", Memory(host=2**30, host_free=2**40)))
+        if number == 0:
+            pipe.send(("failed", "CUDA out of memory", True))
+            pipe.poll(30)  # a process takes a while to end, and does no run that comes meanwhile
+            return
+        pipe.send(("finished",))
 
 
 def patient_worker(pipe, number, device, threads):

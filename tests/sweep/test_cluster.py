@@ -128,13 +128,16 @@ def test_ray_finishes_every_run_once_when_a_node_dies(tmp_path):
     assert numbers == all_numbers(tmp_path / "alone")
 
 
-def test_an_error_of_authentication_points_to_the_docs(monkeypatch):
+@pytest.mark.parametrize("cause", [None, RuntimeError("ray.exceptions.AuthenticationError: ...")])
+def test_an_error_of_authentication_points_to_the_docs(monkeypatch, cause):
     import ray
 
     from ssedb.sweep.cluster import connected
 
+    said = "Failed to connect" if cause else "Authentication is on, and no token was found."
+
     def refuse(**settings):
-        raise ray.exceptions.RayError("Authentication is on, and no token was found.")
+        raise ray.exceptions.RayError(said) from cause
 
     monkeypatch.setattr(ray, "init", refuse)
     with (

@@ -45,7 +45,7 @@ def test_run_id_depends_on_what_is_computed_alone(tmp_path):
     assert not {run.id for run in here.runs} & {run.id for run in longer.runs}
 
 
-CHANGES_NO_RESULT = {"out", "device", "engine", "env_workers", "threads"}
+CHANGES_NO_RESULT = {"out", "device", "engine", "deterministic", "env_workers", "threads"}
 CHANGES_NO_RESULT |= {"checkpoint_minutes", "wandb"}
 
 

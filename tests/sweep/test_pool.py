@@ -15,7 +15,6 @@ from ssedb.sweep import cluster, pool
 from ssedb.sweep.grid import read_grid
 from ssedb.sweep.plan import code_version, is_finished, made_by_other_code, unplanned_runs
 from ssedb.sweep.pool import Pool, run_pool
-from ssedb.sweep.worker import Memory, free_memory
 from tests.helpers import is_alive, wait_for
 from tests.sweep.grids import (
     TOY,
@@ -24,6 +23,7 @@ from tests.sweep.grids import (
     Silent,
     all_numbers,
     failing_worker,
+    hungry_worker,
     numbers,
     patient_worker,
     write_grid,
@@ -189,31 +189,17 @@ def test_sweep_on_a_signal_saves_every_run_and_a_second_sweep_waits(tmp_path):
     assert all(summary["steps"] >= 32 and not summary["finished"] for summary in stopped)
 
 
-def test_jobs_are_as_many_as_memory_and_cores_allow(tmp_path):
-    runs = read_grid(write_grid(tmp_path)).runs
-    made = Pool(runs, False, Silent(runs), "cpu", None, 1)
-    made._most = 6
-    assert made._limit == 1  # one shows what a run needs
-    made._fit(Memory(host=10, host_free=1000))
-    assert made._limit == 6  # cores
-    made._fit(Memory(host=200, host_free=900))
-    assert made._limit == int(
-        1010 / 250
-    )  # a larger one: less at a time, of what there was at first
-    made._fit(Memory(host=10, host_free=900))
-    assert made._limit == 4
-    gpu = Pool(runs, False, Silent(runs), "cpu", None, 1)
-    gpu._most = 16
-    gpu._fit(Memory(host=1, host_free=1000, gpu=20, gpu_free=80, gpus=2))
-    assert gpu._limit == 2 * int(100 / 25)
-    fixed = Pool(runs, False, Silent(runs), "cpu", 3, 1)
-    fixed._fit(Memory(host=1000, host_free=1))
-    assert fixed._limit == 3  # --jobs is obeyed
-    gpu._attempts[runs[0].id] = 1
-    gpu._failed(runs[0], "CUDA out of memory", True)
-    assert gpu._limit == 7  # one less at a time
-    assert gpu.waiting[-1] == runs[0]
-    assert free_memory() > 0
+def test_sweep_out_of_memory_tries_again_with_fewer_at_a_time(tmp_path, monkeypatch):
+    runs = read_grid(write_grid(tmp_path), tmp_path / "runs", {"device": "cpu"}).runs[:3]
+    monkeypatch.setattr(pool, "work", hungry_worker)
+    monkeypatch.setattr(pool, "cores", lambda: 3)
+    made = Pool(runs, False, display := Silent(runs), "cpu", None, 1)
+    while made.poll():
+        pass
+    made.close()
+    assert display.notes[0] == "a run needs 1.0 GiB: 3 at a time, 1 thread each"
+    assert made.limit.now == 2
+    assert {run.id for run in made.outcome.finished} == {run.id for run in runs}
 
 
 def test_workers_of_a_killed_driver_save_before_they_end(tmp_path):
@@ -263,7 +249,9 @@ def test_sweep_retries_a_run_as_often_as_asked(tmp_path, monkeypatch, capsys, re
         1: (1, 1),
         2: asked,
     }  # seed 1 fails with what would come again
-    assert "3 runs failed" in capsys.readouterr().out
+    said = capsys.readouterr()
+    assert "3 runs failed" in said.out
+    assert said.err.count("ALARM at step 64: entropy") == 2 * (1 + retries) + 1  # of every try
 
 
 def test_sweep_stops_when_its_minutes_are_over(tmp_path, monkeypatch):

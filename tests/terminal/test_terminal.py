@@ -28,7 +28,7 @@ HOSTILE = "a b [red]x[/b] :key:"
 
 
 def in_terminal(columns: int, *args: str, **kwargs) -> list[str]:
-    """Run the command in a terminal so wide; return the lines that it showed, each frame of a bar among them."""
+    """Run the command in a terminal so wide; return its lines, each frame of a bar too."""
     leader, follower = pty.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
     env = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES")} | {"TERM": "xterm"}
@@ -131,7 +131,8 @@ def test_pipe_gets_a_line_for_a_line():
     lines = run_ssedb("list", "noises").stdout.splitlines()
     assert len(lines) == len(list_noises())
     assert lines[1] == (
-        "clouds         Bright blobs that drift over the picture in Brownian motion, round the edges"
+        "clouds         Bright blobs that drift over the picture in Brownian motion, "
+        "round the edges"
     )
 
 

@@ -1,4 +1,4 @@
-"""Our bonuses keep their contract; a bonus that breaks it anywhere is caught, there and nowhere else."""
+"""Our bonuses keep their contract; a bonus that breaks it is caught, there and nowhere else."""
 
 import os
 import subprocess
@@ -217,5 +217,8 @@ def test_plugin_refuses_a_wrong_name_and_is_silent_without_one(outside):
 def test_plugin_is_declared_and_light():
     declared = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
     assert declared["project"]["entry-points"]["pytest11"] == {"ssedb": "ssedb.testing.plugin"}
-    code = "import sys, ssedb.testing.plugin; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
+    code = (
+        "import sys, ssedb.testing.plugin; "
+        "sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

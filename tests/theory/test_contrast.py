@@ -1,4 +1,4 @@
-"""InfoNCE on Gaussians: the truth is known, the bound holds, and it is near the truth where it can be."""
+"""InfoNCE on Gaussians, whose information is known: the bound holds, and is near it."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Theorems 1 and 2 against computations that share no code with them; a wrong constant breaks each."""
+"""Theorems 1 and 2 against computations that share no code; a wrong constant breaks each."""
 
 import numpy as np
 import pytest

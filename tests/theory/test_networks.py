@@ -1,4 +1,4 @@
-"""The measures that compare the network with the theory, on cases with a known answer, and the real model in small."""
+"""The measures of network against theory, on cases with a known answer, and the model in small."""
 
 import math
 

@@ -1,5 +1,6 @@
 """Visit counts against brute force."""
 
+import threading
 from collections import Counter
 
 import numpy as np
@@ -48,3 +49,45 @@ def test_visit_counts_over_staggered_episodes_are_those_of_brute_force():
     share = np.array(list(visits.values())) / sum(visits.values())
     assert metrics["last_first_visit"] == max(first.values())
     assert metrics["visit_entropy"] == pytest.approx(-(share * np.log(share)).sum())
+
+
+def merge(parts):
+    """Merge the counts of environments as if each were in a process of its own."""
+    shards, barrier = [None] * len(parts), threading.Barrier(len(parts))
+
+    def merge_one(rank):
+        def gather(shard):
+            shards[rank] = shard
+            barrier.wait()
+            gathered = torch.stack(shards)
+            barrier.wait()
+            return gathered
+
+        parts[rank].merge(gather)
+
+    threads = [threading.Thread(target=merge_one, args=(rank,)) for rank in range(len(parts))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+
+
+def test_visit_counts_of_two_processes_merged_are_those_of_one():
+    whole, *parts = (RoomsEnv(n, "small", max_steps=30) for n in (4, 2, 2))
+    for env in (whole, *parts):
+        env.reset()
+    merge(parts)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(3):  # rollouts
+        for _ in range(25):
+            actions = torch.randint(5, (4,), generator=generator)
+            whole.step(actions)
+            for part, own in zip(parts, actions.split(2), strict=True):
+                part.step(own)
+        merge(parts)
+        for part in parts:
+            for name in ("visits", "pair_visits", "first_seen", "steps"):
+                found, expected = (
+                    torch.as_tensor(getattr(e.visit_counts, name)) for e in (part, whole)
+                )
+                assert torch.equal(found, expected), name

@@ -1,0 +1,50 @@
+"""overview.js in a browser: rankings, and notices of what went wrong."""
+
+import re
+
+import pytest
+
+from ssedb import cli
+from tests.helpers import log_sick_policy, make_run
+from tests.report.static.screen import data_of, pick
+
+
+def test_overview_marks_what_did_not_finish(report, open_page):
+    page = open_page(report / "one.html")
+    notice = page.inner_text("#view-overview .notice >> nth=0")
+    assert "4 of 11 runs did not finish" in notice
+    for text in (
+        "unfinished stopped",
+        "failed",
+        "missing planned: planned, not begun",
+        "damaged damaged",
+    ):
+        assert text in re.sub(r"\s+", " ", notice)
+    assert "shut: value_loss" in page.inner_text("#view-overview")
+    assert "collapse alarm in shut" in page.inner_text("#view-overview")
+    measure = next(m for m in data_of(page)["measures"] if m["key"] == "states_share")
+    rows = [
+        r.inner_text().split("\t")
+        for r in page.query_selector_all("#view-overview table >> nth=0 >> tbody tr")
+    ]
+    assert [r[0] for r in rows] == [r["method"] for r in measure["ranking"]]
+    assert float(rows[0][1]) == pytest.approx(measure["ranking"][0]["iqm"], rel=1e-3)
+    assert page.locator("#view-overview svg[role=img] circle").count() == len(measure["ranking"])
+    assert "1 left out" in page.inner_text("#view-overview")
+    pick(page, "Measure", "entropy of visits (nats)")
+    assert "Ranking: entropy of visits" in page.inner_text("#view-overview")
+
+
+def test_overview_and_runs_name_the_alarms_of_policies(open_page, tmp_path):
+    make_run(tmp_path / "runs" / "well")
+    log_sick_policy(make_run(tmp_path / "runs" / "sick", seed=1))
+    command = ["report", str(tmp_path / "runs"), "--out", str(tmp_path / "page"), "--episodes", "0"]
+    assert cli.main(command) == 0
+    page = open_page(tmp_path / "page" / "index.html")
+    notice = page.inner_text("#view-overview .notice.bad")
+    assert "policy alarm the policy does not follow its bonus in" in notice
+    assert "sick: explained variance of the value -0.50: it has been under 0 for" in notice
+    assert "well" not in notice
+    page = open_page(tmp_path / "page" / "index.html", "runs")
+    rows = page.locator("#view-runs details.run summary").all_inner_texts()
+    assert ["policy alarm" in row for row in rows] == ["sick" in row for row in rows]
