@@ -6,6 +6,7 @@
 Episodes begin with up to 30 no-ops and end after 4500 agent steps at most, as in training. Every
 environment plays the same number of whole episodes, so that short ones are not favoured. Each
 process plays one batch of a game at a time; the file is written anew whenever a game is done.
+Other games that the file holds already, measured with the same emulator, stay.
 """
 
 from __future__ import annotations
@@ -75,7 +76,9 @@ def main() -> None:
         "no sticky actions, scores unclipped",
         "ale_py": version("ale-py"),
     }
-    measured: dict[str, dict[str, float]] = {}
+    found = json.loads(options.out.read_text(encoding="utf-8")) if options.out.exists() else {}
+    same = {key: found.get(key) for key in about} == about
+    measured: dict[str, dict[str, float]] = found["games"] if same else {}
     print("| game | mean | standard error | episodes | mean length |")
     print("|---|---|---|---|---|")
     with multiprocessing.get_context("spawn").Pool(options.processes) as pool:

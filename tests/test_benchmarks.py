@@ -1,15 +1,20 @@
 """The benchmarks run, at sizes that say nothing about speed."""
 
+import importlib
 import json
 import math
 import re
 import runpy
 import subprocess
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 
+from ssedb import ppo
 from ssedb.compare.references import MEASURED
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
@@ -63,13 +68,17 @@ def test_figures_exploration_are_drawn_from_the_log_and_small_enough_for_the_doc
         assert (BENCHMARKS.parent / "docs" / name).stat().st_size < 150_000
 
 
-def test_random_references_play_whole_episodes(tmp_path):
+def test_random_references_play_whole_episodes_and_keep_other_games(tmp_path):
     out = tmp_path / "references.json"
+    known_file = BENCHMARKS.parent / "ssedb" / "compare" / "random_references.json"
+    out.write_text(known_file.read_text())
     printed = in_process(
         "random_references.py", games="breakout", episodes=20, processes=1, out=out
     )
     found = json.loads(out.read_text())["games"]
-    assert list(printed) == list(found) == ["breakout"]
+    assert list(printed) == ["breakout"]
+    assert list(found) == list(MEASURED)
+    assert found["pong"]["episodes"] == MEASURED["pong"].episodes
     assert found["breakout"]["episodes"] == 20
     assert 100 < found["breakout"]["mean_length"] < 400
     known = MEASURED["breakout"]
@@ -153,3 +162,90 @@ def test_sparse_reward_appends_runs_and_makes_none_twice(tmp_path):
     (run,) = map(json.loads, out.read_text().splitlines())
     assert run["bonus"] == "rnd"
     assert len(run["success"]) == 2
+
+
+@pytest.mark.slow
+def test_packing_times_each_number_of_runs(tmp_path):
+    out = tmp_path / "packing.json"
+    grid = BENCHMARKS.parent / "experiments" / "smoke.toml"
+    command = [sys.executable, BENCHMARKS / "packing.py", grid, "--device", "cpu", "--out", out]
+    command += ["--runs", "1", "2", "--seconds", "0.1", "--set", "num_envs=2", "minibatch_envs=2"]
+    command += ["rollout_steps=4", "bonus_epochs=1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = json.loads(out.read_text())
+    assert list(table(done.stdout)) == ["2", "1"]
+    assert all(row["rate"] > 0 and row["host"] > 0 for row in found["rows"])
+    assert found["best"] in (1, 2)
+
+
+def test_packing_prefers_fewer_runs_that_are_nearly_as_fast():
+    best = runpy.run_path(str(BENCHMARKS / "packing.py"))["best_of"]
+    rows = [{"runs": number, "rate": rate} for number, rate in ((8, 100.0), (4, 98.0), (2, 90.0))]
+    assert best(rows) == 4
+
+
+@pytest.fixture
+def from_benchmarks(monkeypatch):
+    """Imports scripts as their commands do: from their own folder."""
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    return importlib.import_module
+
+
+def test_time_to_score_reports_what_each_trainer_reached(tmp_path):
+    out = tmp_path / "times.json"
+    earlier = {"trainer": "paper", "minutes": 3.0, "start": 1.0, "steps": 64, "score": 12.0}
+    out.write_text(json.dumps([earlier | {"reached": True}]))
+    command = [sys.executable, BENCHMARKS / "time_to_score.py", "--small", "--device", "cpu"]
+    command += ["--minutes", "0", "--out", out, "--trainers", "cleanrl-rnd", "ours"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert list(table(done.stdout)) == ["ours", "paper", "cleanrl-rnd"]
+    ours, kept, cleanrl = json.loads(out.read_text())
+    assert kept["score"] == 12.0
+    for row in (ours, cleanrl):
+        assert (row["steps"], row["reached"], row["score"]) == (32, False, None)
+        assert 0 < row["start"] < row["minutes"]
+
+
+def test_time_to_score_stops_at_the_first_hundred_games_that_average_it(
+    from_benchmarks, monkeypatch
+):
+    module = from_benchmarks("time_to_score")
+    seen = [(0, None, 0), (64, 20.0, 99), (128, 9.9, 150), (192, 10.0, 180), (256, 11.0, 200)]
+    progress = ((steps, {"score": score, "episodes": games}) for steps, score, games in seen)
+    monkeypatch.setitem(module.TRAINERS, "ours", lambda options: progress)
+    sent = []
+    options = SimpleNamespace(env="breakout", seed=1, score=10.0, minutes=60.0, device="cpu")
+    module.follow("ours", options, time.time(), SimpleNamespace(send=sent.append))
+    (row,) = sent
+    assert (row["steps"], row["score"], row["games"], row["reached"]) == (192, 10.0, 180, True)
+    assert [score for _, _, score in row["curve"]] == [None, None, 9.9, 10.0]
+
+
+def test_cleanrl_rnd_has_the_published_sizes_and_trains_what_it_should(from_benchmarks):
+    module = from_benchmarks("cleanrl_rnd")
+    settings = module.Settings(num_envs=3, num_steps=4)
+    learner = module.Learner(4, settings, torch.device("cpu"))
+    convolutions = 4 * 32 * 64 + 32 + 32 * 64 * 16 + 64 + 64 * 64 * 9 + 64
+    dense = 3137 * 256 + 257 * 448 + 2 * 449 * 448 + 449 * 4 + 449
+    assert sum(p.numel() for p in learner.agent.parameters()) == convolutions + dense
+    before = {name: p.clone() for name, p in learner.rnd.named_parameters()}
+    generator = torch.Generator().manual_seed(0)
+    obs = torch.rand(12, 4, 84, 84, generator=generator) * 255
+    actions, rest = torch.arange(12) % 4, torch.rand(3, 12, generator=generator)
+    frames = obs[:, -1:] / 255
+    torch.manual_seed(0)
+    errors = learner.rnd.errors(frames).mean().item()
+    for _ in range(3):
+        learner.step(obs, frames, actions, *rest)
+    assert learner.rnd.errors(frames).mean().item() < 0.9 * errors
+    changed = {name: bool((p != before[name]).any()) for name, p in learner.rnd.named_parameters()}
+    assert changed == {name: name.startswith("predictor") for name in changed}
+
+
+def test_cleanrl_rnd_advantages_are_those_of_gae_without_ends(from_benchmarks):
+    module = from_benchmarks("cleanrl_rnd")
+    learner = module.Learner(4, module.Settings(), torch.device("cpu"))
+    generator = torch.Generator().manual_seed(0)
+    rewards, values = torch.rand(5, 3, generator=generator), torch.rand(6, 3, generator=generator)
+    expected, _ = ppo.advantages_and_returns(rewards, values, 0.99, 0.95)
+    torch.testing.assert_close(learner.advantages(rewards, values), expected)

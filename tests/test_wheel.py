@@ -22,6 +22,7 @@ MISSING = {
     "analyze probe run --noise random-box": "ssedb[report]",
     "theory": "ssedb[report]",
     "eval run --video": "ssedb[report]",
+    "eval run --stills 2": "ssedb[report]",
     "train --wandb --out other": "ssedb[wandb]",
     "export run": "ssedb[export]",
     "sweep grid.toml --ray local": "ssedb[ray]",

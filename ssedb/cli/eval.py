@@ -26,6 +26,8 @@ class Eval:
     """Episodes to run."""
     video: bool = False
     """Also write a video of the first episode to videos/ (needs `pip install ssedb[report]`)."""
+    stills: int = 0
+    """Write so many frames of the first episode to a PNG in videos/ (needs `ssedb[report]`)."""
     seed: int = 1000
     """Seed of the episodes."""
     device: str = "auto"
@@ -37,7 +39,9 @@ def main(args: list[str]) -> int:
     options = parse(Eval, args, "eval")
     from ssedb.runs import evaluation
 
-    evaluation.check_evaluation(options.run, options.episodes, options.video, options.seed)
+    evaluation.check_evaluation(
+        options.run, options.episodes, options.video, options.seed, options.stills
+    )
     print_evaluation(evaluation.evaluate(**vars(options)))
     return 0
 
@@ -54,5 +58,6 @@ def print_evaluation(result: Evaluation) -> None:
         f"{np.mean(result.lengths):.0f} steps on average"
     )
     print(terminal.wrapped(text))
-    if result.video is not None:
-        terminal.print_places({"video": result.video})
+    made = {"video": result.video, "stills": result.stills}
+    if places := {name: path for name, path in made.items() if path is not None}:
+        terminal.print_places(places)

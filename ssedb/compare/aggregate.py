@@ -16,7 +16,7 @@ import numpy as np
 
 from ssedb.compare import statistics
 from ssedb.compare.measures import MEASURES, bounds, measure
-from ssedb.compare.results import Run, conditions, number_or_none
+from ssedb.compare.results import Run, conditions, number_or_none, tasks_of
 
 Row = dict[str, Any]
 
@@ -55,6 +55,24 @@ def condition_table(runs: Iterable[Run], key: str, *, seed: int = 0) -> list[Row
             e = statistics.bootstrap({env: values}, statistics.mean, seed=seed, bounds=bounds(key))
         rows.append(row | _interval(e, "mean") | {"values": values})
     return rows
+
+
+def by_noise(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """Return all runs under "", then, of several games, those under each of several noises."""
+    parts = {"": list(runs)}
+    noises = list(dict.fromkeys(noise for _, noise in sorted(tasks_of(runs), key=_none_first)))
+    if len(noises) > 1 and len({env for env, _ in tasks_of(runs)}) > 1:
+        parts |= {noise: [run for run in runs if run.noise == noise] for noise in noises}
+    return parts
+
+
+def under_noise(noise: str) -> str:
+    """Return the words for the noise of a part of the runs, after a blank; "" for all of them."""
+    return {"": "", "none": " without noise"}.get(noise, f" under {noise}")
+
+
+def _none_first(task: tuple[str, str]) -> tuple[bool, str]:
+    return task[1] != "none", task[1]
 
 
 def scores_by_task(runs: Iterable[Run], key: str) -> dict[str, dict[str, list[float]]]:

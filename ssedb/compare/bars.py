@@ -19,9 +19,10 @@ from ssedb.compare.aggregate import (
     condition_table,
     improvement_table,
     scores_by_task,
+    under_noise,
 )
 from ssedb.compare.measures import label
-from ssedb.compare.results import Run, method_order
+from ssedb.compare.results import RECOMMENDED, Run, method_order
 from ssedb.compare.style import (
     COLOURS,
     GRAY,
@@ -75,7 +76,7 @@ def _draw_bar(panel: Any, y: int, row: Row, name: str, ends: Sequence[str], **st
     panel.plot([row[name]] * 2, [y - 0.3, y + 0.3], color="black", lw=1.6)
 
 
-def aggregates(runs: Sequence[Run], key: str) -> Figure | None:
+def aggregates(runs: Sequence[Run], key: str, noise: str = "") -> Figure | None:
     """Draw IQM, mean, median and optimality gap over the tasks that all have, with intervals."""
     rows = {row["method"]: row for row in aggregate_table(runs, key) if "iqm" in row}
     if not rows:
@@ -93,11 +94,12 @@ def aggregates(runs: Sequence[Run], key: str) -> Figure | None:
         panel.use_sticky_edges = False  # a bar does not begin at the frame
         panel.margins(x=0.08)
         _name_rows(panel, methods, "IQM" if name == "iqm" else name.replace("_", " "))
-    figure.suptitle(f"{label(key)} over {plural(tasks, 'task')}", fontsize=10)
+    over = f"{plural(tasks, 'task')}{under_noise(noise)}"
+    figure.suptitle(f"{label(key)} over {over}", fontsize=10)
     return figure
 
 
-def profiles(runs: Sequence[Run], key: str) -> Figure | None:
+def profiles(runs: Sequence[Run], key: str, noise: str = "") -> Figure | None:
     """Draw, for every threshold, the share of runs above it, with 95% bands."""
     scores = scores_by_task(runs, key)
     values = [v for tasks in scores.values() for runs_ in tasks.values() for v in runs_]
@@ -116,18 +118,18 @@ def profiles(runs: Sequence[Run], key: str) -> Figure | None:
         band: dict[str, Any] = dict(step="post", color=colour, alpha=0.12, lw=0)
         panel.fill_between(taus, found.low, found.high, **band)
     panel.set(ylim=(-0.02, 1.02))
-    label_axes(figure, f"{label(key)}, threshold", "share of runs above it")
+    label_axes(figure, f"{label(key)}{under_noise(noise)}, threshold", "share of runs above it")
     add_legend(figure, styles)
     return figure
 
 
-def improvement(runs: Sequence[Run], key: str, method: str | None = None) -> Figure | None:
-    """Draw how probably a run of one method, the first unless named, beats one of each other."""
+def improvement(runs: Sequence[Run], key: str, noise: str = "") -> Figure | None:
+    """Draw how probably a run of our bonus, else of the first method, beats one of each other."""
     rows = {(row["first"], row["second"]): row for row in improvement_table(runs, key)}
     order = [m for m in method_order(runs) if any(first == m for first, _ in rows)]
     if len(order) < 2:
         return None
-    method = method or order[0]
+    method = next((m for m in order if m.split()[0] == RECOMMENDED), order[0])
     others = [other for other in order if (method, other) in rows]
     figure, (panel,) = panels(1, width=5.0, height=0.9 + 0.26 * len(others))
     for y, other in enumerate(others):
@@ -136,5 +138,6 @@ def improvement(runs: Sequence[Run], key: str, method: str | None = None) -> Fig
     panel.axvline(0.5, color=GRAY, ls=":", lw=1)
     panel.set(xlim=(-0.02, 1.02))
     _name_rows(panel, others)
-    label_axes(figure, f"P({method} better than ...), by {label(key)}", "")
+    by = f"by {label(key)}{under_noise(noise)}"
+    label_axes(figure, f"P({method} better than ...)\n{by}", "")
     return figure

@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ssedb.compare import statistics
-from ssedb.compare.aggregate import efficiency_table
+from ssedb.compare.aggregate import efficiency_table, under_noise
 from ssedb.compare.measures import bounds, is_share, label
 from ssedb.compare.references import random_score, random_source
 from ssedb.compare.results import Run, method_order, tasks_of
@@ -118,7 +118,7 @@ def ablation_panels(runs: Sequence[Run], env: str, noise: str) -> Figure | None:
     return figure
 
 
-def sample_efficiency(runs: Sequence[Run], key: str) -> Figure | None:
+def sample_efficiency(runs: Sequence[Run], key: str, noise: str = "") -> Figure | None:
     """Draw the IQM over the tasks that all methods have, along training, with 95% bands."""
     rows = efficiency_table(runs, key)
     if not rows:
@@ -132,7 +132,8 @@ def sample_efficiency(runs: Sequence[Run], key: str) -> Figure | None:
             np.array([row[name] for row in own], float) for name in ("steps", "iqm", "low", "high")
         )
         _draw_line(panel, steps, line, styles[method], band=0.12)
-    label_steps(figure, f"{label(key)}, IQM over {plural(rows[0]['tasks'], 'task')}")
+    tasks = f"{plural(rows[0]['tasks'], 'task')}{under_noise(noise)}"
+    label_steps(figure, f"{label(key)}\nIQM over {tasks}")
     add_legend(figure, styles)
     return figure
 

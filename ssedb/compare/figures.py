@@ -8,10 +8,12 @@ from pathlib import Path
 import matplotlib
 from matplotlib.figure import Figure
 
+from ssedb.compare.aggregate import by_noise
 from ssedb.compare.bars import aggregates, by_condition, improvement, profiles
 from ssedb.compare.curves import ablation_panels, learning_curves, noise_curves, sample_efficiency
 from ssedb.compare.results import Run, tasks_of
 from ssedb.compare.style import STYLE
+from ssedb.compare.tables import aggregated
 
 Figures = Iterator[tuple[str, Figure | None]]
 
@@ -51,7 +53,10 @@ def _draw(runs: Sequence[Run], keys: Sequence[str], main: str) -> Figures:
     for env in envs:
         for noise in noises:
             yield f"ablation-{env}-{noise}", ablation_panels(runs, env, noise)
-    yield f"aggregates-{main}", aggregates(runs, main)
-    yield f"efficiency-{main}", sample_efficiency(runs, main)
-    yield f"profiles-{main}", profiles(runs, main)
-    yield f"improvement-{main}", improvement(runs, main)
+    for noise, part in by_noise(runs).items():
+        end = f"-{noise}" if noise else ""
+        for key in aggregated(keys, main):
+            yield f"aggregates-{key}{end}", aggregates(part, key, noise)
+        yield f"efficiency-{main}{end}", sample_efficiency(part, main, noise)
+        yield f"profiles-{main}{end}", profiles(part, main, noise)
+        yield f"improvement-{main}{end}", improvement(part, main, noise)

@@ -66,6 +66,8 @@ PROBED = (
     "place_explained",
     "noise_explained",
 )
+OF_NOISE = ("bonus_noise_share", "feature_noise_share", "noise_explained")
+"""Measures of the probe that mean nothing where it drew no noise."""
 
 
 def measure(key: str) -> Measure:

@@ -18,8 +18,8 @@ from typing import Any, Literal
 import numpy as np
 
 from ssedb.compare import statistics
-from ssedb.compare.measures import NORMALISED, PROBED
-from ssedb.config import migrated
+from ssedb.compare.measures import NORMALISED, OF_NOISE, PROBED
+from ssedb.config import FIDELITIES, migrated
 from ssedb.envs.names import env_label
 from ssedb.errors import ConfigError
 from ssedb.reading import Damaged, check_types, read_table
@@ -37,6 +37,8 @@ SETTINGS: dict[str, Any] = {
     **dict.fromkeys(("learning_rate", "entropy_coef"), (int, float)),
 }
 """Types of the settings that are read here."""
+RECOMMENDED = str(FIDELITIES["ours"]["bonus"])
+"""The bonus of the recipe that we recommend."""
 NOT_A_METHOD = {"env", "env_kwargs", "noise", "bonus", "seed", "steps", *NOT_OF_THE_RUN}
 """Settings that do not make another method."""
 
@@ -114,6 +116,8 @@ class Run:
         if key in NORMALISED:
             score = self.value("score")
             return None if score is None else NORMALISED[key](self.env, score)
+        if key in OF_NOISE and self.probe.get("noise") == "none":
+            return None  # no noise was drawn
         for place in (
             self.probe if key in PROBED else {},
             self.summary.get("last") or {},

@@ -13,19 +13,29 @@ from ssedb import terminal
 from ssedb.compare.aggregate import (
     aggregate_table,
     alarm_table,
+    by_noise,
     condition_table,
     improvement_table,
     left_out,
     scores_by_task,
+    under_noise,
 )
 from ssedb.compare.measures import MEASURES, NORMALISED, PROBED, about, label, measure
 from ssedb.compare.references import LITERATURE, MEASURED, random_score
-from ssedb.compare.results import Run, method_order
+from ssedb.compare.results import RECOMMENDED, Run, method_order
 from ssedb.compare.statistics import AGGREGATES
 from ssedb.errors import ConfigError
 from ssedb.terminal import plural
 
-SHOWN = ("human_score", "score", "states_share", "rooms_share", "area:states_share", *PROBED)
+SHOWN = (
+    "human_score",
+    "random_score",
+    "score",
+    "states_share",
+    "rooms_share",
+    "area:states_share",
+    *PROBED,
+)
 """Measures shown unless others are asked for, where any run has them."""
 MAIN = ("human_score", "states_share", "score")
 """The first of these that any run has is compared between methods."""
@@ -89,10 +99,14 @@ def make_tables(runs: Sequence[Run], asked: Sequence[str] = ()) -> list[Table]:
     tables += [_measure(runs, key) for key in shown]
     if NORMALISED.keys() & {*shown, main}:
         tables += [_references(runs)]
-    if any("iqm" in row for row in aggregate_table(runs, main)):
-        tables += [_aggregates(runs, main)]
-    if len(scores_by_task(runs, main)) > 1:
-        tables += [_improvement(runs, main)]
+    for noise, part in by_noise(runs).items():
+        tables += [
+            _aggregates(part, key, noise)
+            for key in aggregated(shown, main)
+            if any("iqm" in row for row in aggregate_table(part, key))
+        ]
+        if len(scores_by_task(part, main)) > 1:
+            tables += [_improvement(part, main, noise)]
     if alarms := alarm_table(runs):
         rows = [[row["run"], "yes" if row["stands"] else "no", row["text"]] for row in alarms]
         title = "ALARMS: policies that do not follow their bonus"
@@ -194,7 +208,12 @@ def _with_interval(row: dict[str, Any], name: str, prefix: str = "") -> str:
     return f"{number(row[name])} [{number(low)}, {number(high)}]"
 
 
-def _aggregates(runs: Sequence[Run], key: str) -> Table:
+def aggregated(shown: Sequence[str], main: str) -> list[str]:
+    """Return the measures that are aggregated over tasks: the main one, and normalised scores."""
+    return list(dict.fromkeys([main, *(key for key in shown if key in NORMALISED)]))
+
+
+def _aggregates(runs: Sequence[Run], key: str, noise: str) -> Table:
     rows = {row["method"]: row for row in aggregate_table(runs, key)}
     first = next(iter(rows.values()))
     names = [name for name in AGGREGATES if name in first]
@@ -210,14 +229,16 @@ def _aggregates(runs: Sequence[Run], key: str) -> Table:
     if missing:
         notes.append(f"Left out, because not every method has them: {', '.join(missing)}.")
     columns = ["method", *(name.replace("_", " ") for name in names)]
-    return Table(f"All tasks together: {label(key)}", columns, body, notes)
+    title = f"All tasks{under_noise(noise) or ' together'}: {label(key)}"
+    return Table(title, columns, body, notes)
 
 
-def _improvement(runs: Sequence[Run], key: str) -> Table:
-    """Compare with DB, in each of its variants, and with the random agent."""
+def _improvement(runs: Sequence[Run], key: str, noise: str) -> Table:
+    """Compare with DB, in each of its variants, with our bonus, and with the random agent."""
     rows = {(r["first"], r["second"]): r for r in improvement_table(runs, key)}
     methods = [m for m in method_order(runs) if any(first == m for first, _ in rows)]
-    against = [m for m in methods if m.split()[0] in ("db", "none")][:4] or methods[:1]
+    compared = ("db", RECOMMENDED, "none")
+    against = [m for m in methods if m.split()[0] in compared][:4] or methods[:1]
     body = [
         [method, *(_probability(rows.get((method, other))) for other in against)]
         for method in methods
@@ -230,7 +251,8 @@ def _improvement(runs: Sequence[Run], key: str) -> Table:
         "1.00 [1.00, 1.00] says that these runs never overlap, not that others could not. "
         "All pairs are in stats.json."
     )
-    return Table(f"Who beats whom: {label(key)}", ["", *against], body, [note, more])
+    title = f"Who beats whom{under_noise(noise)}: {label(key)}"
+    return Table(title, ["", *against], body, [note, more])
 
 
 def _probability(row: dict[str, Any] | None) -> str:

@@ -11,7 +11,7 @@ from ssedb import __version__
 from ssedb.compare import aggregate
 from ssedb.compare.measures import about
 from ssedb.compare.results import Run
-from ssedb.compare.tables import Table, choose_measures, markdown, reference_rows
+from ssedb.compare.tables import Table, aggregated, choose_measures, markdown, reference_rows
 from ssedb.runs.files import make_folder, write_json, write_whole
 
 
@@ -63,6 +63,18 @@ def as_data(runs: Sequence[Run], asked: Sequence[str] = ()) -> dict[str, Any]:
         "conditions": {key: aggregate.condition_table(runs, key) for key in shown},
         "aggregates": aggregate.aggregate_table(runs, main),
         "improvement": aggregate.improvement_table(runs, main),
+        "by_noise": {
+            noise: {
+                "aggregates": [
+                    row
+                    for key in aggregated(shown, main)
+                    for row in aggregate.aggregate_table(part, key)
+                ],
+                "improvement": aggregate.improvement_table(part, main),
+            }
+            for noise, part in aggregate.by_noise(runs).items()
+            if noise
+        },
         "efficiency": aggregate.efficiency_table(runs, main),
         "alarms": aggregate.alarm_table(runs),
         "left_out": aggregate.left_out(runs),

@@ -9,7 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from ssedb.compare.aggregate import aggregate_table, condition_table, improvement_table
+from ssedb.compare.aggregate import (
+    aggregate_table,
+    by_noise,
+    condition_table,
+    improvement_table,
+    under_noise,
+)
 from ssedb.compare.measures import MEASURES, about
 from ssedb.compare.results import Run, number_or_none
 from ssedb.config import TrainConfig
@@ -158,6 +164,23 @@ def _measure(runs: Sequence[Run], key: str) -> dict[str, Any]:
         run.env for run in runs if run.value(key) is not None
     }  # an Atari score means nothing on Rooms
     runs = [run for run in runs if run.env in measured or not run.finished]
+    together, *parts = by_noise(runs).items()
+    return {
+        "key": key,
+        "label": label(key),
+        "about": about(key, measured),
+        "better": MEASURES[key].better,
+        "mixed": key in OWN_SCALE and len(measured) > 1,
+        "conditions": [_plain(row) for row in condition_table(runs, key)],
+        **_compared(together[1], key),
+        "by_noise": [
+            {"name": under_noise(noise).strip(), **_compared(part, key)} for noise, part in parts
+        ],
+    }
+
+
+def _compared(runs: Sequence[Run], key: str) -> dict[str, Any]:
+    """Compare the methods over the tasks of the runs: who is best, and who beats whom."""
     aggregates = aggregate_table(runs, key)
     sign = -1 if MEASURES[key].better == "low" else 1
     with_value = [row for row in aggregates if row.get("iqm") is not None]
@@ -165,13 +188,7 @@ def _measure(runs: Sequence[Run], key: str) -> dict[str, Any]:
         r for r in aggregates if r not in with_value
     ]
     return {
-        "key": key,
-        "label": label(key),
-        "about": about(key, measured),
-        "better": MEASURES[key].better,
-        "mixed": key in OWN_SCALE and len(measured) > 1,
         "ranking": [_plain(row) for row in ranking],
-        "conditions": [_plain(row) for row in condition_table(runs, key)],
         "improvements": [_plain(row) for row in improvement_table(runs, key)],
     }
 

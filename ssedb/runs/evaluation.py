@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 MOST_ENVS = 16
 FRAMES_PER_SECOND = 15  # 60 emulated frames, 4 to an agent step
 ZOOM = 4
+MOST_STILLS = 100
+GAP = 2
+"""Pixels between two stills."""
 
 
 @dataclass(frozen=True)
@@ -34,15 +37,22 @@ class Evaluation:
     scores: list[float]
     lengths: list[int]
     video: Path | None
+    stills: Path | None = None
 
 
-def check_evaluation(run: Path, episodes: int, video: bool, seed: int) -> TrainConfig:
+def check_evaluation(
+    run: Path, episodes: int, video: bool, seed: int, stills: int = 0
+) -> TrainConfig:
     """Return a run's settings; raise ConfigError for a mistake, before torch is loaded."""
     config = dataclasses.replace(saved_config(run), seed=seed)
     if episodes < 1:
         raise ConfigError(f"episodes={episodes}: must be 1 or more")
+    if not 0 <= stills <= MOST_STILLS:
+        raise ConfigError(f"stills={stills}: must be 0 to {MOST_STILLS}")
     if video:
         require_installed("av", extra="report", instead="leave --video out")
+    if stills:
+        require_installed("matplotlib", extra="report", instead="leave --stills out")
     require_checkpoint(run, config)
     require_writable(run)
     return config
@@ -53,6 +63,7 @@ def evaluate(
     episodes: int = 10,
     *,
     video: bool = False,
+    stills: int = 0,
     seed: int = 1000,
     device: str = "auto",
 ) -> Evaluation:
@@ -64,6 +75,7 @@ def evaluate(
         run: the run's folder.
         episodes: how many.
         video: whether to write the first episode as a video.
+        stills: how many frames of the first episode to write as one picture.
         seed: of the episodes.
         device: auto, cpu, cuda or cuda:N.
     """
@@ -73,10 +85,11 @@ def evaluate(
     from ssedb.runs.blame import blaming
 
     run = Path(run)
-    config = check_evaluation(run, episodes, video, seed)
+    config = check_evaluation(run, episodes, video, seed, stills)
     agent = load(run, device)
-    if video and len(agent.obs_shape) != 3:
-        raise ConfigError(f"{config.env} observes vectors, which no video shows; leave --video out")
+    if (video or stills) and len(agent.obs_shape) != 3:
+        flag = "--video" if video else "--stills"
+        raise ConfigError(f"{config.env} observes vectors, which no video shows; leave {flag} out")
     scores: list[float] = []
     lengths: list[int] = []
     frames: list[Tensor] = []
@@ -87,16 +100,17 @@ def evaluate(
                 min(MOST_ENVS, episodes - len(scores)), seed=seed, seed_key=len(scores)
             )
             try:
-                kept = frames if video and not scores else None
+                kept = frames if (video or stills) and not scores else None
                 score, length = run_episodes(env, agent.policy, kept)
             finally:
                 env.close()
             scores += score
             lengths += length
-    path = None
-    if video:
-        path = write_video(run / "videos" / f"step-{agent.steps}-seed-{seed}.mp4", frames)
-    result = Evaluation(run, config.env, config.noise, agent.steps, scores, lengths, path)
+    path = run / "videos" / f"step-{agent.steps}-seed-{seed}"
+    film = write_video(path.with_suffix(".mp4"), frames) if video else None
+    strip = write_stills(path.with_suffix(".png"), frames, stills) if stills else None
+    about = (run, config.env, config.noise, agent.steps)
+    result = Evaluation(*about, scores, lengths, video=film, stills=strip)
     write_json(run / "eval.json", dataclasses.asdict(result))
     return result
 
@@ -154,4 +168,17 @@ def write_video(path: Path, frames: Iterable[Tensor | np.ndarray], zoom: int = Z
             kind = "gray" if picture.ndim == 2 else "rgb24"
             file.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format=kind)))
         file.mux(stream.encode())
+    return path
+
+
+def write_stills(path: Path, frames: Sequence[Tensor], count: int) -> Path:
+    """Write frames [H, W], evenly spaced from the first to the last, side by side to a PNG."""
+    import numpy as np
+    from matplotlib.image import imsave
+
+    chosen = np.linspace(0, len(frames) - 1, min(count, len(frames))).round().astype(int)
+    pictures = [np.pad(frames[i].numpy(), (0, GAP), constant_values=255) for i in chosen]
+    strip = np.concatenate(pictures, axis=1)[:-GAP, :-GAP]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    imsave(path, strip.repeat(2, 0).repeat(2, 1), cmap="gray", vmin=0, vmax=255)
     return path

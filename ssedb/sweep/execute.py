@@ -15,8 +15,8 @@ from ssedb.runs.progress import Progress
 from ssedb.sweep.grid import Planned, id_in
 from ssedb.sweep.plan import (
     is_finished,
-    is_probed,
     is_trained,
+    lacks_probe,
     note_provenance,
     plain_config,
     why_unfinished,
@@ -61,7 +61,7 @@ def execute(run: Planned, probe: bool, device: str, progress: Progress) -> bool:
             note_provenance(run)
             if not train_in(folder, progress).finished:
                 return False
-    if probe and not is_probed(run.folder):
+    if probe and lacks_probe(run):
         from ssedb.analysis.probe import probe_run
 
         probe_run(run.folder, device=device)

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from ssedb.config import TrainConfig
-from ssedb.envs.names import rooms_world
 from ssedb.errors import ConfigError
 from ssedb.reading import Damaged, read_table
 from ssedb.runs.folder import NOT_OF_THE_RUN
@@ -37,7 +36,7 @@ class Planned:
 
 @dataclass(frozen=True)
 class Grid:
-    """Content of a grid file: the runs, and whether each is probed at its end."""
+    """Content of a grid file: the runs, and whether those that can be are probed at their end."""
 
     name: str
     runs: list[Planned]
@@ -67,12 +66,6 @@ def read_grid(
         runs.setdefault(planned.id, planned)
     if not runs:
         raise file.wrong("exclude", "everything is excluded, no run is left")
-    configs = [run.config for run in runs.values()]
-    if file.probe and any(c.noise == "sticky" and rooms_world(c.env) is None for c in configs):
-        raise file.wrong(
-            "probe",
-            "the probe draws noise over pictures, and on games sticky is none; leave one out",
-        )
     return Grid(file.name, _where_they_are(runs, root), file.probe)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from ssedb import __version__
 from ssedb.compare.results import load_run
+from ssedb.envs.names import rooms_world
 from ssedb.reading import read_json
 from ssedb.runs.files import cannot_write, make_folder, write_json
 from ssedb.runs.folder import PLAN, PROVENANCE
@@ -33,7 +34,7 @@ def why_unfinished(run: Planned, probe: bool) -> str:
         return "its summary.json does not say that it came to its end"
     found = load_run(run.folder)
     if found.finished:
-        return "it is not probed" if probe and not is_probed(run.folder) else ""
+        return "it is not probed" if probe and lacks_probe(run) else ""
     return found.reason
 
 
@@ -44,9 +45,15 @@ def is_trained(run: Planned) -> bool:
     return reached and id_in(run.folder, [run]) == run.id
 
 
-def is_probed(folder: Path) -> bool:
-    """Tell whether the trained bonus of a run has been probed."""
-    return read_json(folder / "probe.json").get("fresh") is False
+def lacks_probe(run: Planned) -> bool:
+    """Tell whether the trained bonus of a run is still to be probed.
+
+    The probe draws noise over pictures. Sticky actions are no such noise, so under them only Rooms
+    have something to measure: the correlation with counts.
+    """
+    if run.config.noise == "sticky" and rooms_world(run.config.env) is None:
+        return False
+    return read_json(run.folder / "probe.json").get("fresh") is not False
 
 
 def share_of_cores(grid: Grid, jobs: int | None) -> int:

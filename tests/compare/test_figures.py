@@ -90,6 +90,17 @@ def test_improvement_and_aggregate_figures_are_drawn(runs):
     assert len(curves.sample_efficiency(runs, "score").axes[0].lines) == 2
 
 
+def test_improvement_figure_is_of_the_recommended_bonus(tmp_path):
+    for bonus in ("db", "db-ensemble"):
+        options = {"bonus": bonus, "bonus_options": {}}
+        make_run(tmp_path / bonus, env="breakout", score=len(bonus), **options)
+    panel = bars.improvement(load_runs(tmp_path), "score", "pixel").axes[0]
+    assert [text.get_text() for text in panel.get_yticklabels()] == ["db"]
+    first, second = panel.get_xlabel().splitlines()
+    assert first == "P(db-ensemble better than ...)"
+    assert second.endswith("under pixel")
+
+
 def test_styles_tell_many_methods_apart():
     methods = [f"m{i}" for i in range(20)] + ["none"]
     styles = style.method_styles(methods).values()

@@ -148,6 +148,16 @@ def test_probe_of_an_untrained_bonus_is_left_out(tmp_path):
     assert found == {"probed": 0.25, "untrained": None}
 
 
+def test_probe_without_noise_has_no_share_of_noise(tmp_path):
+    measured = {"bonus_noise_share": 0.0, "count_correlation": 0.5, "fresh": False}
+    make_run(tmp_path / "clean", probe={**measured, "noise": "none"}, seed=0)
+    make_run(tmp_path / "under-boxes", probe={**measured, "noise": "random-box"}, seed=1)
+    runs = {run.path.name: run for run in results.load_runs(tmp_path)}
+    shares = {name: run.value("bonus_noise_share") for name, run in runs.items()}
+    assert shares == {"clean": None, "under-boxes": 0.0}
+    assert runs["clean"].value("count_correlation") == 0.5
+
+
 def test_methods_are_told_apart_by_settings_that_differ(tmp_path):
     options = dict(tiny_config(tmp_path).bonus_options)
     make_run(tmp_path / "a", bonus_options=options)

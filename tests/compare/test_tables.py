@@ -120,6 +120,44 @@ def test_score_table_has_both_random_scores_beside_the_human_one(tmp_path):
     )
 
 
+def test_tables_aggregate_several_games_under_each_noise_too(tmp_path):
+    scores = {("db-ensemble", "none"): 4, ("db-ensemble", "random-box"): 4, ("rnd", "none"): 5}
+    for game in ("breakout", "gopher"):
+        random = MEASURED[game].mean
+        for (bonus, noise), times in {**scores, ("rnd", "random-box"): 2}.items():
+            own = {"bonus": bonus, "bonus_options": {}, "noise": noise}
+            make_run(tmp_path / f"{game}-{bonus}-{noise}", env=game, score=times * random, **own)
+    runs = load_runs(tmp_path)
+    titles = [table.title for table in tables.make_tables(runs)]
+    for part in ("together", "without noise", "under random-box"):
+        assert f"All tasks {part}: human-normalised score" in titles
+        assert f"All tasks {part}: score above a random agent's, in its own scores" in titles
+    beaten = {table.title: table for table in tables.make_tables(runs)}
+    under_boxes = beaten["Who beats whom under random-box: human-normalised score"]
+    assert under_boxes.columns == ["", "db-ensemble"]
+    parts = write.as_data(runs)["by_noise"]
+    iqm = {
+        noise: {
+            row["method"]: row["iqm"] for row in part["aggregates"] if "random" in row["measure"]
+        }
+        for noise, part in parts.items()
+    }
+    assert iqm == {
+        "none": {"db-ensemble": pytest.approx(3), "rnd": pytest.approx(4)},
+        "random-box": {"db-ensemble": pytest.approx(3), "rnd": pytest.approx(1)},
+    }
+
+
+def test_tables_of_one_game_have_no_aggregate_for_each_noise(tmp_path):
+    for noise in ("none", "random-box"):
+        make_run(tmp_path / noise, env="breakout", noise=noise, score=3.0)
+    titles = [table.title for table in tables.make_tables(load_runs(tmp_path))]
+    assert [title for title in titles if title.startswith("All tasks ")] == [
+        "All tasks together: human-normalised score",
+        "All tasks together: score above a random agent's, in its own scores",
+    ]
+
+
 def test_tables_note_what_makes_runs_hard_to_compare(tmp_path):
     make_run(tmp_path / "db-none", seed=0)
     make_run(tmp_path / "db-box", seed=0, noise="random-box")

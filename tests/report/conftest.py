@@ -7,6 +7,8 @@ import shutil
 import pytest
 
 import ssedb
+from ssedb.compare.references import MEASURED
+from tests.helpers import make_run
 from tests.toy import tiny_config
 
 HOSTILE = "<img src=x onerror=pwned=1>"
@@ -109,3 +111,16 @@ def bottlenecks(runs, tmp_path):
         return root
 
     return make
+
+
+@pytest.fixture(scope="session")
+def noisy_games(tmp_path_factory):
+    """Two games with and without boxes: RND is better without, DB is better with them."""
+    root = tmp_path_factory.mktemp("games")
+    times_random = {("db", "none"): 4, ("db", "random-box"): 4, ("rnd", "none"): 20}
+    for game in ("breakout", "gopher"):
+        random = MEASURED[game].mean
+        for (bonus, noise), times in {**times_random, ("rnd", "random-box"): 2}.items():
+            own = {"bonus": bonus, "bonus_options": {}, "noise": noise}
+            make_run(root / f"{game}-{bonus}-{noise}", env=game, score=times * random, **own)
+    return root

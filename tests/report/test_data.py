@@ -54,6 +54,23 @@ def test_page_names_what_is_not_finite(tmp_path):
     assert load_runs(run)[0].not_finite == ("value_loss", "entropy")
 
 
+def test_page_ranks_several_games_under_each_noise_too(noisy_games):
+    data = collect(load_runs(noisy_games), "title", noisy_games)
+    measure = next(m for m in data["measures"] if m["key"] == "human_score")
+    best = {part["name"]: part["ranking"][0]["method"] for part in measure["by_noise"]}
+    assert best == {"without noise": "rnd", "under random-box": "db"}
+    (beaten, _) = measure["by_noise"][1]["improvements"]
+    assert (beaten["first"], beaten["probability"], beaten["tasks"]) == ("db", 1, 2)
+    assert measure["ranking"][0]["tasks"] == 4
+
+
+def test_page_of_one_game_has_no_ranking_for_each_noise(tmp_path):
+    for noise in ("none", "random-box"):
+        make_run(tmp_path / noise, env="breakout", noise=noise, score=3.0)
+    measures = collect(load_runs(tmp_path), "title", tmp_path)["measures"]
+    assert [measure["by_noise"] for measure in measures] == [[]] * len(measures)
+
+
 def test_page_names_the_zero_of_normalised_scores(tmp_path):
     make_run(tmp_path / "run", env="breakout", score=3.0)
     measures = {m["key"]: m for m in collect(load_runs(tmp_path), "title", tmp_path)["measures"]}

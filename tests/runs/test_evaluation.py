@@ -41,6 +41,31 @@ def test_evaluation_plays_the_episodes_asked_for_and_records_one(run):
     assert evaluate(run, 3, seed=7).scores == result.scores  # and again the same
 
 
+def test_evaluation_writes_stills_from_the_first_to_the_last_frame(run):
+    pytest.importorskip("matplotlib")
+    from matplotlib.image import imread
+
+    result = evaluate(run, 1, stills=4, seed=7)
+    picture = imread(result.stills)
+    side = 44  # of the small Rooms
+    assert picture.shape[:2] == (2 * side, 2 * (4 * side + 3 * evaluation.GAP))
+    assert json.loads((run / "eval.json").read_text())["stills"] == str(result.stills)
+    with pytest.raises(ssedb.ConfigError, match="stills=101: must be 0 to 100"):
+        evaluate(run, 1, stills=101)
+
+
+def test_stills_are_evenly_spaced_in_their_own_gray(tmp_path):
+    pytest.importorskip("matplotlib")
+    from matplotlib.image import imread
+
+    frames = [torch.full((4, 4), 10 * i, dtype=torch.uint8) for i in range(5)]
+    picture = imread(evaluation.write_stills(tmp_path / "stills.png", frames, 3))
+    columns = (255 * picture[0, :, 0]).round().astype(int).tolist()
+    assert columns == [0] * 8 + [255] * 4 + [20] * 8 + [255] * 4 + [40] * 8
+    few = imread(evaluation.write_stills(tmp_path / "few.png", frames[:2], 3))
+    assert few.shape[1] == 2 * (2 * 4 + evaluation.GAP)
+
+
 def test_evaluation_plays_one_episode_in_each_environment():
     class Uneven(Sides):
         """Env i ends after 3 + i steps; every step earns 1."""

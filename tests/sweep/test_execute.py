@@ -128,11 +128,21 @@ def test_execute_retries_what_may_pass(tmp_path, monkeypatch, settings, message,
     assert module.may_succeed_on_retry(caught.value) == again
 
 
-def test_execute_leaves_out_the_probe_of_an_untrained_bonus(tmp_path):
-    assert not plan.is_probed(tmp_path)
+def test_execute_leaves_out_the_probe_of_an_untrained_bonus(run):
+    assert plan.lacks_probe(run)
+    run.folder.mkdir(parents=True)
     for fresh in (True, False):
-        (tmp_path / "probe.json").write_text(json.dumps({"fresh": fresh}))
-        assert plan.is_probed(tmp_path) == (not fresh)
+        (run.folder / "probe.json").write_text(json.dumps({"fresh": fresh}))
+        assert plan.lacks_probe(run) == fresh
+
+
+@pytest.mark.parametrize(
+    ("env", "noise", "measured"),
+    [("breakout", "sticky", False), ("breakout", "pixel", True), ("rooms-small", "sticky", True)],
+)
+def test_plan_asks_for_a_probe_where_it_can_measure(run, env, noise, measured):
+    config = dataclasses.replace(run.config, env=env, noise=noise)
+    assert plan.lacks_probe(dataclasses.replace(run, config=config)) == measured
 
 
 def test_execute_adds_the_code_that_resumes_a_run(run, monkeypatch):

@@ -14,6 +14,7 @@ RUNS = {
     "sample": 12,
     "quick": 210,
     "rooms": 5 * 5 * 12,
+    "atari": 3 * 4 * 8 * 6,
     "atari-mini": 72,
     "atari-readings": 4,
     "paper-main": 18 * 4 * 3,
@@ -49,3 +50,12 @@ def test_experiments_quick_has_every_bonus_but_those_that_came_after_its_results
     assert {run.config.bonus for run in read_grid(FOLDER / "quick.toml").runs} == set(
         list_bonuses()
     ) - newer
+
+
+def test_experiments_atari_gives_every_bonus_our_recipe_but_db_its_papers():
+    runs = read_grid(FOLDER / "atari.toml").runs
+    recipes = {(run.config.bonus, run.config.fidelity, run.config.reward_scale) for run in runs}
+    ours = {"db-ensemble", "icm", "rnd", "disagreement", "none"}
+    assert recipes == {("db", "paper", "run")} | {(bonus, "ours", "recent") for bonus in ours}
+    first_seed = runs[: len(runs) // 3]
+    assert {run.config.seed for run in first_seed} == {0}

@@ -202,19 +202,12 @@ def test_grid_excludes_combinations(tmp_path):
             "[[exclude]]\nsteps = 3\n[axes]",
             "exclude: {'steps': 3} must name values of axes",
         ),
-        (
-            'name = "toy"',
-            "probe = true\n[bonus_options]",
-            "probe: the probe draws noise over pictures, and on games sticky is none",
-        ),
         ('name = "toy"', "probe = 1", "probe: must be true or false, not 1"),
     ],
 )
 def test_grid_with_a_mistake_names_it(tmp_path, before, after, message):
     text = TOY.replace(before, after)
     assert text != TOY
-    if "probe = true" in after:
-        text = text.replace("random-box", "sticky").replace("rooms-small", "breakout")
     with pytest.raises(ConfigError) as caught:
         read_grid(write_grid(tmp_path, text))
     assert message in str(caught.value)

@@ -113,8 +113,21 @@ function overview(root) {
 }
 
 function measure(body, m) {
+  const compared = el("div");
+  const parts = [m, ...m.by_noise];
+  const controls = selectOf(
+    "Tasks",
+    parts.map((part, i) => [i, part.name ?? "all"]),
+    (i) => compare(compared, m, parts[i]),
+  );
+  body.replaceChildren(m.by_noise.length ? el("div", { class: "controls" }, controls) : "", compared);
+  compare(compared, m, m);
+}
+
+function compare(body, m, part) {
   const better = m.better === "high" ? "higher is better" : "lower is better";
-  const ranked = m.ranking.filter((r) => r.iqm !== undefined && r.iqm !== null);
+  const under = part.name ? `, ${part.name}` : "";
+  const ranked = part.ranking.filter((r) => r.iqm !== undefined && r.iqm !== null);
   const tasks = ranked.length ? ranked[0].tasks : 0;
   const parts = [];
   if (ranked.length) {
@@ -123,7 +136,7 @@ function measure(body, m) {
       el(
         "section",
         { class: "panel" },
-        el("h3", { textContent: `Ranking: ${m.label}` }),
+        el("h3", { textContent: `Ranking: ${m.label}${under}` }),
         el("p", {
           class: "soft",
           textContent:
@@ -139,7 +152,7 @@ function measure(body, m) {
           : null,
         intervalChart(
           ranked.map((r) => ({ method: r.method, value: r.iqm, low: r.iqm_low, high: r.iqm_high })),
-          `Ranking by ${m.label}: ${ranked.map((r) => `${r.method} ${number(r.iqm)}`).join(", ")}`,
+          `Ranking by ${m.label}${under}: ${ranked.map((r) => `${r.method} ${number(r.iqm)}`).join(", ")}`,
         ),
         table(
           ["method", "IQM", "95% interval", "mean", "median", "runs"],
@@ -156,13 +169,13 @@ function measure(body, m) {
         el("p", { textContent: "No task was finished by every method, so they cannot be ranked together; see each task." }),
       ),
     );
-  const names = unique(m.improvements.map((r) => r.first));
+  const names = unique(part.improvements.map((r) => r.first));
   if (names.length > 1 && names.length <= 14)
     parts.push(
       el(
         "section",
         { class: "panel" },
-        el("h3", { textContent: "Who beats whom" }),
+        el("h3", { textContent: `Who beats whom${under}` }),
         el("p", {
           class: "soft",
           textContent: "How probably a run of the row beats one of the column on the same task, with its 95% interval.",
@@ -172,7 +185,7 @@ function measure(body, m) {
           names.map((a) => [
             a,
             ...names.map((b) => {
-              const r = m.improvements.find((x) => x.first === a && x.second === b);
+              const r = part.improvements.find((x) => x.first === a && x.second === b);
               return r
                 ? `${Math.round(100 * r.probability)}% (${r.low === null ? "–" : `${Math.round(100 * r.low)} to ${Math.round(100 * r.high)}`})`
                 : "";

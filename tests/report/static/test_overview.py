@@ -5,6 +5,7 @@ import re
 import pytest
 
 from ssedb import cli
+from ssedb.report.make import build_page
 from tests.helpers import log_sick_policy, make_run
 from tests.report.static.screen import data_of, pick
 
@@ -33,6 +34,17 @@ def test_overview_marks_what_did_not_finish(report, open_page):
     assert "1 left out" in page.inner_text("#view-overview")
     pick(page, "Measure", "entropy of visits (nats)")
     assert "Ranking: entropy of visits" in page.inner_text("#view-overview")
+
+
+def test_overview_ranks_the_tasks_under_a_noise(noisy_games, tmp_path, open_page):
+    page = build_page((noisy_games,), episodes=0, title="games", device="cpu")
+    page.write_file(tmp_path / "one.html")
+    page = open_page(tmp_path / "one.html")
+    first = "#view-overview table >> nth=0 >> tbody tr >> nth=0"
+    assert page.inner_text(first).startswith("rnd")
+    pick(page, "Tasks", "under random-box")
+    assert "human-normalised score, under random-box" in page.inner_text("#view-overview h3")
+    assert page.inner_text(first).startswith("db")
 
 
 def test_overview_and_runs_name_the_alarms_of_policies(open_page, tmp_path):
