@@ -181,6 +181,7 @@ def import_outside(setting: str, module: str) -> ModuleType:
     if module in sys.modules:
         return sys.modules[module]
     top = module.partition(".")[0]
+    spec = None
     try:
         spec = find_spec(top)
         if spec is not None:
@@ -188,12 +189,12 @@ def import_outside(setting: str, module: str) -> ModuleType:
             warnings.warn(text, Note, stacklevel=3)
         return import_module(module)
     except (Exception, SystemExit) as error:  # whatever a module does when it is imported
-        here = Path(f"{top}.py").exists() or Path(top).is_dir()
-        remedy = (
-            "if it is the one in this folder, set PYTHONPATH=."
-            if top and here
-            else ("install it, or set PYTHONPATH to its folder")
-        )
+        if spec is not None:
+            remedy = "correct the name or the file"
+        elif top and (Path(f"{top}.py").exists() or Path(top).is_dir()):
+            remedy = "if it is the one in this folder, set PYTHONPATH=."
+        else:
+            remedy = "install it, or set PYTHONPATH to its folder"
         raise ConfigError(
             f"{setting}: cannot import {module!r} ({one_line(error)}); {remedy}"
         ) from None

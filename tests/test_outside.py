@@ -305,3 +305,10 @@ def test_sticky_actions_that_an_id_loses_are_noted(env, noise, noted, capsys):
         "without them; use --noise sticky for sticky actions"
     )
     assert said[:-1] == ([note] if noted else [])
+
+
+def test_module_with_a_fault_names_it_and_says_what_to_correct(tmp_path, monkeypatch):
+    (tmp_path / "faultybonus.py").write_text("import nosuchpackage\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ssedb.ConfigError, match=r"nosuchpackage.*; correct the name or the file$"):
+        ssedb.TrainConfig(bonus="faultybonus:Bonus")

@@ -73,21 +73,7 @@ class GymnasiumEnv(Env):
     ) -> None:
         make = Maker(env_id, kwargs or {}, max_steps)
         caller = timeout.Caller()
-        try:
-            first = caller.call(make, NOT_MADE.format(env_id), timeout.CONSTRUCTION_TIME_OUT)
-        except TrainingError:
-            raise
-        except ConfigError as error:  # of what is seen
-            raise ConfigError(f"{env_id!r}: {error}") from None
-        except (Exception, SystemExit) as error:  # an environment may raise what it likes
-            remedy = (
-                "see --env-kwargs for what it is made with"
-                if kwargs
-                else "see what its package asks for"
-            )
-            raise ConfigError(
-                f"Gymnasium cannot make {env_id!r}: {one_line(error)}; {remedy}"
-            ) from None
+        first = _make_first(make, caller)
         try:
             self._space = action_space(first.action_space)
             most = min(num_envs, torch.get_num_threads())  # another thread has a number of its own
@@ -151,6 +137,23 @@ class GymnasiumEnv(Env):
 
     def close(self) -> None:
         self._envs.close()
+
+
+def _make_first(make: Maker, caller: timeout.Caller) -> Seen:
+    """Make a copy that shows what the environment is; raise ConfigError if none can be made."""
+    env_id = make.env_id
+    try:
+        return caller.call(make, NOT_MADE.format(env_id), timeout.CONSTRUCTION_TIME_OUT)
+    except TrainingError:
+        raise
+    except ConfigError as error:  # of what is seen
+        raise ConfigError(f"{env_id!r}: {error}") from None
+    except (Exception, SystemExit) as error:  # an environment may raise what it likes
+        given, other = "see --env-kwargs for what it is made with", "see what its package asks for"
+        remedy = given if make.kwargs else other
+        raise ConfigError(
+            f"Gymnasium cannot make {env_id!r}: {one_line(error)}; {remedy}"
+        ) from None
 
 
 def workers_worth(env: gymnasium.Env[Any, Any], num_envs: int, most: int) -> int:

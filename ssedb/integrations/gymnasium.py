@@ -43,6 +43,8 @@ class VectorIntrinsicReward(VectorWrapper):
             update_every: steps of all environments between two updates of the bonus.
             settings: of `IntrinsicReward`, if a name is given.
         """
+        if not isinstance(env, VectorEnv):
+            raise ConfigError(f"env={env}: give vector environments, such as gymnasium.make_vec's")
         super().__init__(env)
         if add_to not in ("info", "reward"):
             raise ConfigError(f"add_to={add_to!r}: use info or reward")
@@ -63,11 +65,12 @@ class VectorIntrinsicReward(VectorWrapper):
         return self._stepwise.reward
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
-        """Reset all environments."""
+        """Reset all environments, or those of `options["reset_mask"]`, bool [N]."""
+        which = (kwargs.get("options") or {}).get("reset_mask")  # before environments take it out
         obs, info = self.env.reset(**kwargs)
         self._obs = np.array(obs)
-        self._ended[:] = False
-        self._stepwise.begin_episodes()
+        self._ended[slice(None) if which is None else which] = False
+        self._stepwise.begin_episodes(which)
         return obs, info
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:

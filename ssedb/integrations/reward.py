@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -104,6 +105,8 @@ class IntrinsicReward:
         require(0 < learning_rate < 1, "learning_rate", learning_rate, "must be between 0 and 1")
         require(0 <= gamma <= 1, "gamma", gamma, "must be from 0 to 1")
         require(0 < share <= 1, "share", share, "must be above 0 and at most 1")
+        known = precision in ("fp32", "tf32", "bf16")
+        require(known, "precision", repr(precision), "use fp32, tf32 or bf16")
         self.spaces = spaces_of(envs)
         self._next_step = resets_in_next_step(envs)
         self._observations = make_observations(self.spaces[0], rgb)
@@ -175,6 +178,11 @@ class IntrinsicReward:
             next_observations: what came of it; at an episode's end its last observation.
             valid: bool [N], False where an environment was only reset.
         """
+        if np.ndim(terminateds) != 1:
+            raise ConfigError(
+                f"terminateds of shape {list(np.shape(terminateds))}: watch takes a step of N "
+                "environments, [N, ...]; of a single one give [1, ...]"
+            )
         values = (observations, actions, terminateds, truncateds, next_observations)
         samples = self.samples(one_step(values, valid))
         if self._watched and samples.size != self._watched[0].size:

@@ -140,6 +140,10 @@ class VecIntrinsicReward(VecEnvWrapper):
             training: whether to reward and learn; if not, rewards are the environment's.
             settings: of `IntrinsicReward`, if a name is given.
         """
+        if not isinstance(venv, VecEnv):
+            raise ConfigError(
+                f"venv={venv}: give a VecEnv, such as make_vec_env of Stable-Baselines3 makes"
+            )
         super().__init__(venv)
         self.intrinsic_coef = intrinsic_coef
         self.extrinsic_coef = extrinsic_coef
@@ -177,7 +181,10 @@ class VecIntrinsicReward(VecEnvWrapper):
         return obs, rewards, dones, infos
 
     def save(self, path: str | Path) -> None:
-        """Save the bonus and the weights of the rewards, as `VecNormalize` saves its statistics."""
+        """Save the bonus and the weights of the rewards, as `VecNormalize` saves its statistics.
+
+        Steps since the last update are not in it.
+        """
         torch.save({**self._own_settings(), "reward": self.reward.checkpoint()}, path)
 
     @staticmethod

@@ -127,6 +127,11 @@ class Images:
         """Convert what lies within the bounds to bytes."""
         black, white = self._bounds
         if (black, white) == (0.0, 255.0):
+            if x.is_floating_point() and x.max() <= 1 and (x != x.round()).any():
+                raise ConfigError(
+                    "images of 0 to 1: the space has 0 to 255; give them as the environment does, "
+                    "before they are scaled"
+                )
             return x.to(torch.uint8)
         return ((x - black) * (255 / (white - black))).round().clamp(0, 255).to(torch.uint8)
 

@@ -54,6 +54,8 @@ class Stepwise:
             next_observations: what came of it, [N, ...]; at an end the last observation.
             valid: bool [N], False where an environment was only reset; all True unless given.
         """
+        if observations is None:
+            raise ConfigError("a step before any reset: reset the environments first")
         values = (observations, actions, dones, dones, next_observations)
         samples = self.reward.samples(one_step(values, valid))
         raw = torch.zeros(samples.size, device=self.reward.device)

@@ -29,7 +29,8 @@ class IntrinsicRewardTransform(Transform):  # type: ignore[misc]
     of `RNDTransform` and `RNDLoss`. Before the first `scale_every` steps nothing is rewarded.
 
     Put it before transforms that turn pixels into floats: it takes observations as the
-    environment gives them. For evaluation make environments without it.
+    environment gives them. `IntrinsicRewardLoss` does, too, so let such transforms write to
+    another key (`out_keys`). For evaluation make environments without it.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class IntrinsicRewardTransform(Transform):  # type: ignore[misc]
         self.intrinsic_coef = intrinsic_coef
         self.extrinsic_coef = extrinsic_coef
         self._stepwise = Stepwise(reward, scale_every, trains=False)
+        self._obs: Tensor | None = None
 
     @property
     def reward(self) -> IntrinsicReward:
@@ -78,10 +80,11 @@ class IntrinsicRewardTransform(Transform):  # type: ignore[misc]
         batch = tensordict.batch_size
         given = next_tensordict["reward"]
         done = next_tensordict["done"].reshape(-1)
-        obs = _flat(tensordict[self.in_keys[0]], batch)
         next_obs = _flat(next_tensordict[self.in_keys[0]], batch)
         actions = _flat(tensordict[self.action_key], batch)
-        bonus = torch.as_tensor(self._stepwise(obs, actions, done, next_obs))
+        # Not the observation in `tensordict`: transforms after this one may have changed it.
+        bonus = torch.as_tensor(self._stepwise(self._obs, actions, done, next_obs))
+        self._obs = next_obs.clone()
         bonus = bonus.to(given.device).reshape(given.shape)
         next_tensordict.set(self.out_keys[0], bonus)
         if self.add_to_reward:
@@ -93,7 +96,17 @@ class IntrinsicRewardTransform(Transform):  # type: ignore[misc]
         self, tensordict: TensorDictBase, tensordict_reset: TensorDictBase
     ) -> TensorDictBase:
         which = tensordict.get("_reset", None)
-        self._stepwise.begin_episodes(None if which is None else which.reshape(-1))
+        which = None if which is None else which.reshape(-1)
+        self._stepwise.begin_episodes(which)
+        if self.in_keys[0] not in tensordict_reset.keys(include_nested=True):
+            given = ", ".join(map(str, tensordict_reset.keys()))
+            raise ConfigError(
+                f"in_keys={self.in_keys}: the environment gives {given}; name its observations"
+            )
+        obs = _flat(tensordict_reset[self.in_keys[0]], tensordict_reset.batch_size).clone()
+        if which is not None and self._obs is not None:
+            obs[~which] = self._obs[~which]
+        self._obs = obs
         return tensordict_reset
 
     def transform_reward_spec(self, reward_spec: Any) -> Any:

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Literal
 
 from ssedb.errors import ConfigError
-from ssedb.validate import import_class
+from ssedb.validate import import_class, import_outside
 
 if TYPE_CHECKING:
     from ssedb.config import TrainConfig
@@ -49,6 +49,7 @@ def is_noise(name: str) -> bool:
     if ":" not in name:
         return name != "none" and name in list_noises()
     try:
+        import_outside(repr(name), name.partition(":")[0])  # which may be a bonus's
         noise_class(name)
     except ConfigError:
         return False

@@ -10,13 +10,14 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 import ssedb
 from ssedb.integrations.gymnasium import VectorIntrinsicReward
 
-from .corridor import CLOCK, LENGTH, Clock, Corridor
+from .corridor import CLOCK, DIARY, LENGTH, Clock, Corridor, Diary
 
 
 @pytest.fixture(autouse=True)
 def nothing_remembered():
     Clock.rewarded.clear()
     Clock.trained.clear()
+    Diary.episodes.clear()
 
 
 def wrapped(mode: AutoresetMode, truncates: bool = False, **settings) -> VectorIntrinsicReward:
@@ -49,11 +50,38 @@ def test_only_true_transitions_are_rewarded(mode, truncates):
     assert 0 not in trained
 
 
+def test_update_every_says_how_often_the_bonus_is_updated():
+    env = wrapped(AutoresetMode.SAME_STEP, update_every=3)
+    assert play(env, 7)[1].tolist() == [0, 0, 0, 4, 5, 1, 2]
+    assert env.reward.updates == 2
+
+
 def test_add_to_reward_weighs_both():
     env = wrapped(AutoresetMode.SAME_STEP, add_to="reward", intrinsic_coef=2, extrinsic_coef=0.5)
     rewards, intrinsic = play(env, 6)
     assert rewards.tolist() == (2 * intrinsic + [0, 0, 0, 0, 0.5, 0]).tolist()
     assert env.reward.updates == 3
+
+
+def test_reset_mask_begins_new_episodes_of_those_environments():
+    env = SyncVectorEnv([Corridor] * 2)
+    env = VectorIntrinsicReward(env, DIARY, update_every=1, preset="rooms")
+    env.reset(seed=0)
+    for _ in range(LENGTH):
+        env.step(np.zeros(2, int))
+    env.reset(options={"reset_mask": np.array([True, False])})
+    info = env.step(np.zeros(2, int))[4]
+    assert (info["intrinsic_reward"] > 0).tolist() == [True, False]  # the other only resets
+    assert Diary.episodes[-1].tolist() == [4]
+
+
+def test_single_environments_and_steps_before_a_reset_are_answered_in_one_line():
+    with pytest.raises(ssedb.ConfigError, match="give vector environments"):
+        VectorIntrinsicReward(Corridor(), "rnd")
+    env = wrapped(AutoresetMode.SAME_STEP)
+    env.env.reset()
+    with pytest.raises(ssedb.ConfigError, match="before any reset"):
+        env.step(np.zeros(2, int))
 
 
 @pytest.mark.parametrize(

@@ -156,6 +156,37 @@ def test_reward_follows_its_seed():
     assert not torch.equal(weights(small("db")), weights(third))
 
 
+def test_reward_draws_by_its_seed_whatever_its_weights():
+    one, other = (small("db", seed=seed, epochs=1, batch_size=24) for seed in (0, 1))
+    other.bonus.load_state_dict(one.bonus.state_dict())
+    for reward in (one, other):
+        reward.update(rollout())
+    assert one.metrics["bonus_loss"] != pytest.approx(other.metrics["bonus_loss"], rel=1e-4)
+    orders = []
+    for seed in (0, 1):
+        Clock.trained.clear()
+        small(CLOCK, seed=seed).update(rollout())
+        orders.append(torch.cat(Clock.trained).tolist())
+    assert orders[0] != orders[1]
+
+
+def test_fidelity_and_preset_make_the_networks():
+    assert len(weights(small("db"))) < len(weights(small("db", preset="small")))
+    assert len(weights(small("db"))) != len(weights(small("db", fidelity="released")))
+
+
+def test_fit_obs_false_leaves_observations_as_they_are():
+    reward = small(fit_obs=False)
+    reward.compute(rollout())
+    assert reward.bonus.normalize.std == 255
+    assert (reward.bonus.normalize.mean == 0).all()
+
+
+def test_share_is_what_a_pass_trains_on():
+    small(CLOCK, epochs=1, share=0.25).update(rollout())
+    assert len(torch.cat(Clock.trained)) == 6
+
+
 def test_pairs_across_an_end_are_neither_rewarded_nor_trained_on():
     samples = rollout()
     obs = samples["observations"]
@@ -463,6 +494,12 @@ def test_every_dimension_of_vectors_has_its_own_scale():
     assert torch.allclose(reward.bonus.normalize.std, flat.std(0, correction=0), rtol=1e-4)
 
 
+def test_watch_of_a_single_environment_is_answered_in_one_line():
+    step = {name: value[0, 0] for name, value in rollout(1).items()}
+    with pytest.raises(ssedb.ConfigError, match=r"terminateds of shape \[\]: watch takes"):
+        small().watch(**step)
+
+
 def without(key: str) -> dict[str, np.ndarray]:
     return {name: value for name, value in rollout().items() if name != key}
 
@@ -512,6 +549,9 @@ def test_samples_that_do_not_fit_are_answered_in_one_line(samples, message):
         ({"learning_rate": -1.0}, "learning_rate=-1.0"),
         ({"gamma": 2.0}, "gamma=2.0"),
         ({"seed": -1}, "seed=-1"),
+        ({"device": "tpu"}, "device='?tpu"),
+        ({"precision": "fp8"}, "precision='?fp8"),
+        ({"fidelity": "theirs"}, "fidelity='theirs'"),
         ({"rgb": True}, "1 channels"),
         ({"no_such_option": 1}, "no setting 'no_such_option'"),
     ],

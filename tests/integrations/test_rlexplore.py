@@ -136,6 +136,15 @@ def test_update_proportion_trains_on_a_share(envs):
     assert reward.batch_size == 4
 
 
+@pytest.mark.parametrize("cls", ALL)
+def test_latent_dim_device_and_obs_norm_type_reach_the_bonus(envs, cls):
+    reward = cls(envs, latent_dim=8, device="cpu", obs_norm_type="none").reward
+    name = "latent_dim" if cls is DB else "feature_dim"
+    expected = {name: 8, "device": "cpu", "fit_obs": False}
+    assert {name: reward.settings[name] for name in expected} == expected
+    assert cls(envs, obs_norm_type="rms").reward.settings["fit_obs"] is True
+
+
 def test_keywords_reach_the_bonus(envs):
     assert Disagreement(envs, ensemble_size=3).reward.settings["models"] == 3
     assert RE3(envs, k=2, average_entropy=True).reward.bonus.options.distance == "mean"

@@ -163,11 +163,19 @@ def test_model_saves_the_bonus_and_a_loaded_one_goes_on_with_it(tmp_path):
 
 
 def test_callback_takes_the_models_discount_and_logs_its_metrics():
-    callback = IntrinsicRewardCallback("rnd", preset="rooms")
+    callback = IntrinsicRewardCallback("rnd", preset="rooms", verbose=2)
     model = ppo(gamma=0.9).learn(STEPS * ENVS, callback=callback, log_interval=9)
+    assert callback.verbose == 2
     assert callback.reward.settings["gamma"] == 0.9
+    assert callback.reward.settings["device"] == "cpu"  # the model's, not "auto"
     logged = model.logger.name_to_value
     assert logged["intrinsic/bonus"] == callback.reward.metrics["bonus"]
+
+
+def test_callback_settings_come_before_the_models():
+    callback = IntrinsicRewardCallback("rnd", preset="rooms", gamma=0.5)
+    ppo(gamma=0.9).learn(STEPS * ENVS, callback=callback)
+    assert callback.reward.settings["gamma"] == 0.5
 
 
 def test_callback_goes_on_with_a_reward_that_is_made_already():
@@ -229,13 +237,17 @@ def test_wrapper_without_training_gives_the_games_rewards():
 
 
 def test_wrapper_saved_and_loaded_goes_on_as_the_original(tmp_path):
-    env = wrapped("db", intrinsic_coef=0.5, batch_size=4)
+    env = wrapped("db", intrinsic_coef=0.5, extrinsic_coef=0.25, update_every=2, batch_size=4)
     play(env, 6)
     env.save(tmp_path / "bonus.pt")
     loaded = VecIntrinsicReward.load(tmp_path / "bonus.pt", corridors())
     assert loaded.intrinsic_coef == 0.5
-    assert loaded.reward.updates == 2
+    assert loaded.reward.updates == 3
     assert np.array_equal(play(loaded, 5)[0], play(env, 5)[0])
+    assert loaded.reward.updates == 5
+    env.training = False
+    env.save(tmp_path / "bonus.pt")
+    assert not VecIntrinsicReward.load(tmp_path / "bonus.pt", corridors()).training
 
 
 @pytest.mark.parametrize("kind", ["other spaces", "other file", "damaged"])
@@ -270,6 +282,11 @@ def test_wrapper_reset_before_the_first_update_begins_new_episodes():
         env.reset()
         env.step(np.zeros(ENVS, int))
     assert torch.cat(Diary.episodes).tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_wrapper_of_a_single_environment_is_answered_in_one_line():
+    with pytest.raises(ssedb.ConfigError, match="give a VecEnv"):
+        VecIntrinsicReward(Corridor(), "rnd")
 
 
 def test_wrapper_serves_an_off_policy_algorithm():

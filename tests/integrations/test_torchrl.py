@@ -1,12 +1,21 @@
 """TorchRL: the transform writes the rewards of true transitions, the loss trains the model."""
 
+import copy
 import sys
 from importlib import import_module
 
 import pytest
 import torch
 from torchrl.collectors import Collector
-from torchrl.envs import GymWrapper, SerialEnv, TransformedEnv, check_env_specs
+from torchrl.envs import (
+    Compose,
+    GymWrapper,
+    RenameTransform,
+    SerialEnv,
+    ToTensorImage,
+    TransformedEnv,
+    check_env_specs,
+)
 
 import ssedb
 from ssedb.integrations.torchrl import IntrinsicRewardLoss, IntrinsicRewardTransform
@@ -61,6 +70,16 @@ def test_transform_adds_to_the_reward_with_both_weights():
     times = torch.tensor([0, 0, 3, 4, 5, 1, 2, 3, 4])
     expected = 2.0 * times + 0.5 * (torch.tensor([1, 2, 3, 4, 5, 1, 2, 3, 4]) == LENGTH)
     assert data["next", "reward"].flatten().tolist() == expected.tolist()
+
+
+def test_transform_reads_and_writes_the_keys_it_is_told():
+    reward = small(CLOCK, reward_scale="none")
+    own = IntrinsicRewardTransform(reward, ["seen"], ["novelty"], scale_every=3)
+    env = TransformedEnv(corridor(), Compose(RenameTransform(["observation"], ["seen"]), own))
+    assert env.rollout(5)["next", "novelty"].flatten().tolist() == [0, 0, 0, 4, 5]
+    assert reward.updates == 0  # the loss trains, not the transform
+    with pytest.raises(KeyError, match="move"):
+        transformed(action_key="move").rollout(1)
 
 
 def test_transform_rewards_a_batch_of_environments():
@@ -125,6 +144,25 @@ def test_reset_ends_the_memory_of_an_episodic_bonus():
     assert first[0] > 0
 
 
+@pytest.mark.parametrize("in_place", [True, False])
+def test_transform_rewards_what_the_environment_gave_whatever_follows_it(in_place):
+    keys = {} if in_place else {"out_keys": ["floats"]}
+    env = transformed(SerialEnv(2, corridor))
+    env.append_transform(ToTensorImage(in_keys=["observation"], **keys))
+    data = collect(env, frames=24)
+    assert (
+        data["next", "intrinsic_reward"][:, 2:, 0].tolist() == [[3, 4, 5, 1, 2, 3, 4, 5, 1, 2]] * 2
+    )
+    before, _, later = map(torch.cat, zip(*Clock.rewarded, strict=True))
+    assert torch.equal(later, before + 1)
+    loss = IntrinsicRewardLoss(env.transform[0].reward)
+    if in_place:
+        with pytest.raises(ssedb.ConfigError, match="images of 0 to 1"):
+            loss(data)
+    else:
+        loss(data)
+
+
 @pytest.mark.parametrize("bonus", ["db", "rnd"])
 def test_loss_trains_the_model_that_the_transform_rewards_with(bonus):
     env = transformed(bonus=bonus)
@@ -150,11 +188,30 @@ def test_loss_reads_the_keys_it_is_told():
         loss(data)
     loss.set_keys(action="move")
     assert loss(data)["loss_bonus"] == 1
+    data.rename_key_("observation", "seen").rename_key_(("next", "observation"), ("next", "seen"))
+    with pytest.raises(KeyError, match="observation"):
+        loss(data)
+    loss.set_keys(observation="seen", next_observation=("next", "seen"))
+    assert loss(data)["loss_bonus"] == 1
+
+
+def test_after_step_moves_momentum_copies():
+    reward = small("db", tau=0.5)
+    loss = IntrinsicRewardLoss(reward)
+    before = copy.deepcopy(reward.bonus.state_dict())
+    with torch.no_grad():
+        for parameter in loss.parameters():
+            parameter.add_(0.1 * parameter.requires_grad)
+    loss.after_step()
+    fixed = [name for name in before if name.startswith(reward.bonus.fixed)]
+    assert any(not torch.equal(before[n], reward.bonus.state_dict()[n]) for n in fixed)
 
 
 def test_keys_that_do_not_fit_are_answered_in_one_line():
     with pytest.raises(ssedb.ConfigError, match="give one of each"):
         IntrinsicRewardTransform(small(), in_keys=["a", "b"])
+    with pytest.raises(ssedb.ConfigError, match=r"in_keys=\['pixels'\]: the environment gives"):
+        transformed(in_keys=["pixels"]).reset()
 
 
 def test_missing_package_is_named_with_its_extra(monkeypatch):
