@@ -19,6 +19,7 @@ too.
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import re
 import shutil
@@ -100,6 +101,8 @@ class Trial:
         copy_project(self.folder)
         if mutant is not None:
             (self.folder / mutant.file).write_text(mutant.source(), encoding="utf-8")
+        # Emulators that wait to be freed: without their threads, the fork would crash on them.
+        gc.collect()
         self.pid = os.fork()
         if self.pid == 0:
             self._run(tests)

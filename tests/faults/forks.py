@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import traceback
 from collections.abc import Callable
@@ -32,6 +33,8 @@ SMALL = dict(
 
 def forked(function: Callable[[], Any]) -> int:
     """Call a function in a forked process; return the process's number."""
+    # Emulators that wait to be freed: without their threads, the fork would crash on them.
+    gc.collect()
     pid = os.fork()
     if pid:
         return pid

@@ -1,5 +1,6 @@
 """The run folder: one owner, append-only metrics, no run lost."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -93,7 +94,8 @@ def test_metrics_survive_torn_lines_and_resumes(tmp_path):
     run.start_logging({"steps": 2, "updates": 2})
     run.log({"steps": 3, "updates": 3, "score": 1.5, "try": 2})
     run.close()
-    assert path.read_text().startswith(before)  # append-only
+    assert path.read_text().startswith(before + "\n")  # append-only, from a new line on
+    assert json.loads(path.read_text().splitlines()[4])["event"] == "resume"
     rows = read_metrics(tmp_path / "run")
     assert [(r["steps"], r["try"]) for r in rows] == [(1, 1), (2, 1), (3, 2)]
     assert any((tmp_path / "run" / "tb").iterdir())

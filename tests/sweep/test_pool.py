@@ -43,7 +43,8 @@ def swept(tmp_path_factory):
     display = Killing([*grid.runs, bad], [grid.runs[1]])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", "1")  # sums in another order have other last digits
-        outcome = run_pool([bad, *grid.runs], probe=False, display=display, device="cpu", jobs=2)
+        patch.setattr(pool, "cores", lambda: 2)
+        outcome = run_pool([bad, *grid.runs], probe=False, display=display, device="cpu")
     return folder, grid, bad, display, outcome
 
 
@@ -61,6 +62,12 @@ def test_sweep_with_a_killed_worker_loses_no_run(swept):
     assert len(outcome.finished) == 2  # once each
     assert all(is_finished(run, probe=False) for run in grid.runs)
     assert len(all_numbers(folder / "runs")) == 2
+
+
+def test_sweep_without_a_number_of_jobs_measures_a_run_and_begins_more(swept):
+    notes = [note for note in swept[3].notes if note.startswith("a run needs")]
+    assert len(notes) == 1
+    assert notes[0].endswith("GiB: 2 at a time, 1 thread each")
 
 
 def test_sweep_with_a_run_that_cannot_work_reports_it_and_finishes_the_others(swept):

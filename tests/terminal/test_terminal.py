@@ -61,6 +61,11 @@ def test_names_with_brackets_and_colons_are_printed_literally(tmp_path, monkeypa
     assert f"written to {HOSTILE}/stats: " in capsys.readouterr().out
 
 
+def test_console_prints_brackets_and_colons_literally(capsys):
+    terminal.console().print(f"in {HOSTILE}", soft_wrap=True)
+    assert capsys.readouterr().out == f"in {HOSTILE}\n"
+
+
 def test_notes_of_a_live_display_are_literal(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     from ssedb.runs.progress import console
