@@ -190,7 +190,7 @@ def import_outside(setting: str, module: str) -> ModuleType:
         return import_module(module)
     except (Exception, SystemExit) as error:  # whatever a module does when it is imported
         if spec is not None:
-            remedy = "correct the name or the file"
+            remedy = "correct the name or the file, or install what it imports"
         elif top and (Path(f"{top}.py").exists() or Path(top).is_dir()):
             remedy = "if it is the one in this folder, set PYTHONPATH=."
         else:

@@ -310,5 +310,7 @@ def test_sticky_actions_that_an_id_loses_are_noted(env, noise, noted, capsys):
 def test_module_with_a_fault_names_it_and_says_what_to_correct(tmp_path, monkeypatch):
     (tmp_path / "faultybonus.py").write_text("import nosuchpackage\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(ssedb.ConfigError, match=r"nosuchpackage.*; correct the name or the file$"):
+    with pytest.raises(
+        ssedb.ConfigError, match=r"nosuchpackage.*; correct .*, or install what it imports$"
+    ):
         ssedb.TrainConfig(bonus="faultybonus:Bonus")
