@@ -274,6 +274,7 @@ class IntrinsicReward:
             self._episodes = None if episodes is None else episodes.to(self.device)
             self._unused = state["unused"]
             self._ended = None if ended is None else ended.to(self.device)
+            self._watched = []
             self.fitted = state["fitted"]
             self._counted = state["counted"]
             self.updates = state["updates"]

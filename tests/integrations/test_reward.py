@@ -131,6 +131,16 @@ def test_load_state_dict_keeps_how_this_reward_is_trained():
     assert reward.bonus.weight.item() == pytest.approx(0.125)
 
 
+def test_load_state_dict_drops_steps_watched_before():
+    reward = small()
+    saved = reward.state_dict()
+    step = {name: value[0] for name, value in rollout(1).items()}
+    reward.watch(**step)
+    reward.load_state_dict(saved)
+    reward.watch(**step)
+    assert reward.compute().shape == (1, 3)
+
+
 @pytest.mark.parametrize("bonus", ["e3b", "rnd"])
 def test_loaded_reward_goes_on_with_another_number_of_environments_after_a_reset(bonus):
     envs = SyncVectorEnv([Corridor] * 2)
