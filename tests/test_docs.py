@@ -147,6 +147,8 @@ def test_documented_bonus_is_a_bonus(tmp_path, monkeypatch):
     )
     assert bonus.reward(obs, actions, obs).tolist() == pytest.approx([2.0] * 3)
     bonus.loss(obs, actions, obs)[0].backward()
+    of_vectors = ssedb.make_bonus("brightness-of-the-docs", (5,), 2)
+    assert of_vectors.reward(torch.ones(3, 5), actions, torch.ones(3, 5)).shape == (3,)
     config, _ = parse_train(["--bonus", "brightness-of-the-docs", "--scale", "3"])
     assert config.bonus_options == {"scale": 3.0}
     monkeypatch.syspath_prepend(tmp_path)

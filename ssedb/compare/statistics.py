@@ -39,7 +39,10 @@ class How(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Estimate:
-    """Value with its interval; `low` and `high` are NaN if no task has two runs to resample."""
+    """Value with its interval; `low` and `high` are NaN if no task has two runs to resample.
+
+    Of two methods that are compared, each needs such a task.
+    """
 
     value: Any
     low: Any
@@ -153,7 +156,7 @@ def _bootstrap(
     value = statistic([[array[None] for array in arrays] for arrays in data])[0]
     strata = [array for arrays in data for array in arrays]
     runs, freedom = sum(len(s) for s in strata), sum(len(s) - 1 for s in strata)
-    if freedom == 0:
+    if any(all(len(array) == 1 for array in arrays) for arrays in data):
         nothing = np.full_like(value, math.nan)[()]
         return Estimate(_plain(value), _plain(nothing), _plain(nothing), runs)
     reps, tail = how.get("reps", REPS), (1 - how.get("confidence", CONFIDENCE)) / 2

@@ -130,15 +130,29 @@ def _overview(runs: Sequence[Run]) -> Table:
         rows.append([method, str(tasks), f"{len(done)} of {len(own)}", lengths])
     few = "(n) where n seeds alone have a value"
     notes = [f"In the tables below: mean [95% interval] over the seeds; {few}."]
-    finished = [run for run in runs if run.finished]
-    if len({run.summary["steps"] for run in finished}) > 1:
-        notes.append("Finished runs differ in length; they are compared as they ended.")
+    notes += unlike(runs)
     codes = sorted({str(run.origin["code"]) for run in runs if run.origin.get("code")})
     if len(codes) > 1:
         versions = f"{len(codes)} versions of the code"
         notes.append(f"The runs were made by {versions}: {'; '.join(codes)}.")
     notes += said_of_logs(runs)
     return Table("Runs", ["method", "tasks", "finished", "steps of a run"], rows, notes)
+
+
+def unlike(runs: Sequence[Run]) -> list[str]:
+    """Return what else than the bonus differs between finished runs, one sentence each."""
+    finished = [run for run in runs if run.finished]
+    notes = []
+    if len({run.summary.get("steps") for run in finished}) > 1:
+        notes.append("Finished runs differ in length; they are compared as they ended.")
+    methods: dict[str, list[str]] = {}
+    for method in method_order(finished):
+        for fidelity in {str(r.config.get("fidelity")) for r in finished if r.method == method}:
+            methods.setdefault(fidelity, []).append(method)
+    if len(methods) > 1:
+        named = "; ".join(f"{fidelity}: {', '.join(methods[fidelity])}" for fidelity in methods)
+        notes.append(f"Methods differ in more than the bonus, by their fidelity ({named}).")
+    return notes
 
 
 def said_of_logs(runs: Sequence[Run]) -> list[str]:

@@ -18,6 +18,7 @@ from ssedb.compare.aggregate import (
 )
 from ssedb.compare.measures import MEASURES, about
 from ssedb.compare.results import Run, number_or_none
+from ssedb.compare.tables import unlike
 from ssedb.config import TrainConfig
 from ssedb.envs.names import rooms_world
 from ssedb.envs.rooms.layout import SIZES, draw_layout
@@ -63,6 +64,7 @@ def collect(runs: Sequence[Run], title: str, origin: Path) -> dict[str, Any]:
         "runs": entries,
         "labels": {key: label(key) for key in [*drawn, *MEASURES]},
         "measures": [_measure(runs, key) for key in _measures(runs)],
+        "unlike": unlike(runs),
         "rule": RULE,
         "rooms": _rooms(runs),
         "episodes": [],

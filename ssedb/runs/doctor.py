@@ -49,6 +49,11 @@ def examine(run: Path) -> list[Finding]:
     """Look at all of a run's folder; the last finding says what a resume would do."""
     if not run.is_dir():
         raise ConfigError(f"there is no folder {run}; name the folder of a run")
+    if not (run / "config.toml").exists() and (inside := sorted(run.glob("*/config.toml"))):
+        raise ConfigError(
+            f"{run} holds {plural(len(inside), 'run')}, and is none; "
+            f"name one of them, such as {inside[0].parent}"
+        )
     config, about_config = _config(run)
     checkpoints = list(_checkpoints(run, config))
     usable = [steps for steps, finding in checkpoints if finding.state == "good"]

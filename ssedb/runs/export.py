@@ -25,7 +25,8 @@ def export(run: Path | str, out: Path | str | None = None) -> Path:
     """Write the weights of a run's newest checkpoint as safetensors.
 
     Names are `policy.<parameter>` and `bonus.<parameter>`, buffers such as the scale of
-    observations included. The metadata hold the steps and, as JSON, the run's settings.
+    observations included; the transitions in a bonus's memory are not. The metadata hold the steps
+    and, as JSON, the run's settings.
 
     Args:
         run: the run's folder.
@@ -41,6 +42,7 @@ def export(run: Path | str, out: Path | str | None = None) -> Path:
         f"{part}.{name}": tensor.contiguous()
         for part in ("policy", "bonus")
         for name, tensor in agent.state[part].items()
+        if not name.startswith("memory.")
     }
     settings = json.dumps(identity(agent.config))
     make_folder(path.parent)

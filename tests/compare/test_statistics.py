@@ -26,6 +26,15 @@ def test_aggregates_match_hand_computation():
     )
 
 
+def test_improvement_over_a_single_run_has_no_interval():
+    one, several = {"a": [1.0], "b": [2.0]}, {"a": [0.5, 0.6], "b": [3.0, 1.0]}
+    for first, second in ((one, several), (several, one), (one, one)):
+        found = statistics.improvement(first, second)
+        assert np.isnan([found.low, found.high]).all()
+    found = statistics.improvement(several, several)
+    assert found.low < found.value < found.high
+
+
 def test_improvement_matches_hand_computation():
     first, second = {"a": [3.0, 1.0], "b": [1.0, 1.0]}, {"a": [2.0, 0.0], "b": [1.0, 5.0]}
     assert statistics.improvement(first, second).value == pytest.approx(

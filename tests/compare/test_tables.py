@@ -255,3 +255,13 @@ def test_tables_with_nothing_finished_are_still_written(tmp_path, capsys):
     make_run(tmp_path / "runs" / "a", finished=False)
     assert cli.main(["stats", str(tmp_path / "runs"), "--no-figures"]) == 0
     assert "0 of 1" in capsys.readouterr().out
+
+
+def test_tables_of_methods_with_other_fidelities_say_so(tmp_path):
+    make_run(tmp_path / "a", bonus="db", fidelity="paper")
+    make_run(tmp_path / "b", bonus="rnd", fidelity="paper", bonus_options={})
+    assert tables.unlike(load_runs(tmp_path)) == []
+    make_run(tmp_path / "c", bonus="icm", fidelity="ours", bonus_options={})
+    (note,) = tables.unlike(load_runs(tmp_path))
+    said = "Methods differ in more than the bonus, by their fidelity"
+    assert note in (f"{said} (paper: db, rnd; ours: icm).", f"{said} (ours: icm; paper: db, rnd).")

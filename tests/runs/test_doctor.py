@@ -178,3 +178,10 @@ def test_doctor_without_a_run_checks_the_installation(capsys, monkeypatch):
 def test_doctor_of_nothing_is_a_mistake(tmp_path, capsys):
     assert cli.main(["doctor", str(tmp_path / "nothing")]) == 2
     assert "there is no folder" in capsys.readouterr().err
+
+
+def test_doctor_folder_of_several_runs_names_one_of_them(run, capsys):
+    shutil.copytree(run, run.parent / "other")
+    assert cli.main(["doctor", str(run.parent)]) == 2
+    said = f"ssedb: {run.parent} holds 2 runs, and is none; name one of them, such as "
+    assert capsys.readouterr().err == f"{said}{run.parent / 'other'}\n"

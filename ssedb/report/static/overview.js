@@ -89,6 +89,7 @@ function overview(root) {
         ),
       ),
     );
+  for (const note of data.unlike) root.append(el("div", { class: "notice", textContent: note }));
   if (!data.measures.length)
     return root.append(
       el("p", {
@@ -178,7 +179,9 @@ function compare(body, m, part) {
         el("h3", { textContent: `Who beats whom${under}` }),
         el("p", {
           class: "soft",
-          textContent: "How probably a run of the row beats one of the column on the same task, with its 95% interval.",
+          textContent:
+            "How probably a run of the row beats one of the column on the same task, with its 95% interval. " +
+            "100 to 100 says that these runs never overlap, not that others could not.",
         }),
         table(
           ["", ...names],

@@ -1,7 +1,7 @@
 /* Read the data, offer the views that have data, and switch between them. */
 "use strict";
 
-const data = { runs: [], rooms: [], measures: [], episodes: [], ...JSON.parse(document.getElementById("data").textContent) };
+const data = { runs: [], rooms: [], measures: [], unlike: [], episodes: [], ...JSON.parse(document.getElementById("data").textContent) };
 const pictures = JSON.parse(document.getElementById("pictures").textContent);
 
 /** @type {[string, string, (root: HTMLElement) => void, () => unknown][]} */

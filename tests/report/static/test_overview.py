@@ -60,3 +60,15 @@ def test_overview_and_runs_name_the_alarms_of_policies(open_page, tmp_path):
     page = open_page(tmp_path / "page" / "index.html", "runs")
     rows = page.locator("#view-runs details.run summary").all_inner_texts()
     assert ["policy alarm" in row for row in rows] == ["sick" in row for row in rows]
+
+
+def test_overview_of_runs_of_other_lengths_and_fidelities_says_so(open_page, tmp_path):
+    make_run(tmp_path / "runs" / "a", bonus="rnd", fidelity="paper", bonus_options={})
+    make_run(tmp_path / "runs" / "b", bonus="icm", fidelity="ours", steps=320, bonus_options={})
+    build_page((tmp_path / "runs",), episodes=0, title="t", device="cpu").write_file(
+        tmp_path / "one.html"
+    )
+    page = open_page(tmp_path / "one.html")
+    notices = page.locator("#view-overview .notice").all_inner_texts()
+    assert "Finished runs differ in length; they are compared as they ended." in notices
+    assert any("by their fidelity" in notice for notice in notices)
