@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import traceback as tracebacks
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 
 
@@ -65,6 +66,12 @@ def one_line(error: BaseException) -> str:
 
 class Note(UserWarning):
     """Something the user should know that stops nothing; the command line prints it as one line."""
+
+
+def did_you_mean(name: str, known: Iterable[str], prefix: str = "") -> str:
+    """Return a question with the nearest one or two names after a prefix, "" if none is near."""
+    near = [prefix + other for other in difflib.get_close_matches(name, list(known), 2, 0.65)]
+    return f"did you mean {' or '.join(near)}? " if near else ""
 
 
 def require_installed(*modules: str, extra: str, instead: str = "") -> None:

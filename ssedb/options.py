@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 from annotated_types import Ge
 
 from ssedb.envs.names import canonical_env
-from ssedb.errors import ConfigError
+from ssedb.errors import ConfigError, did_you_mean
 from ssedb.noises import check_noise
 from ssedb.validate import (
     Channels,
@@ -189,7 +189,7 @@ def canonical_bonus(name: str) -> str:
 def options_class(bonus: str) -> type[Any]:
     """Return the frozen dataclass of a bonus's settings."""
     names = bonus_names()
-    remedy = f"use one of {', '.join(names)}, or package.module:Class"
+    remedy = f"{did_you_mean(bonus, names)}use one of {', '.join(names)}, or package.module:Class"
     require(":" in bonus or bonus in names, "bonus", repr(bonus), remedy)
     if bonus in OPTIONS:
         return OPTIONS[bonus]

@@ -15,7 +15,7 @@ from typing import Any
 
 from ssedb import __version__
 from ssedb.engine import distributed
-from ssedb.errors import ConfigError, Note, TrainingError, one_line
+from ssedb.errors import ConfigError, Note, TrainingError, did_you_mean, one_line
 from ssedb.terminal import literal, print_pairs
 
 COMMANDS = {
@@ -119,7 +119,8 @@ def dispatch(args: list[str]) -> int:
         print(__version__)
         return 0
     if args[0] not in COMMANDS:
-        raise ConfigError(f"unknown command {args[0]!r}; use one of {', '.join(COMMANDS)}")
+        meant = did_you_mean(args[0], COMMANDS)
+        raise ConfigError(f"unknown command {args[0]!r}; {meant}use one of {', '.join(COMMANDS)}")
     if distributed.size() > 1 and args[0] != "train":
         raise ConfigError(
             f"`ssedb {args[0]}` runs in one process, not in {distributed.size()}; "

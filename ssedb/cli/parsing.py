@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import io
 import itertools
 import math
@@ -16,7 +15,7 @@ import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from ssedb.config import toml_value
-from ssedb.errors import ConfigError
+from ssedb.errors import ConfigError, did_you_mean
 from ssedb.validate import MOST
 
 T = TypeVar("T")
@@ -121,8 +120,7 @@ def _refuse_unknown_flags(names: set[str], args: Sequence[str], command: str) ->
         prefix = "--no-" if flag.startswith("--no-") else "--"
         name = flag.removeprefix(prefix).replace("_", "-")
         if not {name, flag[2:].replace("_", "-")} & set(known) and not name.startswith("tyro-"):
-            near = [prefix + other for other in difflib.get_close_matches(name, known, 2, 0.65)]
-            meant = f"did you mean {' or '.join(near)}? " if near else ""
+            meant = did_you_mean(name, known, prefix)
             raise ConfigError(
                 f"there is no flag {flag}; {meant}`ssedb {command} --help` explains the flags"
             )

@@ -5,13 +5,12 @@ Imports no torch.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from ssedb.errors import ConfigError
+from ssedb.errors import ConfigError, did_you_mean
 from ssedb.validate import import_outside
 
 GAMES = (
@@ -157,18 +156,11 @@ def canonical_env(name: str) -> str:
         return known
     if game := atari_game(bare_id(name)):
         return game
-    near = difflib.get_close_matches(
-        name.lower(),
-        [*atari_games(), "rooms", "rooms-tiny", "rooms-small", "rooms-large"],
-        n=2,
-        cutoff=0.6,
-    )
-    hints = [f"did you mean {' or '.join(near)}? "] if near else []
-    if not near or re.search(r"-v\d+$", name):
-        hints.append("does a package have to be imported? use module:Id; ")
-    raise ConfigError(
-        f"unknown environment {name!r}; {''.join(hints)}`ssedb list envs` shows them all"
-    )
+    rooms = ("rooms", "rooms-tiny", "rooms-small", "rooms-large")
+    hint = did_you_mean(name.lower(), [*atari_games(), *rooms])
+    if not hint or re.search(r"-v\d+$", name):
+        hint += "does a package have to be imported? use module:Id; "
+    raise ConfigError(f"unknown environment {name!r}; {hint}`ssedb list envs` shows them all")
 
 
 def _letters(name: str) -> str:

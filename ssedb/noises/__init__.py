@@ -9,7 +9,7 @@ import pkgutil
 from importlib import import_module
 from typing import TYPE_CHECKING, Literal
 
-from ssedb.errors import ConfigError
+from ssedb.errors import ConfigError, did_you_mean
 from ssedb.validate import import_class, import_outside
 
 if TYPE_CHECKING:
@@ -61,7 +61,8 @@ def noise_class(name: str) -> type[Noise]:
     if ":" not in name:
         if name not in list_noises():
             raise ConfigError(
-                f"noise={name!r}: use one of {', '.join(list_noises())}, or package.module:Class"
+                f"noise={name!r}: {did_you_mean(name, list_noises())}"
+                f"use one of {', '.join(list_noises())}, or package.module:Class"
             )
         return import_module(f"ssedb.noises.{name.replace('-', '_')}").NOISE
     from ssedb.noises.base import Noise

@@ -15,6 +15,10 @@ from tests.helpers import run_ssedb
 MISTAKES = [
     (["train", "--env", "alein"], "unknown environment 'alein'; did you mean alien"),
     (["train", "--noise", "fog"], "noise='fog': use one of none, clouds"),
+    (["train", "--noise", "randombox"], "noise='randombox': did you mean random-box? use one of"),
+    (["train", "--bonus", "dis"], "bonus='dis': use one of"),
+    (["train", "--bonus", "disagrement"], "bonus='disagrement': did you mean disagreement? use"),
+    (["trian"], "unknown command 'trian'; did you mean train? use one of"),
     (["train", "--bonus", "luck"], "bonus='luck': use one of cb, count, db"),
     (
         ["train", "--num-envs", "100"],
@@ -45,7 +49,7 @@ MISTAKES = [
     ),
     (["train", "--resume", "/nonexistent"], "/nonexistent holds no run (no config.toml)"),
     (["eval", "/nonexistent"], "/nonexistent holds no run"),
-    (["check", "icmm"], "bonus='icmm': use one of cb, count, db"),
+    (["check", "icmm"], "bonus='icmm': did you mean icm? use one of cb, count, db"),
     (["list", "toys"], "'toys'"),
     (["bench", "--updates", "0"], "updates=0: must be 1 or more"),
     (["fly"], "unknown command 'fly'; use one of train, eval, demo"),

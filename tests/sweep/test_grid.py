@@ -230,7 +230,7 @@ def test_overrides_replace_settings_and_axes(tmp_path):
         "luck=3": "--set luck: is neither a setting of a run nor an option",
         "steps=many": "--set steps='many': must be a whole number",
         "seed=[-1]": "--set seed=-1: must be 0 or more",
-        "bonus=dbb": "--set bonus: bonus='dbb': use one of",
+        "bonus=dbb": "--set bonus: bonus='dbb': did you mean db",
     }.items():
         with pytest.raises(ConfigError) as caught:
             read_grid(path, overrides=dict([parse_override(wrong)]))
