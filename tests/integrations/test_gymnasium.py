@@ -10,7 +10,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 import ssedb
 from ssedb.integrations.gymnasium import VectorIntrinsicReward
 
-from .corridor import CLOCK, DIARY, LENGTH, Clock, Corridor, Diary
+from .corridor import CLOCK, DIARY, LENGTH, SPACES, Clock, Corridor, Diary
 
 
 @pytest.fixture(autouse=True)
@@ -47,6 +47,15 @@ def test_only_true_transitions_are_rewarded(mode, truncates):
     assert torch.equal(later, before + 1)
     trained = torch.cat(Clock.trained).tolist()
     assert LENGTH in trained  # the last observation of an episode
+    assert 0 not in trained
+
+
+def test_steps_that_only_reset_are_left_out_whatever_the_reward_knows_of_the_environments():
+    env = SyncVectorEnv([Corridor] * 2, autoreset_mode=AutoresetMode.NEXT_STEP)
+    reward = ssedb.IntrinsicReward(CLOCK, SPACES, preset="rooms", reward_scale="none")
+    play(VectorIntrinsicReward(env, reward, update_every=2), 9)
+    trained = torch.cat(Clock.trained).tolist()
+    assert LENGTH in trained
     assert 0 not in trained
 
 

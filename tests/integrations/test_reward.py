@@ -152,6 +152,13 @@ def test_loaded_reward_goes_on_with_another_number_of_environments_after_a_reset
     assert reward.compute(rollout(envs=2)).shape == (8, 2)
 
 
+def test_reward_of_another_number_of_environments_that_begin_goes_on():
+    envs = SyncVectorEnv([Corridor] * 2, autoreset_mode=AutoresetMode.NEXT_STEP)
+    reward = ssedb.IntrinsicReward("rnd", envs, preset="rooms", batch_size=8)
+    reward.compute(rollout(envs=3))
+    assert reward.compute(rollout(envs=2)).shape == (8, 2)
+
+
 def test_reward_leaves_torchs_generator_alone():
     torch.manual_seed(3)
     expected = torch.rand(1)
@@ -168,7 +175,8 @@ def test_reward_follows_its_seed():
 
 def test_reward_draws_by_its_seed_whatever_its_weights():
     one, other = (small("db", seed=seed, epochs=1, batch_size=24) for seed in (0, 1))
-    other.bonus.load_state_dict(one.bonus.state_dict())
+    draws = other.state_dict()["engine"]
+    other.load_state_dict({**one.state_dict(), "engine": draws})
     for reward in (one, other):
         reward.update(rollout())
     assert one.metrics["bonus_loss"] != pytest.approx(other.metrics["bonus_loss"], rel=1e-4)
@@ -346,7 +354,8 @@ def test_nan_in_observations_is_named_before_anything_learns():
     assert torch.equal(weights(reward), before)
 
 
-def test_steps_that_only_reset_are_known_from_the_environments():
+@pytest.mark.parametrize("watched", [True, False])
+def test_steps_that_only_reset_are_known_from_the_environments(watched):
     """Gymnasium's default: the step after an end resets, whatever the action."""
     envs = SyncVectorEnv([Corridor] * 2, autoreset_mode=AutoresetMode.NEXT_STEP)
     reward = ssedb.IntrinsicReward(
@@ -355,11 +364,17 @@ def test_steps_that_only_reset_are_known_from_the_environments():
     obs, _ = envs.reset(seed=0)
     found = []
     for steps in (5, 4, 6):  # rollouts: the first ends with an episode, the others within one
+        rows = []
         for _ in range(steps):
             next_obs, rewards, ended, cut, _ = envs.step(np.zeros(2, int))
-            reward.watch(obs, np.zeros(2, int), rewards, ended, cut, next_obs)
-            obs = next_obs
-        found += reward.compute()[:, 0].tolist()
+            rows.append((obs, np.zeros(2, int), rewards, ended, cut, next_obs))
+            obs = next_obs.copy()
+        if watched:
+            for row in rows:
+                reward.watch(*row)
+        columns = map(np.stack, zip(*rows, strict=True))
+        samples = None if watched else dict(zip(rollout(), columns, strict=True))
+        found += reward.compute(samples)[:, 0].tolist()
     assert found == ([1, 2, 3, 4, 5, 0] * 3)[:15]
     trained = torch.cat(Clock.trained).tolist()
     assert trained.count(LENGTH) == 2 * 2
