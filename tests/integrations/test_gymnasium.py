@@ -84,6 +84,17 @@ def test_reset_mask_begins_new_episodes_of_those_environments():
     assert Diary.episodes[-1].tolist() == [4]
 
 
+def test_reset_mask_within_an_episode_leaves_the_episodes_of_the_others():
+    env = SyncVectorEnv([Corridor] * 2)
+    env = VectorIntrinsicReward(env, DIARY, update_every=1, preset="rooms")
+    env.reset(seed=0)
+    for _ in range(2):
+        env.step(np.zeros(2, int))
+    env.reset(options={"reset_mask": np.array([True, False])})
+    env.step(np.zeros(2, int))
+    assert Diary.episodes[-1].tolist() == [2, 1]
+
+
 def test_single_environments_and_steps_before_a_reset_are_answered_in_one_line():
     with pytest.raises(ssedb.ConfigError, match="give vector environments"):
         VectorIntrinsicReward(Corridor(), "rnd")

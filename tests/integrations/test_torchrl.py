@@ -6,6 +6,7 @@ from importlib import import_module
 
 import pytest
 import torch
+from tensordict import TensorDict
 from torchrl.collectors import Collector
 from torchrl.envs import (
     Compose,
@@ -129,6 +130,17 @@ def test_resets_of_some_environments_begin_new_episodes_of_those():
     first, second = Diary.episodes[0].tolist(), Diary.episodes[-1].tolist()
     assert first[0] != second[0]
     assert first[1] == second[1]
+
+
+def test_reset_of_some_environments_keeps_what_the_others_observed():
+    env = transformed(SerialEnv(2, corridor), scale_every=1)
+    env.rollout(2)
+    which = torch.tensor([[True], [False]])
+    start = env.reset(TensorDict({"_reset": which}, batch_size=[2]))
+    env.rollout(1, auto_reset=False, tensordict=start)
+    before, _, later = Clock.rewarded[-1]
+    assert before.tolist() == [0, 2]
+    assert later.tolist() == [1, 3]
 
 
 def test_reset_ends_the_memory_of_an_episodic_bonus():
