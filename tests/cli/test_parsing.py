@@ -18,7 +18,7 @@ MISTAKES = [
     (["train", "--noise", "randombox"], "noise='randombox': did you mean random-box? use one of"),
     (["train", "--bonus", "dis"], "bonus='dis': use one of"),
     (["train", "--bonus", "disagrement"], "bonus='disagrement': did you mean disagreement? use"),
-    (["trian"], "unknown command 'trian'; did you mean train? use one of"),
+    (["ttrain"], "unknown command 'ttrain'; did you mean train? use one of"),
     (["train", "--bonus", "luck"], "bonus='luck': use one of cb, count, db"),
     (
         ["train", "--num-envs", "100"],
