@@ -111,7 +111,7 @@ def test_check_command_lists_the_checks_and_exits_1_on_a_failure(capsys):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["icmm"], "bonus='icmm': use one of cb, count"),
+        (["icmm"], "bonus='icmm': did you mean icm? use one of cb, count"),
         (["tests.broken:Nothing"], "module 'tests.broken' has no attribute 'Nothing'"),
         (["no.such.module:Class"], "No module named 'no'"),
         (["tests.broken:SIDE"], "is not a subclass of ssedb.bonuses.base.Bonus"),
