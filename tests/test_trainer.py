@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from ssedb.engine import make_engine
 from ssedb.engine.overlap import OverlappingEngine
 from ssedb.errors import TrainingError
 from ssedb.trainer import Trainer
@@ -284,3 +285,16 @@ def test_trainer_with_overlap_when_restored_continues_bit_for_bit(updates):
     again = make()
     again.load_state_dict(state)
     assert without_time([again.iterate() for _ in range(3)] + [again.finish()]) == expected
+
+
+def test_trainer_when_deterministic_asks_for_eager_steps(tmp_path, monkeypatch):
+    asked = []
+
+    def noted(device, kind, **how):
+        asked.append(kind)
+        return make_engine(device, kind, **how)
+
+    monkeypatch.setattr("ssedb.trainer.make_engine", noted)
+    for name, deterministic in (("usual", False), ("exact", True)):
+        Trainer(tiny_config(tmp_path / name, deterministic=deterministic)).close()
+    assert asked == ["auto", "eager"]
