@@ -34,7 +34,7 @@ def to_blocks(images: Tensor) -> Tensor:
         blocks = words.permute(0, 2, 4, 1, 3).contiguous().view(torch.uint8)
     else:
         blocks = images.reshape(b, c, h, BLOCK, w, BLOCK).permute(0, 2, 4, 1, 3, 5)
-    return blocks.reshape(b, h, w, -1).permute(0, 3, 1, 2)
+    return blocks.reshape(b, h, w, c * BLOCK**2).permute(0, 3, 1, 2)
 
 
 def _pictures(images: Tensor, mean: Tensor, std: Tensor) -> Tensor:
@@ -84,7 +84,8 @@ def _in_words(images: Tensor) -> bool:
     """Tell whether bytes may be moved four at a time."""
     *strides, last = images.stride()
     aligned = not any(step % BLOCK for step in (*strides, images.storage_offset()))
-    return images.dtype == torch.uint8 and last == 1 and aligned
+    # `contiguous` leaves the strides of an empty tensor as they are, and no view fits them.
+    return images.dtype == torch.uint8 and last == 1 and aligned and len(images) > 0
 
 
 class ObsNorm(ForConvolutions):

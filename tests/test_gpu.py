@@ -141,7 +141,8 @@ def test_maps_and_episodes_on_a_gpu_work(tmp_path):
     )
 
 
-def test_probe_on_a_gpu_works(tmp_path):
+@pytest.mark.parametrize("options", [{}, {"bonus": "e3b", "bonus_options": {"slots": 8}}])
+def test_probe_on_a_gpu_works(tmp_path, options):
     pytest.importorskip("matplotlib")
     from ssedb.analysis.probe import probe_run
 
@@ -153,6 +154,7 @@ def test_probe_on_a_gpu_works(tmp_path):
             device="cuda",
             steps=256,
             obs_norm_steps=64,
+            **options,
         )
     )
     result, picture = probe_run(tmp_path / "run", transitions=256, draws=3)

@@ -125,7 +125,8 @@ def test_blocks_hold_every_pixel_but_those_left_at_the_edges(shape, dtype):
     whole = torch.randint(0, 256, (2, 3, *shape), generator=torch.Generator().manual_seed(0)).to(
         dtype
     )
-    for images in (whole, whole[:, -1:], whole[..., 1:]):  # slices too, whatever their strides
+    # slices too, whatever their strides, and no images at all
+    for images in (whole, whole[:, -1:], whole[..., 1:], whole[:0]):
         height, width = images.shape[2] // 4 * 4, images.shape[3] // 4 * 4
         np.testing.assert_array_equal(pictures(to_blocks(images)), images[..., :height, :width])
 
