@@ -43,6 +43,8 @@ METHODS = {
     "db-ensemble": ("db-ensemble", COLOURS[0]),
     "icm": ("ICM", COLOURS[5]),
     "rnd": ("RND", COLOURS[1]),
+    "disagreement": ("Disagreement", COLOURS[4]),
+    "lbs": ("LBS", COLOURS[6]),
     "db": ("DB's KL", COLOURS[3]),
     "none": ("acting at random", GRAY),
 }
@@ -72,11 +74,8 @@ def once(label: str, number: int) -> str | None:
 
 
 def blind_and_fading(leads: list[Run], study: list[Run]) -> Any:
-    """What each bonus is made of at the end of its run, and the states that its agent sees.
-
-    DB's KL is not in the study yet; its run is one of the leads.
-    """
-    runs = [run for run in study + [r for r in leads if with_settings("db")(r)] if under_boxes(run)]
+    """What each bonus is made of at the end of its run, and the states that its agent sees."""
+    runs = [run for run in study if under_boxes(run)]
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
     for bonus, (name, colour) in METHODS.items():
         own = [run for run in runs if run["settings"]["bonus"] == bonus]
@@ -85,11 +84,11 @@ def blind_and_fading(leads: list[Run], study: list[Run]) -> Any:
             if run.get("noise_in_bonus") is not None:
                 point = run["noise_in_bonus"], run["count_correlation"]
                 left.scatter(*point, color=colour, s=28, zorder=3)
-    left.axvspan(-0.03, 0.15, ymin=(0.6 + 0.1) / 1.2, color=COLOURS[2], alpha=0.12, lw=0)
-    left.set(xlim=(-0.03, 1), ylim=(-0.1, 1.1))
+    left.axvspan(-0.03, 0.15, ymin=(0.6 + 0.15) / 1.25, color=COLOURS[2], alpha=0.12, lw=0)
+    left.set(xlim=(-0.03, 1), ylim=(-0.15, 1.1))
     left.set(xlabel="share of noise in the bonus", ylabel="rank correlation with counts")
     left.set_title("Blind (left) and fading (top), at the end of each run")
-    right.set(xlabel="million steps", ylabel="share of states seen", ylim=(0, 1))
+    right.set(xlabel="million steps", ylabel="share of states seen", ylim=(0, 1.1))
     right.set_title("Medium Rooms under random boxes (runs)")
     right.legend(frameon=False, loc="upper left", ncols=2)
     return figure

@@ -56,6 +56,8 @@ def by_condition(runs: Sequence[Run], key: str) -> Figure | None:
             if row["low"] is not None:
                 panel.plot([row["low"], row["high"]], [y, y], color=style["color"], lw=1.6)
             panel.plot(row["mean"], y, ms=4.5, **style)
+        for y in range(1, len(methods), 2):  # tells the rows of a method from its neighbours'
+            panel.axhspan(y - 0.5, y + 0.5, color=GRAY, alpha=0.1, lw=0, zorder=0)
         _name_rows(panel, methods, env)
     label_axes(figure, f"{label(key)}: mean, 95% interval, runs", "")
     add_legend(figure, styles)

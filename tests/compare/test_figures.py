@@ -25,8 +25,10 @@ def runs(tmp_path):
     return load_runs(tmp_path)
 
 
-def lines(panel):
-    return [line for line in panel.lines if len(line.get_xdata()) == curves.POINTS]
+def lines(panel, thin=False):
+    """The lines of means, or the thin ones of single runs."""
+    drawn = [line for line in panel.lines if len(line.get_xdata()) == curves.POINTS]
+    return [line for line in drawn if (line.get_linewidth() < 1) == thin]
 
 
 def test_learning_curves_draw_the_mean_and_the_random_score(runs):
@@ -52,11 +54,20 @@ def test_learning_curves_leave_out_a_copy_of_a_run(tmp_path):
 
 
 def test_learning_curves_band_of_a_share_stays_a_share(tmp_path):
-    for seed, states in enumerate((0.01, 0.99)):
+    for seed, states in enumerate((0.01, 0.5, 0.99)):
         make_run(tmp_path / str(seed), seed=seed, states=states)
     panel = curves.learning_curves(load_runs(tmp_path), "states_share").axes[0]
     heights = panel.collections[0].get_paths()[0].vertices[:, 1]
     assert (heights.min(), heights.max()) == (0, 1)
+
+
+def test_learning_curves_of_two_runs_draw_them_instead_of_a_band(tmp_path):
+    for seed, states in enumerate((0.3, 0.5)):
+        make_run(tmp_path / str(seed), seed=seed, states=states)
+    panel = curves.learning_curves(load_runs(tmp_path), "states_share").axes[0]
+    assert [line.get_ydata()[-1] for line in lines(panel, thin=True)] == pytest.approx([0.3, 0.5])
+    heights = panel.collections[0].get_paths()[0].vertices[:, 1]
+    assert heights.max() == pytest.approx(0.4)  # the mean's line is all that is filled
 
 
 def test_noise_figure_draws_noise_against_none(runs):
