@@ -276,6 +276,33 @@ class TakesFloatsForScaled(Sound):
         return super().reward(obs, actions, frames)
 
 
+class PaysNoNumberForVectors(Sound):
+    breaks = "vectors_are_rewarded_too"
+
+    def rows(self, obs):
+        if obs.ndim == 4:
+            return super().rows(obs)
+        return torch.full((len(obs), SIDE), torch.nan)
+
+
+class PaysAColumnForVectors(Sound):
+    breaks = "vectors_are_rewarded_too"
+
+    def errors(self, obs):
+        return super().errors(obs) if obs.ndim == 4 else obs.square().mean(-1, keepdim=True)
+
+
+class PaysDoublesForVectors(Sound):
+    breaks = "vectors_are_rewarded_too"
+
+    def errors(self, obs):
+        return super().errors(obs) if obs.ndim == 4 else obs.square().mean(-1)
+
+    def reward(self, obs, actions, next_obs):
+        reward = super().reward(obs, actions, next_obs)
+        return reward if obs.ndim == 4 else reward.double()
+
+
 class PaysNothing(Sound):
     breaks = "bonus_reaches_the_policy"
 

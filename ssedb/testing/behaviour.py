@@ -12,8 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ssedb.actions import Box
 from ssedb.analysis.practice import make_adam, practise, train_step
-from ssedb.bonuses.base import Bonus
+from ssedb.bonuses import make_bonus
+from ssedb.bonuses.base import Bonus, Context
 from ssedb.config import TrainConfig
 from ssedb.envs.rooms.world import World
 from ssedb.testing.subject import (
@@ -26,10 +28,14 @@ from ssedb.testing.subject import (
     require_close,
     reward_of,
     seeded,
+    told,
 )
 from ssedb.trainer import Trainer
 
 HUGE = 2048
+VECTOR = 5
+VECTOR_ENV = "Pendulum-v1"
+"""An environment that observes vectors; what a bonus does by default may depend on it."""
 LEARNING_STEPS = 20
 
 
@@ -170,6 +176,30 @@ def bytes_and_floats_agree(subject: Subject) -> None:
     floats = (obs.float(), actions, next_obs.float(), *context)
     expected = reward_of(bonus, (obs, actions, next_obs, *context))
     require_close(reward_of(bonus, floats), expected, "the rewards of uint8 and of float input")
+
+
+def vectors_are_rewarded_too(subject: Subject) -> None:
+    """Check that vectors, with actions of several numbers, have finite float32 rewards as well."""
+    space, device = Box((-1.0, 0.0), (1.0, 4.0)), subject.device
+    obs, next_obs = torch.randn(2, SAMPLES, VECTOR, device=device)
+    actions = torch.rand(SAMPLES, 2, device=device)
+    settings: dict[str, Any] = {"preset": "rooms", "env": VECTOR_ENV, **subject.options}
+    try:
+        bonus = make_bonus(subject.name, (VECTOR,), space, **settings).to(device)
+        if bonus.needs_states:
+            raise Skip("it rewards true states, whatever the observations")
+        context = [Context(torch.arange(SAMPLES, device=device))] * bonus.uses_context
+        batch = (obs, actions, next_obs, *context)
+        practise(bonus, batch, make_adam(bonus, LEARNING_RATE))
+        reward = reward_of(bonus, batch)
+    except Skip:
+        raise
+    except Exception as error:  # a bonus may be for images alone
+        raise Skip(f"it is for images; with vectors it raises {told(error)}") from error
+    if reward.shape != (SAMPLES,) or reward.dtype != torch.float32:
+        raise Failure(f"the reward of {SAMPLES} vectors is {reward.dtype} {list(reward.shape)}")
+    if not reward.isfinite().all():
+        raise Failure("the reward of vectors is not finite")
 
 
 def bonus_reaches_the_policy(subject: Subject) -> None:

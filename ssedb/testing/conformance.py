@@ -17,7 +17,15 @@ from ssedb.analysis.transitions import Transitions
 from ssedb.bonuses.base import Bonus
 from ssedb.noises import noise_class, noises_over
 from ssedb.testing import behaviour, contract
-from ssedb.testing.subject import NOISE_DRAWS, Failure, Skip, Subject, real_transitions, seeded
+from ssedb.testing.subject import (
+    NOISE_DRAWS,
+    Failure,
+    Skip,
+    Subject,
+    real_transitions,
+    seeded,
+    told,
+)
 
 CHECKS: tuple[Callable[[Subject], None], ...] = (
     contract.reward_is_a_float_for_each_transition,
@@ -37,6 +45,7 @@ CHECKS: tuple[Callable[[Subject], None], ...] = (
     behaviour.single_transition,
     behaviour.huge_batch,
     behaviour.bytes_and_floats_agree,
+    behaviour.vectors_are_rewarded_too,
     behaviour.bonus_reaches_the_policy,
 )
 """All checks, in the order of a report."""
@@ -66,8 +75,7 @@ def run_check(check: Callable[[Any], None], subject: Any) -> Result:
     except Failure as failure:
         return Result(check.__name__, "fail", str(failure))
     except Exception as error:  # anything the bonus may raise
-        reason = (str(error).strip().splitlines() or [""])[0]
-        return Result(check.__name__, "fail", f"raised {type(error).__name__}: {reason}")
+        return Result(check.__name__, "fail", f"raised {told(error)}")
     return Result(check.__name__, "pass", sentence(check))
 
 

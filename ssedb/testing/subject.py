@@ -77,6 +77,11 @@ def real_transitions(device: torch.device, noise: str = "none") -> Transitions:
     return draw_transitions(world, None, SAMPLES, NOISE_DRAWS, make_noise(noise), seed=0)
 
 
+def told(error: Exception) -> str:
+    """Return the kind of an error and the first line of its text."""
+    return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
+
+
 def reward_of(bonus: Bonus, batch: tuple[Any, ...], seed: int = 0) -> Tensor:
     """Return the reward under a seed, so that one that draws can be compared with itself."""
     torch.manual_seed(seed)
