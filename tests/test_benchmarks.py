@@ -184,6 +184,36 @@ def test_packing_prefers_fewer_runs_that_are_nearly_as_fast():
     assert best(rows) == 4
 
 
+def test_versions_trains_the_package_of_the_folder_that_it_is_given(from_benchmarks):
+    flags = ["--env", "rooms-tiny", "--preset", "rooms", "--device", "cpu", "--bonus", "rnd"]
+    flags += ["--num-envs", "4", "--minibatch-envs", "4", "--rollout-steps", "4", "--steps", "32"]
+    assert from_benchmarks("versions").speed(BENCHMARKS.parent, flags, timeout=120) > 0
+    with pytest.raises(SystemExit, match="there is no flag --bogus"):
+        from_benchmarks("versions").speed(BENCHMARKS.parent, ["--bogus"], timeout=120)
+
+
+def test_versions_alternates_and_prints_the_mean_ratio(
+    from_benchmarks, monkeypatch, tmp_path, capsys
+):
+    module = from_benchmarks("versions")
+    for name in ("old", "new"):
+        (tmp_path / name / "ssedb").mkdir(parents=True)
+        (tmp_path / name / "ssedb" / "__init__.py").touch()
+    timed = []
+
+    def speed(source, flags, timeout):
+        timed.append((source.name, *flags))
+        return {"old": 100.0, "new": 150.0}[source.name]
+
+    monkeypatch.setattr(module, "speed", speed)
+    folders = [str(tmp_path / name) for name in ("old", "new")]
+    argv = ["versions.py", *folders, "--rounds", "2", "--", "--steps", "64"]
+    monkeypatch.setattr(sys, "argv", argv)
+    module.main()
+    assert timed == [(name, "--steps", "64") for name in ("old", "new", "new", "old")]
+    assert "after / before: 1.500 +- 0.000" in capsys.readouterr().out
+
+
 @pytest.fixture
 def from_benchmarks(monkeypatch):
     """Imports scripts as their commands do: from their own folder."""
