@@ -280,3 +280,9 @@ def test_tables_of_methods_with_other_fidelities_say_so(tmp_path):
     (note,) = tables.unlike(load_runs(tmp_path))
     said = "Methods differ in more than the bonus, by their fidelity"
     assert note in (f"{said} (paper: db, rnd; ours: icm).", f"{said} (ours: icm; paper: db, rnd).")
+
+
+def test_number_that_rounds_to_zero_has_no_sign():
+    assert [tables.number(x) for x in (-0.0001, 0.0, -0.001, -1234.4)] == [
+        *("0.000", "0.000", "-0.001", "-1,234"),
+    ]
