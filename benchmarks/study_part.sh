@@ -22,6 +22,7 @@ fi
 
 packed=$archive
 if [ -n "${OUT:-}" ]; then
+    mkdir -p "$OUT"
     packed=$OUT/$(basename "$archive")
     if [ -e "$archive" ]; then cp "$archive" "$packed"; fi
 fi

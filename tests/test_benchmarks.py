@@ -336,7 +336,6 @@ def test_study_part_keeps_the_runs_of_earlier_parts_and_reports_those_left(
 ):
     archive, out = tmp_path / "study.tar.gz", tmp_path / "out"
     pack(one_run(toy_sweep, tmp_path / "toy", 0), archive)
-    out.mkdir()
     grid = write_grid(tmp_path, TWO)
     command = [BENCHMARKS / "study_part.sh", grid, archive, "0", "--device", "cpu"]
     env = os.environ | {"OUT": str(out), "PYTHON": sys.executable}
