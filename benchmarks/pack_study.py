@@ -23,6 +23,7 @@ from ssedb.runs.folder import PLAN, PROVENANCE, saved_config
 from ssedb.runs.metrics import read_metrics
 from ssedb.sweep.grid import Planned
 from ssedb.sweep.plan import lacks_probe
+from ssedb.terminal import plural
 
 METRICS = "metrics.jsonl"
 WHOLE = ("config.toml", PROVENANCE, "probe.json", "summary.json")
@@ -110,7 +111,7 @@ def main() -> None:
     write_archive(options.archive, {f"{root}/{name}": data for name, data in packed.items()})
     new = sum(name not in before for name in now)
     size = options.archive.stat().st_size / 2**20
-    print(f"{options.archive}: {len(runs)} runs, {new} of them new, {size:.1f} MiB")
+    print(f"{options.archive}: {plural(len(runs), 'run')}, {new} new, {size:.1f} MiB")
 
 
 if __name__ == "__main__":

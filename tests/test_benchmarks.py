@@ -24,6 +24,7 @@ from ssedb.runs.progress import Progress
 from ssedb.sweep.execute import execute
 from ssedb.sweep.grid import read_grid
 from ssedb.sweep.plan import is_finished, write_plan
+from ssedb.terminal import plural
 from tests.sweep.grids import TWO, write_grid
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
@@ -300,7 +301,7 @@ def test_pack_study_adds_to_an_archive_what_a_sweep_counts_as_finished(toy_sweep
     archive = tmp_path / "study.tar.gz"
     parts = [one_run(toy_sweep, tmp_path / str(number) / "toy", number) for number in (0, 1)]
     for number, part in enumerate(parts, 1):  # made on two machines
-        assert f"{number} runs, 1 of them new" in pack(part, archive, "--every", 2)
+        assert f"{plural(number, 'run')}, 1 new" in pack(part, archive, "--every", 2)
     back = unpacked(archive, tmp_path)
     grid = read_grid(write_grid(tmp_path, TWO), back, {"device": "cpu"})
     assert all(is_finished(run, probe=False) for run in grid.runs)
@@ -308,7 +309,7 @@ def test_pack_study_adds_to_an_archive_what_a_sweep_counts_as_finished(toy_sweep
         assert [row["steps"] for row in read_metrics(run.folder)] == [32, 96]
         assert not (run.folder / "checkpoints").exists()
     before = archive.read_bytes()
-    assert "2 runs, 0 of them new" in pack(back, archive, "--every", 2)
+    assert "2 runs, 0 new" in pack(back, archive, "--every", 2)
     assert archive.read_bytes() == before
 
 
@@ -319,7 +320,7 @@ def test_pack_study_keeps_the_more_complete_run_and_none_that_is_not_finished(
     part = one_run(toy_sweep, tmp_path / "toy", 0)
     (part / "begun").mkdir()
     shutil.copy(next(toy_sweep.glob("*/config.toml")), part / "begun")
-    assert "1 runs, 1 of them new" in pack(part, archive)
+    assert "1 run, 1 new" in pack(part, archive)
     whole = archive.read_bytes()
     pack(part, archive, "--every", 2)
     assert archive.read_bytes() == whole
