@@ -1,4 +1,4 @@
-"""Draw the figures of docs/what-a-bonus-must-do.md from a log of runs.
+"""Draw the figures of docs/what-a-bonus-must-do.md from a log of runs and a packed study.
 
 python benchmarks/figures_exploration.py    # docs/bonus-blind-fade.png, docs/bonus-followed.png
 """
@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import matplotlib
@@ -16,16 +18,14 @@ import matplotlib
 matplotlib.use("Agg")
 from matplotlib import pyplot
 
+from ssedb.compare import results
 from ssedb.compare.style import COLOURS, GRAY, STYLE
 
 ROOT = Path(__file__).parent.parent
+LOG = ROOT / "benchmarks" / "log"
 EVERY = 0.25
 """Million steps between two values of a curve."""
 Run = dict[str, Any]
-
-
-def under_boxes(run: Run) -> bool:
-    return run["settings"].get("noise", "random-box") == "random-box"
 
 
 def with_settings(bonus: str, **settings: Any) -> Callable[[Run], bool]:
@@ -58,10 +58,17 @@ SCALES = {
 }
 
 
-def read(name: str) -> list[Run]:
+def read_leads() -> list[Run]:
     """Read a log of runs, one a line."""
-    lines = (ROOT / "benchmarks" / "log" / name).read_text(encoding="utf-8").splitlines()
+    lines = (LOG / "2026-11-16-exploration.jsonl").read_text(encoding="utf-8").splitlines()
     return [json.loads(line) for line in lines]
+
+
+def read_study() -> list[results.Run]:
+    """Read the runs that `pack_study.py` has packed."""
+    with tarfile.open(LOG / "rooms-study.tar.gz") as tar, TemporaryDirectory() as folder:
+        tar.extractall(folder, filter="data")
+        return [run for run in results.load_runs(Path(folder)) if run.finished]
 
 
 def curve(axes: Any, run: Run, **style: Any) -> None:
@@ -73,16 +80,18 @@ def once(label: str, number: int) -> str | None:
     return label if number == 0 else None
 
 
-def blind_and_fading(leads: list[Run], study: list[Run]) -> Any:
-    """What each bonus is made of at the end of its run, and the states that its agent sees."""
-    runs = [run for run in study if under_boxes(run)]
+def blind_and_fading() -> Any:
+    """Draw noise and fading of each bonus at the end of its run, and the states its agent sees."""
+    runs = [run for run in read_study() if run.noise == "random-box"]
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
     for bonus, (name, colour) in METHODS.items():
-        own = [run for run in runs if run["settings"]["bonus"] == bonus]
+        own = [run for run in runs if run.config["bonus"] == bonus]
         for number, run in enumerate(own):
-            curve(right, run, color=colour, label=once(f"{name} ({len(own)})", number))
-            if run.get("noise_in_bonus") is not None:
-                point = run["noise_in_bonus"], run["count_correlation"]
+            steps, seen = run.curve("states_share")
+            label = once(f"{name} ({len(own)})", number)
+            right.plot(steps / 1e6, seen, color=colour, label=label)
+            if bonus != "none":
+                point = run.value("bonus_noise_share"), run.value("count_correlation")
                 left.scatter(*point, color=colour, s=28, zorder=3)
     left.axvspan(-0.03, 0.15, ymin=(0.6 + 0.15) / 1.25, color=COLOURS[2], alpha=0.12, lw=0)
     left.set(xlim=(-0.03, 1), ylim=(-0.15, 1.1))
@@ -94,8 +103,9 @@ def blind_and_fading(leads: list[Run], study: list[Run]) -> Any:
     return figure
 
 
-def followed(leads: list[Run], study: list[Run]) -> Any:
-    """The same two bonuses under two reward scales; all of them leads."""
+def followed() -> Any:
+    """Draw two bonuses under two reward scales."""
+    leads = read_leads()
     figure, panels = pyplot.subplots(1, 2, figsize=(7, 2.8), sharey=True, layout="constrained")
     tasks = {
         "counts of true states, boxes": ("count", None),
@@ -117,11 +127,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=ROOT / "docs", help="folder for the figures")
     args = parser.parse_args()
-    leads, study = (read(f"2026-11-16-{name}.jsonl") for name in ("exploration", "rooms-study"))
     with pyplot.rc_context(STYLE):
         for name, draw in (("blind-fade", blind_and_fading), ("followed", followed)):
             path = args.out / f"bonus-{name}.png"
-            draw(leads, study).savefig(path, dpi=110)
+            draw().savefig(path, dpi=110)
             print(path)
 
 

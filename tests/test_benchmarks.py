@@ -3,10 +3,13 @@
 import importlib
 import json
 import math
+import os
 import re
 import runpy
+import shutil
 import subprocess
 import sys
+import tarfile
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +19,13 @@ import torch
 
 from ssedb import ppo
 from ssedb.compare.references import MEASURED
+from ssedb.runs.metrics import read_metrics
+from ssedb.runs.progress import Progress
+from ssedb.sweep.execute import execute
+from ssedb.sweep.grid import read_grid
+from ssedb.sweep.plan import is_finished, write_plan
+from ssedb.terminal import plural
+from tests.sweep.grids import TWO, write_grid
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 
@@ -279,3 +289,90 @@ def test_cleanrl_rnd_advantages_are_those_of_gae_without_ends(from_benchmarks):
     rewards, values = torch.rand(5, 3, generator=generator), torch.rand(6, 3, generator=generator)
     expected, _ = ppo.advantages_and_returns(rewards, values, 0.99, 0.95)
     torch.testing.assert_close(learner.advantages(rewards, values), expected)
+
+
+@pytest.fixture(scope="module")
+def toy_sweep(tmp_path_factory):
+    """The folder of a sweep of two finished runs, one after the other in this process."""
+    folder = tmp_path_factory.mktemp("study")
+    grid = read_grid(write_grid(folder, TWO), folder / "toy", {"device": "cpu"})
+    write_plan(grid, folder / "toy", 1)
+    for run in grid.runs:
+        execute(run, False, "cpu", Progress())
+    return folder / "toy"
+
+
+@pytest.fixture
+def pack(monkeypatch, capsys):
+    """Packs a sweep into an archive, and returns what the script prints."""
+
+    def run(*arguments: object) -> str:
+        monkeypatch.setattr(sys, "argv", ["pack_study.py", *map(str, arguments)])
+        runpy.run_path(str(BENCHMARKS / "pack_study.py"), run_name="__main__")
+        return capsys.readouterr().out
+
+    return run
+
+
+def unpacked(archive: Path, folder: Path) -> Path:
+    with tarfile.open(archive) as tar:
+        tar.extractall(folder, filter="data")
+    return folder / "toy"
+
+
+def one_run(sweep: Path, folder: Path, number: int) -> Path:
+    """Copy the sweep with only one of its runs."""
+    gone = sorted(path.name for path in sweep.iterdir() if path.is_dir())
+    gone.pop(number)
+    return shutil.copytree(sweep, folder, ignore=shutil.ignore_patterns(*gone))
+
+
+def test_pack_study_adds_to_an_archive_what_a_sweep_counts_as_finished(toy_sweep, tmp_path, pack):
+    archive = tmp_path / "study.tar.gz"
+    parts = [one_run(toy_sweep, tmp_path / str(number) / "toy", number) for number in (0, 1)]
+    for number, part in enumerate(parts, 1):  # made on two machines
+        assert f"{plural(number, 'run')}, 1 new" in pack(part, archive, "--every", 2)
+    back = unpacked(archive, tmp_path)
+    grid = read_grid(write_grid(tmp_path, TWO), back, {"device": "cpu"})
+    assert all(is_finished(run, probe=False) for run in grid.runs)
+    for run in grid.runs:
+        assert [row["steps"] for row in read_metrics(run.folder)] == [32, 96]
+        assert not (run.folder / "checkpoints").exists()
+    before = archive.read_bytes()
+    assert "2 runs, 0 new" in pack(back, archive, "--every", 2)
+    assert archive.read_bytes() == before
+
+
+def test_pack_study_keeps_the_more_complete_run_and_none_that_is_not_finished(
+    toy_sweep, tmp_path, pack
+):
+    archive, again = tmp_path / "study.tar.gz", tmp_path / "again.tar.gz"
+    part = one_run(toy_sweep, tmp_path / "toy", 0)
+    (part / "begun").mkdir()
+    shutil.copy(next(toy_sweep.glob("*/config.toml")), part / "begun")
+    assert "1 run, 1 new" in pack(part, archive)
+    whole = archive.read_bytes()
+    pack(part, archive, "--every", 2)
+    assert archive.read_bytes() == whole
+    pack(part, again, "--every", 2)
+    assert again.read_bytes() != whole
+    pack(part, again)
+    assert again.read_bytes() == whole
+    (part / "plan.json").write_text('{"probe": true}')
+    assert "0 runs" in pack(part, tmp_path / "probed.tar.gz")
+
+
+def test_study_part_keeps_the_runs_of_earlier_parts_and_reports_those_left(
+    toy_sweep, tmp_path, pack
+):
+    archive, out = tmp_path / "study.tar.gz", tmp_path / "out"
+    pack(one_run(toy_sweep, tmp_path / "toy", 0), archive)
+    grid = write_grid(tmp_path, TWO)
+    command = [BENCHMARKS / "study_part.sh", grid, archive, "0", "--device", "cpu"]
+    env = os.environ | {"OUT": str(out), "PYTHON": sys.executable}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=env)
+    assert "toy: 2 runs, 1 finished, 1 to do" in done.stdout
+    assert "not begun, too late to finish in 0 minutes: 1 run" in done.stderr
+    assert done.returncode == 1
+    (run,) = unpacked(out / "study.tar.gz", tmp_path / "back").glob("*/metrics.jsonl")
+    assert len(read_metrics(run.parent)) == 3

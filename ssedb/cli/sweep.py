@@ -37,6 +37,8 @@ class Sweep:
     """Print the plan, with time and disk estimated from short runs, and train nothing."""
     minutes: float | None = None
     """Save and stop each run after so many minutes."""
+    whole: bool = False
+    """Begin only runs that would finish within --minutes, at the speed of those that did."""
     retries: int = 1
     """How often to resume a run whose process died."""
     ray: str | None = None
@@ -73,7 +75,7 @@ def main(args: list[str]) -> int:
     from ssedb.sweep.run import run_sweep
 
     with locked(root):  # two would wait for each other's runs
-        how: dict[str, Any] = {name: getattr(options, name) for name in (*LEAST, "ray")}
+        how: dict[str, Any] = {name: getattr(options, name) for name in (*LEAST, "whole", "ray")}
         outcome = run_sweep(grid, root, device=grid.runs[0].config.device, **how)
     return 130 if outcome.stopped else 1 if outcome.failed or outcome.unfinished else 0
 
@@ -87,7 +89,7 @@ def parse_override(text: str) -> tuple[str, Any]:
 
 
 def _check_numbers(options: Sweep) -> None:
-    """Raise ConfigError for a number that is too small, or that Ray has no use for."""
+    """Raise ConfigError for a number that is too small, missing, or of no use for Ray."""
     for name, least in LEAST.items():
         value = getattr(options, name)
         if value is not None and value < least:
@@ -96,6 +98,8 @@ def _check_numbers(options: Sweep) -> None:
             raise ConfigError(
                 f"{name}={value}: Ray has its own scheduler; leave it out, or leave --ray out"
             )
+    if options.whole and options.minutes is None:
+        raise ConfigError("whole: give the time with --minutes, or leave --whole out")
 
 
 def _check_devices(devices: Iterable[tuple[str, str]]) -> None:

@@ -6,6 +6,7 @@ Each function takes runs and returns a matplotlib Figure, or None where the runs
 from __future__ import annotations
 
 import itertools
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -34,6 +35,9 @@ from ssedb.compare.style import (
 )
 from ssedb.terminal import plural
 
+LABEL = 40
+"""Characters of a line below a panel, at most."""
+
 
 def by_condition(runs: Sequence[Run], key: str) -> Figure | None:
     """Draw a panel for each environment, a row for each method: mean, 95% interval, every run."""
@@ -44,7 +48,9 @@ def by_condition(runs: Sequence[Run], key: str) -> Figure | None:
     noises, envs = (list(dict.fromkeys(row[name] for row in rows)) for name in ("noise", "env"))
     looks = zip(noises, itertools.cycle(COLOURS), itertools.cycle(MARKERS), strict=False)
     styles = {noise: {"color": c, "marker": m, "ls": ""} for noise, c, m in looks}
-    height = 0.8 + 0.11 * len(methods) * max(len(noises), 2)
+    # In one line the labels of neighbouring panels would lie on each other.
+    below = [*textwrap.wrap(label(key), LABEL), "mean, 95% interval, runs"]
+    height = 0.65 + 0.15 * len(below) + 0.11 * len(methods) * max(len(noises), 2)
     width = 5.5 if len(envs) == 1 else 3.4
     figure, axes = panels(len(envs), height=height, width=width, sharey=True)
     for panel, env in zip(axes, envs, strict=True):
@@ -59,7 +65,7 @@ def by_condition(runs: Sequence[Run], key: str) -> Figure | None:
         for y in range(1, len(methods), 2):  # tells the rows of a method from its neighbours'
             panel.axhspan(y - 0.5, y + 0.5, color=GRAY, alpha=0.1, lw=0, zorder=0)
         _name_rows(panel, methods, env)
-    label_axes(figure, f"{label(key)}: mean, 95% interval, runs", "")
+    label_axes(figure, "\n".join(below), "")
     add_legend(figure, styles)
     return figure
 

@@ -78,7 +78,7 @@ def noise_curves(runs: Sequence[Run], key: str, noise: str) -> Figure | None:
                 several = _of(runs, env, under, method)
                 _draw_curve(panel, several, key, {**style, "ls": line}, band=0.1)
         panel.set_title(env)
-    label_steps(figure, f"{label(key)}; dashed: {noise}")
+    label_steps(figure, f"{label(key)}\ndashed: {noise}")
     add_legend(figure, styles)
     return figure
 

@@ -23,7 +23,7 @@ from ssedb.config import FIDELITIES, migrated
 from ssedb.envs.names import env_label
 from ssedb.errors import ConfigError
 from ssedb.reading import Damaged, check_types, read_table
-from ssedb.runs.alarms import LIMITS, Alarm, Watch
+from ssedb.runs.alarms import LIMITS, Alarm, Watch, read_alarms
 from ssedb.runs.folder import FAILURE, NOT_OF_THE_RUN, PLAN, PROVENANCE
 from ssedb.runs.metrics import MAPS, read_log
 from ssedb.terminal import plural
@@ -89,7 +89,13 @@ class Run:
 
     @cached_property
     def alarms(self) -> list[Alarm]:
-        """Alarms about the run's policy, from its metrics, so that an older run has them too."""
+        """Alarms about the run's policy, as a finished run's summary has them.
+
+        Those of any other run come from its metrics. A finished run's may be thinned, and an alarm
+        counts updates.
+        """
+        if self.finished and (noted := read_alarms(self.summary.get("alarms"))) is not None:
+            return noted
         names = ("steps", *LIMITS)
         if not all(name in self.metrics for name in names):
             return []

@@ -280,4 +280,4 @@ def number(value: float | None) -> str:
     if value is None:
         return "-"
     digits = next((d for d, least in enumerate((1000, 100, 1)) if abs(value) >= least), 3)
-    return f"{value:,.{digits}f}"
+    return f"{value:z,.{digits}f}"  # z: no -0.000

@@ -52,6 +52,26 @@ class Alarm:
         )
 
 
+TYPES: dict[str, Any] = {
+    **dict.fromkeys(("since", "until"), int),
+    **{"metric": str, "stands": bool, "value": (int, float)},
+}
+"""Types of an alarm's fields in a file."""
+
+
+def read_alarms(data: Any) -> list[Alarm] | None:
+    """Return the alarms that `Watch.as_data` wrote; None if `data` is something else."""
+    if not isinstance(data, list):
+        return None
+    for entry in data:
+        if not isinstance(entry, dict) or entry.keys() != TYPES.keys():
+            return None
+        right = all(isinstance(entry[name], kind) for name, kind in TYPES.items())
+        if not right or entry["metric"] not in LIMITS:
+            return None
+    return [Alarm(**entry) for entry in data]
+
+
 def remedy(metric: str, config: Mapping[str, Any]) -> str:
     """Name flags that help, without those that a run's settings have already."""
     tries = [] if config.get("reward_scale") == "recent" else ["--reward-scale recent"]

@@ -18,6 +18,7 @@ from typing import Any
 
 from ssedb.runs.folder import SWEEP_LOG
 from ssedb.runs.signals import stop_requests
+from ssedb.sweep.deadline import Deadline
 from ssedb.sweep.display import Display
 from ssedb.sweep.grid import Planned
 from ssedb.sweep.limit import JobLimit
@@ -44,6 +45,10 @@ class Worker:
     process: Any
     pipe: Connection
     run: Planned | None = None
+    began: float = 0.0
+    """When it got the run."""
+    first: int | None = None
+    """Step at which the run began or went on; None before it says so."""
     ending: bool = False
     """Whether it takes no more runs: it has run out of memory, and a new one begins clean."""
 
@@ -62,6 +67,7 @@ def run_pool(
     jobs: int | None = None,
     retries: int = 1,
     minutes: float | None = None,
+    whole: bool = False,
     threads: int = 1,
 ) -> Outcome:
     """Run everything, several at a time; a signal lets every run save and ends the sweep.
@@ -74,10 +80,11 @@ def run_pool(
         jobs: runs at a time; by cores and measured memory unless given.
         retries: how often a run whose process died is tried again.
         minutes: time after which every run saves and stops.
+        whole: whether only runs begin that would finish within `minutes`.
         threads: threads of each run.
     """
-    pool = Pool(runs, probe, display, device, jobs, retries, threads)
-    deadline = None if minutes is None else time.monotonic() + 60 * minutes
+    deadline = Deadline(minutes, whole)
+    pool = Pool(runs, probe, display, device, jobs, retries, threads, deadline)
 
     def ask(again: bool) -> None:
         if not again:
@@ -89,10 +96,12 @@ def run_pool(
     with stop_requests(ask):
         try:
             while pool.poll():
-                over = deadline is not None and time.monotonic() > deadline
-                if over and not pool.outcome.stopped:
+                if deadline.over and not pool.outcome.stopped:
                     display.note(f"{minutes:g} minutes are over; every run saves and stops")
                     pool.stop()
+            if pool.waiting and not pool.outcome.stopped:
+                late = plural(len(pool.waiting), "run")
+                display.note(f"not begun, too late to finish in {minutes:g} minutes: {late}")
         finally:
             pool.close()
     return pool.outcome
@@ -110,10 +119,12 @@ class Pool:
         jobs: int | None,
         retries: int,
         threads: int = 1,
+        deadline: Deadline | None = None,
     ) -> None:
         self.waiting, self.outcome = deque(runs), Outcome()
         self._probe, self._display, self._device, self._retries = probe, display, device, retries
         self.threads = threads
+        self._deadline = deadline or Deadline()
         self.limit = JobLimit(jobs, cores(), len(runs))
         self._attempts: dict[str, int] = {}
         self._workers: list[Worker] = []
@@ -158,7 +169,7 @@ class Pool:
 
     def _dispatch(self) -> None:
         running = sum(worker.run is not None for worker in self._workers)
-        while self.waiting and running < self.limit.now:
+        while running < self.limit.now and self._next_in_time():
             idle = next((worker for worker in self._workers if worker.idle), None)
             worker = idle or self._start_worker()
             run = self.waiting.popleft()
@@ -168,10 +179,13 @@ class Pool:
                 self.waiting.appendleft(run)
                 self._reap(worker)
                 continue
-            worker.run = run
+            worker.run, worker.began, worker.first = run, time.monotonic(), None
             self._attempts[run.id] = self._attempts.get(run.id, 0) + 1
             self._display.started(run)
             running += 1
+
+    def _next_in_time(self) -> bool:
+        return bool(self.waiting) and self._deadline.allows(self.waiting[0].config.steps)
 
     def _start_worker(self) -> Worker:
         ours, theirs = self._context.Pipe()
@@ -188,6 +202,7 @@ class Pool:
         kind, run = message[0], worker.run
         assert run is not None
         if kind == "steps":
+            worker.first = message[1] if worker.first is None else worker.first
             self._display.stepped(run.id, message[1])
         elif kind == "alarm":
             self._display.note(f"{run.name}: {message[1]}")
@@ -195,6 +210,9 @@ class Pool:
             self._fit(message[1])
         elif kind == "finished":
             worker.run = None
+            if worker.first is not None:
+                made = run.config.steps - worker.first
+                self._deadline.measure(time.monotonic() - worker.began, made)
             self.outcome.finished.append(run)
             self._display.ended(run, "finished")
             self._display.note(f"finished {run.name}")

@@ -32,6 +32,7 @@ def run_sweep(
     jobs: int | None = None,
     retries: int = 1,
     minutes: float | None = None,
+    whole: bool = False,
     ray: str | None = None,
     cpus: float = 1,
     gpus: float | None = None,
@@ -45,6 +46,7 @@ def run_sweep(
         jobs: runs at a time; by cores and measured memory unless given.
         retries: how often a run whose process died is tried again.
         minutes: time after which every run saves and stops.
+        whole: whether only runs begin that would finish within `minutes`.
         ray: address of a Ray cluster to run on.
         cpus: on Ray, CPUs of a run.
         gpus: on Ray, GPUs of a run.
@@ -73,6 +75,7 @@ def run_sweep(
                 jobs=jobs,
                 retries=retries,
                 minutes=minutes,
+                whole=whole,
                 threads=threads,
             )
         else:

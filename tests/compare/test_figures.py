@@ -90,6 +90,29 @@ def test_condition_figure_shows_every_run(runs):
     assert [text.get_text() for text in panel.get_yticklabels()] == ["db", "rnd"]
 
 
+@pytest.mark.parametrize("key", ["random_score", "noise_explained"])
+def test_condition_figure_of_two_games_keeps_its_labels_apart(tmp_path, key):
+    for env in ("breakout", "ms_pacman"):
+        probe = {"noise": "random-box", "noise_explained": 0.1, "fresh": False}
+        make_run(tmp_path / env, env=env, score=3.0, probe=probe)
+    figure = bars.by_condition(load_runs(tmp_path), key)
+    figure.draw_without_rendering()
+    left, right = (panel.xaxis.label.get_window_extent() for panel in figure.axes)
+    assert left.x1 < right.x0
+    assert left.x0 > 0
+    assert right.x1 < figure.bbox.x1
+
+
+def test_noise_figure_has_room_for_its_label(tmp_path):
+    for noise in ("none", "random-box"):
+        make_run(tmp_path / noise, env="breakout", noise=noise, score=3.0)
+    figure = curves.noise_curves(load_runs(tmp_path), "score", "random-box")
+    figure.draw_without_rendering()
+    (label,) = (t for t in figure.texts if "dashed" in t.get_text())
+    extent = label.get_window_extent()
+    assert 0 < extent.y0 < extent.y1 < figure.bbox.y1
+
+
 def test_improvement_and_aggregate_figures_are_drawn(runs):
     panel = bars.improvement(runs, "score").axes[0]
     assert [text.get_text() for text in panel.get_yticklabels()] == ["rnd"]

@@ -8,7 +8,8 @@ import pytest
 from ssedb import cli
 from ssedb.compare import tables, write
 from ssedb.compare.references import MEASURED
-from ssedb.compare.results import load_runs
+from ssedb.compare.results import load_run, load_runs
+from ssedb.runs.alarms import Watch
 from tests.helpers import log_sick_policy, make_run
 
 
@@ -70,6 +71,20 @@ def test_stats_name_the_runs_whose_policy_raised_an_alarm(tmp_path, capsys):
     assert f"| sick | yes | {row['text']} |" in (tmp_path / "out" / "tables.md").read_text()
     titles = [table.title for table in tables.make_tables(load_runs(tmp_path / "well"))]
     assert not any("ALARMS" in title for title in titles)
+
+
+def test_stats_have_the_alarms_of_a_thinned_run_from_its_summary(tmp_path):
+    log_sick_policy(folder := make_run(tmp_path / "sick"))
+    lines = (folder / "metrics.jsonl").read_text().splitlines(keepends=True)
+    alarm = Watch(map(json.loads, lines)).as_data()
+    (folder / "metrics.jsonl").write_text("".join(lines[19::20]))
+    path = folder / "summary.json"
+    summary = json.loads(path.read_text())
+    for alarms, found in ((alarm, 1), ([], 0), ([{"metric": "flux"}], 0), ("many", 0), (None, 0)):
+        path.write_text(json.dumps(summary | {"alarms": alarms}))
+        assert len(load_run(folder).alarms) == found
+    path.write_text(json.dumps(summary | {"alarms": alarm, "finished": False}))
+    assert load_run(folder).alarms == []  # the summary may be older than the metrics
 
 
 def test_score_table_of_many_games_has_a_row_for_each_game(tmp_path):
@@ -265,3 +280,9 @@ def test_tables_of_methods_with_other_fidelities_say_so(tmp_path):
     (note,) = tables.unlike(load_runs(tmp_path))
     said = "Methods differ in more than the bonus, by their fidelity"
     assert note in (f"{said} (paper: db, rnd; ours: icm).", f"{said} (ours: icm; paper: db, rnd).")
+
+
+def test_number_that_rounds_to_zero_has_no_sign():
+    assert [tables.number(x) for x in (-0.0001, 0.0, -0.001, -1234.4)] == [
+        *("0.000", "0.000", "-0.001", "-1,234"),
+    ]

@@ -34,7 +34,7 @@ FLAGS = {
     "train": ["resume", *FIELDS],
     "eval": ["episodes", "video", "seed", "device"],
     "demo": ["env", "noise", "steps", "seeds", "out"],
-    "sweep": ["out", "set", "jobs", "device", "dry-run", "minutes", "retries", "ray", "cpus"],
+    "sweep": ["out", "set", "jobs", "device", "dry-run", "minutes", "whole", "retries", "ray"],
     "stats": ["out", "measures", "no-figures"],
     "analyze probe": ["fresh", "noise", "transitions", "draws", "device"],
     "analyze spikes": ["seed", "steps", "device"],

@@ -26,6 +26,7 @@ from tests.sweep.grids import (
     hungry_worker,
     numbers,
     patient_worker,
+    swift_worker,
     write_grid,
 )
 
@@ -289,6 +290,28 @@ def test_sweep_stops_when_its_minutes_are_over(tmp_path, monkeypatch):
     (text, at), *_ = said
     assert text == "10 minutes are over; every run saves and stops"
     assert 600 < at <= 800
+
+
+@pytest.mark.parametrize(("whole", "finished"), [(True, 3), (False, 4)])
+def test_sweep_of_whole_runs_begins_none_that_would_not_finish(
+    tmp_path, monkeypatch, whole, finished
+):
+    runs = read_grid(write_grid(tmp_path), tmp_path / "runs", {"device": "cpu"}).runs[:4]
+    now = [0.0]
+
+    class Slow(Silent):
+        def started(self, run):
+            super().started(run)
+            now[0] += 120  # for 64 of 96 steps, so a whole run takes 180
+
+    monkeypatch.setattr(pool, "work", swift_worker)
+    monkeypatch.setattr(pool.time, "monotonic", lambda: now[0])
+    how = dict(device="cpu", jobs=1, minutes=8.1, whole=whole)
+    outcome = pool.run_pool(runs, probe=False, display=(display := Slow(runs)), **how)
+    monkeypatch.undo()
+    assert [run.id for run in outcome.finished] == [run.id for run in runs[:finished]]
+    late = [note for note in display.notes if "too late" in note]
+    assert late == ["not begun, too late to finish in 8.1 minutes: 1 run"] * whole
 
 
 @pytest.mark.parametrize("retries", [0, 2])

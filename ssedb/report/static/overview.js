@@ -200,7 +200,7 @@ function compare(body, m, part) {
   parts.push(
     el(
       "section",
-      { class: "panel" },
+      { class: "panel whole" },
       el("h3", { textContent: "Task by task" }),
       table(
         ["environment", "noise", "method", "mean", "95% interval", "runs", "left out"],

@@ -42,6 +42,11 @@ def test_overview_ranks_the_tasks_under_a_noise(noisy_games, tmp_path, open_page
     page = open_page(tmp_path / "one.html")
     first = "#view-overview table >> nth=0 >> tbody tr >> nth=0"
     assert page.inner_text(first).startswith("rnd")
+    whole, ranking = (
+        page.locator("#view-overview .panel.whole"),
+        page.locator("#view-overview .grid"),
+    )
+    assert whole.bounding_box()["width"] == ranking.bounding_box()["width"]
     pick(page, "Tasks", "under random-box")
     assert "human-normalised score, under random-box" in page.inner_text("#view-overview h3")
     assert page.inner_text(first).startswith("db")
