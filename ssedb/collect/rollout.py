@@ -111,7 +111,7 @@ class Rollout:
         next_episodes = self.episodes[t, envs] + self.num_envs * self.size
         self.episodes[t + 1, envs] = torch.where(dones, next_episodes, self.episodes[t, envs])
 
-    def take(self, step: Step) -> None:
+    def advance(self, step: Step) -> None:
         """Store a step in a rollout of one step, and continue from there."""
         self.store_step(*self.at(0), step.frames, step.rewards, step.dones)
         self.continue_from(self)
