@@ -68,8 +68,20 @@ class Trainer:
             overlap=envs[0].on_host,
             group=group,
         )
-        steps = config.rollout_steps
-        self.collector = make_collector(envs, steps, self.engine, self._count_step)
+        self.collector = make_collector(envs, config.rollout_steps, self.engine, self._count_step)
+        self._make_models()
+        self._wrap_steps()
+        recent = config.reward_scale == "recent"
+        self.reward_norm = RewardNorm(config.num_envs, config.gamma, self.device, recent)
+        self.scores = Scores(config.num_envs)
+        self.steps = self.updates = 0
+        self.reached = 0  # the step that the environments are at, within a rollout too
+        self.bonus_update = self.engine.background(iter(()), Metrics)  # nothing to wait for yet
+        self._record: Record | None = None  # of the last iteration, until its metrics are returned
+
+    def _make_models(self) -> None:
+        """Make the policy, the bonus model and their optimizers: line 1 of Algorithm 1."""
+        config = self.config
         obs_shape, num_actions = self.rollout.obs_shape, self.env.num_actions
         sizes = config.policy_channels, config.policy_width, config.policy_layers
         self.policy = self.engine.prepare(ActorCritic(obs_shape, num_actions, *sizes))
@@ -90,9 +102,9 @@ class Trainer:
         adam = partial(self.engine.adam, eps=config.adam_eps)
         self.policy_adam = adam(self.policy, config.learning_rate)
         self.bonus_adam = adam(self.bonus, config.bonus_learning_rate)
-        recent = config.reward_scale == "recent"
-        self.reward_norm = RewardNorm(config.num_envs, config.gamma, self.device, recent)
-        self.scores = Scores(config.num_envs)
+
+    def _wrap_steps(self) -> None:
+        """Let the engine decide how the steps of an iteration run."""
         wrap, capturable = self.engine.wrap, self.bonus.capturable
         self.ppo_loss = self.engine.compile(ppo.ppo_loss)
         self.reward_step = wrap(self._reward, capturable=capturable)
@@ -101,10 +113,6 @@ class Trainer:
         self.bonus_step = wrap(self._bonus_step, background=True, capturable=capturable)
         self.after_rollout_step = wrap(self.bonus.after_rollout, capturable=False)
         self.diagnose_step = wrap(self._diagnose, capturable=False)
-        self.steps = self.updates = 0
-        self.reached = 0  # the step that the environments are at, within a rollout too
-        self.bonus_update = self.engine.background(iter(()), Metrics)  # nothing to wait for yet
-        self._record: Record | None = None  # of the last iteration, until its metrics are returned
 
     @property
     def device(self) -> torch.device:
