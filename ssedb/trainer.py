@@ -156,11 +156,7 @@ class Trainer:
         # PPO and the bonus model make their passes over the same minibatches.
         passes = max(config.ppo_epochs, config.bonus_epochs)
         epochs = [list(rollout.minibatches(config.minibatch_envs)) for _ in range(passes)]
-        record = Record()
-        record.add(**_guards(rollout))
-        record.add(bonus_raw=bonus.mean(), bonus_raw_std=bonus.std(correction=0))
-        record.add(bonus=scaled.mean())
-        record.add(explained_variance=ppo.explained_variance(rollout.values[:-1], returns))
+        record = _new_record(rollout, bonus, scaled, returns)
         standardized = ppo.normalize_advantages(advantages)
         self.update_policy(rollout, epochs, standardized, returns, record)  # line 8
         self._count_iteration(record)
@@ -183,8 +179,8 @@ class Trainer:
     def intrinsic_rewards(self, rollout: Rollout) -> Tensor:
         """Return the bonus of every transition, [T, N]."""
         rewards = torch.zeros_like(rollout.rewards)
-        for t, n in rollout.groups(self.config.minibatch_envs):
-            rewards[t, n] = self.reward_step(t, n, rollout=rollout)
+        for t, envs in rollout.groups(self.config.minibatch_envs):
+            rewards[t, envs] = self.reward_step(t, envs, rollout=rollout)
         return rewards
 
     def update_policy(
@@ -221,9 +217,9 @@ class Trainer:
     def _observe(self, rollout: Rollout) -> None:
         """Show every transition to a bonus that counts or remembers."""
         if type(self.bonus).observe is not Bonus.observe:
-            for t, n in rollout.groups(self.config.minibatch_envs):
-                ends = {"mask": ~rollout.dones[t, n]} if self.bonus.uses_mask else {}
-                self.bonus.observe(*self._experience(t, n, rollout), **ends)
+            for t, envs in rollout.groups(self.config.minibatch_envs):
+                ends = {"mask": ~rollout.dones[t, envs]} if self.bonus.uses_mask else {}
+                self.bonus.observe(*self._experience(t, envs, rollout), **ends)
 
     def _policy_step(
         self, t: Tensor, envs: Tensor, advantages: Tensor, returns: Tensor, rollout: Rollout
@@ -334,6 +330,16 @@ class Trainer:
         if not self.collector.continued:
             self.scores.forget_unfinished()
         torch.set_rng_state(state["rng"].cpu())
+
+
+def _new_record(rollout: Rollout, bonus: Tensor, scaled: Tensor, returns: Tensor) -> Record:
+    """Return the metrics known before the updates; bonus, scaled and returns are [T, N]."""
+    record = Record()
+    record.add(**_guards(rollout))
+    record.add(bonus_raw=bonus.mean(), bonus_raw_std=bonus.std(correction=0))
+    record.add(bonus=scaled.mean())
+    record.add(explained_variance=ppo.explained_variance(rollout.values[:-1], returns))
+    return record
 
 
 def _guards(rollout: Rollout) -> dict[str, Tensor]:

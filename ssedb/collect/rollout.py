@@ -168,7 +168,7 @@ class Rollout:
             yield self.indices(envs[self.rank :: self.size])
 
     def groups(self, envs: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield the indices (t, env) of all environments, so many at a time, in order."""
+        """Yield the indices (t, env) of all steps, a number of environments at a time, in order."""
         for some in self._envs.split(envs):
             yield self.indices(some)
 
