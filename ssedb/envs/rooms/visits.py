@@ -61,7 +61,7 @@ class VisitCounts:
         self.visits.scatter_add_(0, reached, one)
         first = self.first_seen[reached]
         self.first_seen[reached] = torch.where(first < 0, self._steps, first)
-        self.visits[self._start] += dones.sum()
+        self.visits[self._start].add_(dones.sum())
         self.now.copy_(reached.masked_fill(dones, self._start))
 
     def merge(self, gather: Callable[[Tensor], Tensor]) -> None:
