@@ -49,7 +49,7 @@ class ActionSpace(ABC):
     @property
     @abstractmethod
     def codes(self) -> int:
-        """How many numbers `code` tells apart."""
+        """Number of codes that `code` tells apart."""
 
     @abstractmethod
     def vector(self, actions: Tensor) -> Tensor:

@@ -29,7 +29,7 @@ from ssedb.terminal import plural
 from ssedb.trainer import Trainer
 
 SECONDS = 2.0
-"""How long each part is timed at least."""
+"""Least time for which each part is timed."""
 WARM_UP, WARM_UP_ITERATIONS = 5, 4
 """Calls, and whole iterations, before that: both rollouts' CUDA graphs. A CPU needs one."""
 
@@ -90,7 +90,7 @@ def update_rate(trainer: Trainer) -> float:
     ppo = _rate(len(t), lambda: trainer.policy_step(t, envs, advantages, returns, rollout=rollout))
     with trainer.engine.side():
         bonus = _rate(len(t), lambda: trainer.bonus_step(t, envs, rollout=rollout))
-    trainer.engine.join()
+    trainer.engine.wait_for_side()
     return 1 / (config.ppo_epochs / ppo + config.bonus_epochs / bonus)
 
 

@@ -105,7 +105,7 @@ OURS: dict[str, dict[str, Any]] = {
     "small": dict(ppo_epochs=6, bonus_epochs=3, bonus_learning_rate=1e-3),
     "rooms": {},
 }
-"""What `--fidelity ours` changes in each preset (docs/what-a-bonus-must-do.md)."""
+"""Settings that `--fidelity ours` changes in each preset (docs/what-a-bonus-must-do.md)."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import conv2d, leaky_relu, relu, softplus
+from torch.nn.functional import conv2d, leaky_relu, pixel_unshuffle, relu, softplus
 
 from ssedb.actions import Box, Choices, NumActions, action_space
 from ssedb.compiled import compiled
@@ -92,12 +92,7 @@ class ConvTrunk(nn.Module):
         weight = self.conv1.weight
         if x.shape[1] == weight.shape[1]:
             return weight
-        filters = (
-            weight.reshape(*weight.shape[:2], 2, BLOCK, 2, BLOCK)
-            .permute(0, 1, 3, 5, 2, 4)
-            .flatten(1, 3)
-        )
-        return filters.contiguous(memory_format=torch.channels_last)
+        return pixel_unshuffle(weight, BLOCK).contiguous(memory_format=torch.channels_last)
 
 
 class DenseTrunk(nn.Sequential):

@@ -68,8 +68,20 @@ class Trainer:
             overlap=envs[0].on_host,
             group=group,
         )
-        steps = config.rollout_steps
-        self.collector = make_collector(envs, steps, self.engine, self._count_step)
+        self.collector = make_collector(envs, config.rollout_steps, self.engine, self._count_step)
+        self._make_models()
+        self._wrap_steps()
+        recent = config.reward_scale == "recent"
+        self.reward_norm = RewardNorm(config.num_envs, config.gamma, self.device, recent)
+        self.scores = Scores(config.num_envs)
+        self.steps = self.updates = 0
+        self.reached = 0  # the step that the environments are at, within a rollout too
+        self.bonus_update = self.engine.background(iter(()), Metrics)  # nothing to wait for yet
+        self._record: Record | None = None  # of the last iteration, until its metrics are returned
+
+    def _make_models(self) -> None:
+        """Make the policy, the bonus model and their optimizers: line 1 of Algorithm 1."""
+        config = self.config
         obs_shape, num_actions = self.rollout.obs_shape, self.env.num_actions
         sizes = config.policy_channels, config.policy_width, config.policy_layers
         self.policy = self.engine.prepare(ActorCritic(obs_shape, num_actions, *sizes))
@@ -90,9 +102,9 @@ class Trainer:
         adam = partial(self.engine.adam, eps=config.adam_eps)
         self.policy_adam = adam(self.policy, config.learning_rate)
         self.bonus_adam = adam(self.bonus, config.bonus_learning_rate)
-        recent = config.reward_scale == "recent"
-        self.reward_norm = RewardNorm(config.num_envs, config.gamma, self.device, recent)
-        self.scores = Scores(config.num_envs)
+
+    def _wrap_steps(self) -> None:
+        """Let the engine decide how the steps of an iteration run."""
         wrap, capturable = self.engine.wrap, self.bonus.capturable
         self.ppo_loss = self.engine.compile(ppo.ppo_loss)
         self.reward_step = wrap(self._reward, capturable=capturable)
@@ -101,10 +113,6 @@ class Trainer:
         self.bonus_step = wrap(self._bonus_step, background=True, capturable=capturable)
         self.after_rollout_step = wrap(self.bonus.after_rollout, capturable=False)
         self.diagnose_step = wrap(self._diagnose, capturable=False)
-        self.steps = self.updates = 0
-        self.reached = 0  # the step that the environments are at, within a rollout too
-        self.bonus_update = self.engine.background(iter(()), Metrics)  # nothing to wait for yet
-        self._record: Record | None = None  # of the last iteration, until its metrics are returned
 
     @property
     def device(self) -> torch.device:
@@ -148,11 +156,7 @@ class Trainer:
         # PPO and the bonus model make their passes over the same minibatches.
         passes = max(config.ppo_epochs, config.bonus_epochs)
         epochs = [list(rollout.minibatches(config.minibatch_envs)) for _ in range(passes)]
-        record = Record()
-        record.add(**_guards(rollout))
-        record.add(bonus_raw=bonus.mean(), bonus_raw_std=bonus.std(correction=0))
-        record.add(bonus=scaled.mean())
-        record.add(explained_variance=ppo.explained_variance(rollout.values[:-1], returns))
+        record = _new_record(rollout, bonus, scaled, returns)
         standardized = ppo.normalize_advantages(advantages)
         self.update_policy(rollout, epochs, standardized, returns, record)  # line 8
         self._count_iteration(record)
@@ -175,8 +179,8 @@ class Trainer:
     def intrinsic_rewards(self, rollout: Rollout) -> Tensor:
         """Return the bonus of every transition, [T, N]."""
         rewards = torch.zeros_like(rollout.rewards)
-        for t, n in rollout.groups(self.config.minibatch_envs):
-            rewards[t, n] = self.reward_step(t, n, rollout=rollout)
+        for t, envs in rollout.groups(self.config.minibatch_envs):
+            rewards[t, envs] = self.reward_step(t, envs, rollout=rollout)
         return rewards
 
     def update_policy(
@@ -213,9 +217,9 @@ class Trainer:
     def _observe(self, rollout: Rollout) -> None:
         """Show every transition to a bonus that counts or remembers."""
         if type(self.bonus).observe is not Bonus.observe:
-            for t, n in rollout.groups(self.config.minibatch_envs):
-                ends = {"mask": ~rollout.dones[t, n]} if self.bonus.uses_mask else {}
-                self.bonus.observe(*self._experience(t, n, rollout), **ends)
+            for t, envs in rollout.groups(self.config.minibatch_envs):
+                ends = {"mask": ~rollout.dones[t, envs]} if self.bonus.uses_mask else {}
+                self.bonus.observe(*self._experience(t, envs, rollout), **ends)
 
     def _policy_step(
         self, t: Tensor, envs: Tensor, advantages: Tensor, returns: Tensor, rollout: Rollout
@@ -326,6 +330,16 @@ class Trainer:
         if not self.collector.continued:
             self.scores.forget_unfinished()
         torch.set_rng_state(state["rng"].cpu())
+
+
+def _new_record(rollout: Rollout, bonus: Tensor, scaled: Tensor, returns: Tensor) -> Record:
+    """Return the metrics known before the updates; bonus, scaled and returns are [T, N]."""
+    record = Record()
+    record.add(**_guards(rollout))
+    record.add(bonus_raw=bonus.mean(), bonus_raw_std=bonus.std(correction=0))
+    record.add(bonus=scaled.mean())
+    record.add(explained_variance=ppo.explained_variance(rollout.values[:-1], returns))
+    return record
 
 
 def _guards(rollout: Rollout) -> dict[str, Tensor]:

@@ -206,7 +206,7 @@ class ForgetsItsScale(Sound):
 
 
 class ForgetsItsAge(Sound):
-    """Pays the same after loading, but not once it has gone on."""
+    """Rewards the same after loading, but not once it has gone on."""
 
     breaks = "saving_and_loading_keeps_the_rewards"
     age = 0

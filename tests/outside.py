@@ -102,7 +102,7 @@ class Column(Bonus):
 
 
 class Forgetful(Column):
-    """Fails when it has paid for a rollout."""
+    """Fails after it has rewarded a rollout."""
 
     def reward(self, obs, actions, next_obs):
         return torch.ones(len(obs))

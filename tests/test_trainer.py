@@ -225,12 +225,16 @@ def test_intrinsic_rewards_wait_for_the_bonus_update(monkeypatch):
         monkeypatch.setattr(owner, name, call)
 
     names = ("bonus_step", "after_rollout_step", "reward_step")
-    for owner, name in (*((trainer, name) for name in names), (trainer.engine, "join")):
+    for owner, name in (*((trainer, name) for name in names), (trainer.engine, "wait_for_side")):
         note(owner, name)
     trainer.iterate()
     last_update = len(order) - 1 - order[::-1].index("bonus_step")
     assert last_update < order.index("after_rollout_step")
-    assert order.index("after_rollout_step") < order.index("join") < order.index("reward_step")
+    assert (
+        order.index("after_rollout_step")
+        < order.index("wait_for_side")
+        < order.index("reward_step")
+    )
 
 
 def test_metrics_outlive_a_rollout_that_was_interrupted():

@@ -113,7 +113,7 @@ def record_episode(
                 states.append(true.clone().cpu())
             action = agent.act(rollout.obs(0))
             step = env.step(action)
-            rollout.take(step)
+            rollout.advance(step)
             done = bool(step.dones[0])
             frames = step.final_frames() if done and step.final_frames else step.frames
             seen.append(frames[0].cpu())

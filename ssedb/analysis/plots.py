@@ -73,11 +73,11 @@ def plot_probe(
     if world is not None and pair_visits is not None and data.states is not None:
         visits, chart = axes[0]
         counts = pair_visits[data.states, data.actions].cpu().numpy()
-        paid = rewards.cpu().numpy()
-        visits.scatter(counts + 1, paid, s=6, color=BLUE, alpha=0.5, linewidths=0)
+        bonuses = rewards.cpu().numpy()
+        visits.scatter(counts + 1, bonuses, s=6, color=BLUE, alpha=0.5, linewidths=0)
         visits.set(xscale="log", xlabel="N(s, a) + 1", ylabel="bonus", title="bonus against visits")
         cells = (data.states // world.scenes_per_cell).cpu().numpy()
-        times, total = (np.bincount(cells, w, len(world.cells)) for w in (None, paid))
+        times, total = (np.bincount(cells, w, len(world.cells)) for w in (None, bonuses))
         mean = np.divide(total, times, out=np.full_like(total, np.nan), where=times > 0)
         shown = _show_cells(chart, world, mean.tolist(), cmap="viridis")
         figure.colorbar(shown, ax=chart, label="bonus")

@@ -17,7 +17,7 @@ from ssedb.errors import ConfigError
 from ssedb.validate import PositiveInt
 
 STDS = 4.0
-"""How far from the mean, in stds, the dimensions of a vector are told apart."""
+"""Distance from the mean, in stds, up to which values of a vector are told apart."""
 
 
 @dataclass(frozen=True)

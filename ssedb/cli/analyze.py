@@ -31,7 +31,7 @@ MEASURED = {
     "place_explained": ("place explained by the features", "held-out R2 of row and column"),
     "noise_explained": ("noise explained by the features", "held-out R2 of noise in 4x4 fields"),
 }
-"""How each number of a probe is called, and how it reads."""
+"""Name and explanation of each number of a probe."""
 
 
 @dataclass(frozen=True)

@@ -165,7 +165,7 @@ def random_agent_statistics(
     for done in range(0, steps, env.num_envs):
         moments.add(rollout.obs(0))
         actions = space.random(env.num_envs, generator)
-        rollout.take(env.step(actions.to(env.device)))
+        rollout.advance(env.step(actions.to(env.device)))
         on_step(min(done + env.num_envs, steps), steps)
     std = moments.variance.sqrt()
     if len(rollout.obs_shape) == 3:

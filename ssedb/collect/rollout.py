@@ -111,7 +111,7 @@ class Rollout:
         next_episodes = self.episodes[t, envs] + self.num_envs * self.size
         self.episodes[t + 1, envs] = torch.where(dones, next_episodes, self.episodes[t, envs])
 
-    def take(self, step: Step) -> None:
+    def advance(self, step: Step) -> None:
         """Store a step in a rollout of one step, and continue from there."""
         self.store_step(*self.at(0), step.frames, step.rewards, step.dones)
         self.continue_from(self)
@@ -168,7 +168,7 @@ class Rollout:
             yield self.indices(envs[self.rank :: self.size])
 
     def groups(self, envs: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield the indices (t, env) of all environments, so many at a time, in order."""
+        """Yield the indices (t, env) of all steps, a number of environments at a time, in order."""
         for some in self._envs.split(envs):
             yield self.indices(some)
 

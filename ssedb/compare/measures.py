@@ -14,7 +14,7 @@ from ssedb.compare.references import human_normalised, random_normalised
 
 @dataclass(frozen=True)
 class Measure:
-    """Name and reading of a number that runs have."""
+    """Label, direction and bounds of a number that runs have."""
 
     label: str
     better: Literal["high", "low", ""] = ""

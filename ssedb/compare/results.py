@@ -25,7 +25,7 @@ from ssedb.errors import ConfigError
 from ssedb.reading import Damaged, check_types, read_table
 from ssedb.runs.alarms import LIMITS, Alarm, Watch, read_alarms
 from ssedb.runs.folder import FAILURE, NOT_OF_THE_RUN, PLAN, PROVENANCE
-from ssedb.runs.metrics import MAPS, read_log
+from ssedb.runs.metrics import MAPS, Log, read_log
 from ssedb.terminal import plural
 
 Status = Literal["finished", "unfinished", "failed", "missing", "damaged", "duplicate"]
@@ -175,30 +175,12 @@ def load_run(path: Path) -> Run:
     probe = read("probe.json")
     origin = read(PROVENANCE, code=str)
     log, maps = read_log(path / "metrics.jsonl"), read_log(path / MAPS)
-    steps, asked = summary.get("steps", 0), config.get("steps", 0)
-    finished = bool(summary.get("finished")) and steps >= asked
-    if failure and not finished:
-        tried = plural(failure.get("attempts", 1), "time")
-        status: Status = "failed"
-        reason = f"{failure.get('error', 'unknown error')} (tried {tried})"
-    else:
-        status = "finished" if finished else "unfinished"
-        reason = f"at step {steps:,} of {asked:,}" if steps else "no step was saved"
-    if finished and not log.damage and (not log.rows or log.rows[-1]["steps"] < steps):
-        at = f"ends at step {log.rows[-1]['steps']:,} of {steps:,}" if log.rows else "is lost"
-        complaints.append(f"metrics.jsonl {at}")
-    for damaged in (log, maps):
-        if damaged.cut and not finished:  # by the kill that ended the run
-            reason += f"; {damaged.damage}"
-        elif damaged.damage:
-            complaints.append(damaged.damage)
-    if complaints:
-        status, reason = "damaged", "; ".join(complaints)
+    status, reason = _status(summary, failure, config, log, maps, complaints)
     return Run(
         path,
         config,
         status,
-        "" if status == "finished" else reason,
+        reason,
         summary,
         {} if probe.get("fresh") else probe,
         origin,
@@ -207,6 +189,45 @@ def load_run(path: Path) -> Run:
         repeated=log.repeated,
         maps=maps.rows,
     )
+
+
+def _status(
+    summary: Mapping[str, Any],
+    failure: Mapping[str, Any],
+    config: Mapping[str, Any],
+    log: Log,
+    maps: Log,
+    complaints: Sequence[str],
+) -> tuple[Status, str]:
+    """Return the status of a run and, unless it has finished, the reason.
+
+    Args:
+        summary: content of summary.json.
+        failure: content of failure.json.
+        config: content of config.toml.
+        log: content of metrics.jsonl.
+        maps: content of maps.jsonl.
+        complaints: damage of other files.
+    """
+    steps, asked = summary.get("steps", 0), config.get("steps", 0)
+    finished = bool(summary.get("finished")) and steps >= asked
+    status: Status = "finished" if finished else "unfinished"
+    reason = f"at step {steps:,} of {asked:,}" if steps else "no step was saved"
+    if failure and not finished:
+        tried = plural(failure.get("attempts", 1), "time")
+        status, reason = "failed", f"{failure.get('error', 'unknown error')} (tried {tried})"
+    damage = list(complaints)
+    if finished and not log.damage and (not log.rows or log.rows[-1]["steps"] < steps):
+        at = f"ends at step {log.rows[-1]['steps']:,} of {steps:,}" if log.rows else "is lost"
+        damage.append(f"metrics.jsonl {at}")
+    for file in (log, maps):
+        if file.cut and not finished:  # by the kill that ended the run
+            reason += f"; {file.damage}"
+        elif file.damage:
+            damage.append(file.damage)
+    if damage:
+        return "damaged", "; ".join(damage)
+    return status, "" if finished else reason
 
 
 def _arrays(rows: list[dict[str, Any]]) -> dict[str, np.ndarray]:

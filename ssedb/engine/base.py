@@ -42,7 +42,7 @@ class Task(Generic[T]):
         """Run what is left. What is called from now on sees all updates; return the result."""
         while self._result is None:
             self.advance()
-        self._engine.join()
+        self._engine.wait_for_side()
         result = self._result()
         self.waited = True
         return result
@@ -93,7 +93,7 @@ class Engine:
 
     @property
     def size(self) -> int:
-        """How many processes share the run."""
+        """Number of processes that share the run."""
         return self.group.size
 
     # The verbs of the trainer and the collector.
@@ -117,7 +117,7 @@ class Engine:
         Args:
             step: function of tensors, and by name of objects whose tensors stay in their place. It
                 returns None, a tensor, or a tuple or dict of tensors.
-            background: whether background updates call the step, beside other captured steps.
+            background: whether background updates call the step, while others may run.
             capturable: whether a CUDA graph may hold the step: the step waits for nothing on the
                 host, and no shape depends on data.
             generators: generators that the step draws from, other than torch's.
@@ -193,7 +193,7 @@ class Engine:
         result = function()
         return lambda: result
 
-    def join(self) -> None:
+    def wait_for_side(self) -> None:
         """Let what is called from now on begin when all background updates are done."""
 
     def state_dict(self) -> dict[str, Any]:

@@ -72,7 +72,7 @@ class CudaEngine(OverlappingEngine):
 
         return super().later(call)
 
-    def join(self) -> None:
+    def wait_for_side(self) -> None:
         """Let the current stream wait for the side stream."""
         torch.cuda.current_stream(self.device).wait_stream(self._side_stream)
 
@@ -173,7 +173,7 @@ class Transfer:
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.uploaded: list[Tensor] = []
-        """What was staged before the last upload, on the device; on a GPU always these tensors."""
+        """Arrays staged before the last upload, on the device; on a GPU always these tensors."""
         self._pinned: Tensor | None = None
         self._arrived: Tensor | None = None
 

@@ -39,7 +39,7 @@ class Noise:
     setting: ClassVar[str] = ""
     """The setting of `TrainConfig` that names the variant, if one does."""
     disturbs: ClassVar[Literal["images", "vectors"]] = "images"
-    """What the frames must be, for a noise that disturbs frames."""
+    """Kind of frames that a noise on frames needs."""
     max_strength: ClassVar[float] = math.inf
     capturable: ClassVar[bool] = True
     """Whether a CUDA graph may hold the noise: no shapes that depend on data, no waiting for the

@@ -143,7 +143,7 @@ def run_episodes(
             record.append(rollout.obs(0)[0, -1].cpu())
         actions = policy.act(rollout.obs(0))[0]
         step = env.step(actions)
-        rollout.take(step)
+        rollout.advance(step)
         scores += step.rewards.cpu() * running
         lengths += running
         running &= ~step.dones.cpu()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,76 +80,112 @@ def train_in(run: RunFolder, progress: Progress = silent) -> TrainResult:
         return "before training" if trainer is None else f"at step {trainer.reached:,}"
 
     try:
-        with blaming(run.path, when), distributed.process_group() as group, ExitStack() as later:
-            later.enter_context(only_run_of_this_process())
-            config = run.config = group.from_first(lambda: _with_threads(run.config))
-            later.callback(torch.set_num_threads, torch.get_num_threads())
-            torch.set_num_threads(int(config.threads))
-            device = pick_device(config.device)
-            if group.size > 1 and device.type == "cuda":
-                torch.cuda.set_device(device)
-            if config.deterministic:
-                later.enter_context(deterministic_kernels())
-            later.enter_context(torch.random.fork_rng([device] if device.type == "cuda" else []))
-            later.enter_context(progress)
-            trainer, resumed = _set_up(run, progress, group)
-            done_before = trainer.steps >= config.steps
-            if done_before:
-                progress.note(
-                    f"nothing left to do at step {trainer.steps:,}; --steps makes the run longer"
-                )
-            progress.start(trainer.steps, config)
-            run.start_logging(resumed, progress.note)
-            rows = run.rows()
-            watch = Watch(rows)
-            if trainer.updates == 0:  # whatever happens in the first update, the run can be resumed
-                run.save_checkpoint(trainer.state_dict(), {"steps": 0, "updates": 0})
-            maps = MapLog(run.path, trainer)
-            maps.record()
-            # Not earlier: before this there is nothing to save.
-            stopping = later.enter_context(stop_on_signals(progress))
-            row = {key: value for key, value in rows[-1].items() if key != "time"} if rows else {}
-
-            def report(new: dict[str, Any] | None) -> None:
-                nonlocal row
-                if new is not None:
-                    row = new
-                    for alarm in watch.see(row):
-                        progress.note(f"ALARM at step {row['steps']:,}: {alarm.text(vars(config))}")
-                    if watch.standing:
-                        row["alarms"] = watch.standing
-                    run.log(row)
-                    maps.record()
-                    progress.log(row)
-
-            saved_at, stop = time.monotonic(), False
-            while trainer.steps < config.steps and not stop:
-                report(trainer.iterate())
-                counters = {"steps": trainer.steps, "updates": trainer.updates}
-                due = group.any(time.monotonic() - saved_at >= 60 * config.checkpoint_minutes)
-                stop = group.any(stopping())
-                if due or trainer.steps >= config.steps or stop:
-                    report(trainer.finish())
-                    trainer.check_weights()
-                    run.save_checkpoint(trainer.state_dict(), counters)
-                    saved_at = time.monotonic()
-            finished = trainer.steps >= config.steps
-            summary = {
-                "finished": finished,
-                **trainer.scores.summary(),
-                "last": row,
-                "alarms": watch.as_data(),
-                "device": str(trainer.device),
-            }
-            summary |= {"machine": machine(trainer.device)}
-            # A run may have been killed between its last checkpoint and its summary.
-            if row and not (done_before and run.is_summarized(trainer.steps)):
-                run.write_summary({"steps": trainer.steps, **summary})
-        return TrainResult(config.out, trainer.steps, finished, summary)
+        with (
+            blaming(run.path, when),
+            distributed.process_group() as group,
+            only_run_of_this_process(),
+        ):
+            run.config = group.from_first(lambda: _with_threads(run.config))
+            with _torch_settings(run.config, group), progress:
+                trainer, resumed = _set_up(run, progress, group)
+                return _train(trainer, run, resumed, progress, group)
     finally:
         if trainer is not None:
             trainer.close()
         run.close()
+
+
+def _train(
+    trainer: Trainer,
+    run: RunFolder,
+    resumed: dict[str, int] | None,
+    progress: Progress,
+    group: Group,
+) -> TrainResult:
+    """Run Algorithm 1, an iteration at a time; log metrics, write checkpoints and the summary."""
+    config = run.config
+    done_before = trainer.steps >= config.steps
+    if done_before:
+        progress.note(f"nothing left to do at step {trainer.steps:,}; --steps makes the run longer")
+    progress.start(trainer.steps, config)
+    run.start_logging(resumed, progress.note)
+    if trainer.updates == 0:  # whatever happens in the first update, the run can be resumed
+        run.save_checkpoint(trainer.state_dict(), {"steps": 0, "updates": 0})
+    reporter = _Reporter(run, trainer, progress)
+    saved_at, stop = time.monotonic(), False
+    with stop_on_signals(progress) as stopping:  # not earlier: there was nothing to save
+        while trainer.steps < config.steps and not stop:
+            reporter.add(trainer.iterate())
+            counters = {"steps": trainer.steps, "updates": trainer.updates}
+            due = group.any(time.monotonic() - saved_at >= 60 * config.checkpoint_minutes)
+            stop = group.any(stopping())
+            if due or trainer.steps >= config.steps or stop:
+                reporter.add(trainer.finish())
+                trainer.check_weights()
+                run.save_checkpoint(trainer.state_dict(), counters)
+                saved_at = time.monotonic()
+        finished = trainer.steps >= config.steps
+        summary = {
+            "finished": finished,
+            **trainer.scores.summary(),
+            "last": reporter.last,
+            "alarms": reporter.watch.as_data(),
+            "device": str(trainer.device),
+            "machine": machine(trainer.device),
+        }
+        # A run may have been killed between its last checkpoint and its summary.
+        if reporter.last and not (done_before and run.is_summarized(trainer.steps)):
+            run.write_summary({"steps": trainer.steps, **summary})
+    return TrainResult(config.out, trainer.steps, finished, summary)
+
+
+class _Reporter:
+    """Metrics of a run on their way to the folder and to the display, with alarms and maps.
+
+    Attributes:
+        last: the newest metrics, perhaps from before a resume; empty if there are none.
+        watch: raises the alarms.
+    """
+
+    def __init__(self, run: RunFolder, trainer: Trainer, progress: Progress) -> None:
+        rows = run.rows()
+        self.last = {key: value for key, value in rows[-1].items() if key != "time"} if rows else {}
+        self.watch = Watch(rows)
+        self._run = run
+        self._progress = progress
+        self._maps = MapLog(run.path, trainer)
+        self._maps.record()
+
+    def add(self, metrics: dict[str, Any] | None) -> None:
+        """Log the metrics of an iteration, if there are any."""
+        if metrics is None:
+            return
+        self.last = metrics
+        settings = vars(self._run.config)
+        for alarm in self.watch.see(metrics):
+            self._progress.note(f"ALARM at step {metrics['steps']:,}: {alarm.text(settings)}")
+        if self.watch.standing:
+            metrics["alarms"] = self.watch.standing
+        self._run.log(metrics)
+        self._maps.record()
+        self._progress.log(metrics)
+
+
+@contextmanager
+def _torch_settings(config: TrainConfig, group: Group) -> Iterator[None]:
+    """Set torch's threads, device and kernels; restore threads, kernels and random states after."""
+    device = pick_device(config.device)
+    on_gpu = device.type == "cuda"
+    threads = torch.get_num_threads()
+    torch.set_num_threads(int(config.threads))
+    try:
+        if group.size > 1 and on_gpu:
+            torch.cuda.set_device(device)
+        kernels = deterministic_kernels() if config.deterministic else nullcontext()
+        with kernels, torch.random.fork_rng([device] if on_gpu else []):
+            yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _with_threads(config: TrainConfig) -> TrainConfig:

@@ -151,7 +151,7 @@ class Log:
     repeated: int = 0
     """Rows that a resumed run wrote again; the later ones count."""
     damage: str = ""
-    """What is wrong with the file; empty if nothing is."""
+    """Damage of the file in words; empty if there is none."""
     cut: bool = False
     """Whether nothing else is wrong than that the last line is cut, as by a kill."""
 

@@ -1,4 +1,4 @@
-"""How many runs at a time: as many as cores and measured memory allow, or as asked."""
+"""Number of runs at a time: as many as cores and measured memory allow, or as asked."""
 
 from __future__ import annotations
 

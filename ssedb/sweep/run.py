@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -66,30 +67,13 @@ def run_sweep(
             console.print(f"nothing to do; look at it with: {_stats_command(root)}", soft_wrap=True)
             return Outcome()
         display = later.enter_context(Display(missing, len(grid.runs) - len(missing)))
+        settings: dict[str, Any] = dict(
+            probe=grid.probe, display=display, device=device, retries=retries, threads=threads
+        )
         if ray is None:
-            outcome = run_pool(
-                missing,
-                probe=grid.probe,
-                display=display,
-                device=device,
-                jobs=jobs,
-                retries=retries,
-                minutes=minutes,
-                whole=whole,
-                threads=threads,
-            )
+            outcome = run_pool(missing, jobs=jobs, minutes=minutes, whole=whole, **settings)
         else:
-            outcome = run_on_ray(
-                missing,
-                probe=grid.probe,
-                display=display,
-                device=device,
-                address=ray,
-                cpus=cpus,
-                gpus=gpus,
-                retries=retries,
-                threads=threads,
-            )
+            outcome = run_on_ray(missing, address=ray, cpus=cpus, gpus=gpus, **settings)
     outcome.unfinished = sum(not is_finished(run, grid.probe) for run in missing)
     _say_how_it_ended(console, grid, root, outcome)
     return outcome

@@ -21,7 +21,7 @@ from typing import Any
 from ssedb.runs.folder import SWEEP_LOG
 
 CUDA_CONTEXT = 600 * 2**20
-"""What a process takes of a GPU besides its tensors."""
+"""Bytes that a process takes of a GPU besides its tensors."""
 MEASURED_AT = 3
 """Updates after which a run has taken all the memory it needs."""
 GRACE = 60.0

@@ -23,7 +23,7 @@ class MDP:
 
     @property
     def copies(self) -> int:
-        """How many MDPs there are, n."""
+        """Number of MDPs, n."""
         return len(self.kernel)
 
     @property

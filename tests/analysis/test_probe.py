@@ -30,8 +30,8 @@ class Made(Bonus):
 
     def reward(self, obs, actions, next_obs):
         ids = self.clean[: len(obs)]
-        pay = (self.pair_visits[ids, actions] + 1.0).rsqrt()
-        return (self.scale * pay + self.dial * obs[:, -1].float().mean((1, 2))).detach()
+        reward = (self.pair_visits[ids, actions] + 1.0).rsqrt()
+        return (self.scale * reward + self.dial * obs[:, -1].float().mean((1, 2))).detach()
 
     def loss(self, obs, actions, next_obs, mask=None):
         return self.scale.square(), {}

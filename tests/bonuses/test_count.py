@@ -21,14 +21,14 @@ def test_count_reward_is_one_over_the_root_of_the_earlier_visits_plus_one():
     actions = torch.tensor([0, 0, 1, 0, 3, 0])
     context = states(5, 5, 5, 6, 5, 5)
 
-    def paid():
+    def rewarded():
         return bonus.reward(obs, actions, obs, context).tolist()
 
-    assert paid() == [1.0] * 6  # a rollout is paid before it counts
+    assert rewarded() == [1.0] * 6  # a rollout is rewarded before it counts
     bonus.observe(obs, actions, obs, context)
-    assert paid() == pytest.approx([4**-0.5, 4**-0.5, 2**-0.5, 2**-0.5, 2**-0.5, 4**-0.5])
+    assert rewarded() == pytest.approx([4**-0.5, 4**-0.5, 2**-0.5, 2**-0.5, 2**-0.5, 4**-0.5])
     bonus.observe(obs[:1], actions[:1], obs[:1], states(5))
-    assert paid() == pytest.approx([5**-0.5, 5**-0.5, 2**-0.5, 2**-0.5, 2**-0.5, 5**-0.5])
+    assert rewarded() == pytest.approx([5**-0.5, 5**-0.5, 2**-0.5, 2**-0.5, 2**-0.5, 5**-0.5])
 
 
 def test_count_of_frames_uses_the_newest_coarse_picture_and_the_action():
@@ -80,13 +80,13 @@ def test_count_on_rooms_matches_the_visit_counts(tmp_path):
     )
     assert trainer.bonus.options.counted == "states"
     exact = trainer.env.env.visit_counts
-    reward, paid = trainer.bonus.reward, []
-    trainer.bonus.reward = lambda *x: paid.append((x, reward(*x))) or paid[-1][1]
+    reward, calls = trainer.bonus.reward, []
+    trainer.bonus.reward = lambda *x: calls.append((x, reward(*x))) or calls[-1][1]
     for _ in range(3):
         before = exact.pair_visits.clone()
-        paid.clear()
+        calls.clear()
         trainer.iterate()
-        for (_, actions, _, context), rewards in paid:
+        for (_, actions, _, context), rewards in calls:
             expected = 1 / np.sqrt(before[context.states, actions].numpy() + 1)
             np.testing.assert_allclose(rewards, expected, rtol=1e-6)
         counted = trainer.bonus.visits[: exact.pair_visits.numel()].view_as(exact.pair_visits)

@@ -95,19 +95,21 @@ def test_lpm_error_model_learns_the_errors_that_rewarded_the_rollout(tmp_path):
         tiny_config(tmp_path, bonus="lpm", bonus_options=SMALL, bonus_epochs=2), Grid(8)
     )
     bonus = trainer.bonus
-    reward, loss, paid, learned = bonus.reward, bonus.loss, [], []
+    reward, loss, rewarding, learned = bonus.reward, bonus.loss, [], []
 
     def weights(model):
         return torch.cat([p.detach().flatten() for p in model.parameters()]).clone()
 
-    bonus.reward = lambda *x: paid.append(weights(bonus.forward_model)) or reward(*x)
+    bonus.reward = lambda *x: rewarding.append(weights(bonus.forward_model)) or reward(*x)
     bonus.loss = lambda *x: learned.append(weights(bonus.previous)) or loss(*x)
     for _ in range(3):
-        paid.clear(), learned.clear()
+        rewarding.clear(), learned.clear()
         trainer.iterate()
-        assert (len(paid), len(learned)) == (2, 4)
-        assert all(torch.equal(kept, paid[0]) for kept in learned)
-        assert not torch.equal(weights(bonus.forward_model), paid[0])  # it has learned meanwhile
+        assert (len(rewarding), len(learned)) == (2, 4)
+        assert all(torch.equal(kept, rewarding[0]) for kept in learned)
+        assert not torch.equal(
+            weights(bonus.forward_model), rewarding[0]
+        )  # it has learned meanwhile
 
 
 def test_lpm_reward_rises_with_learning_and_not_with_known_noise():

@@ -97,7 +97,7 @@ def test_control_characters_reach_neither_the_terminal_nor_the_tables(tmp_path, 
 
 
 @pytest.mark.parametrize("command", ["report runs --out here/page", "stats runs --out here/page"])
-def test_an_out_that_cannot_be_written_is_found_before_anything_is_read(
+def test_out_that_cannot_be_written_is_found_before_anything_is_read(
     tmp_path, monkeypatch, capsys, command
 ):
     monkeypatch.chdir(tmp_path)
@@ -126,7 +126,7 @@ def test_an_out_that_cannot_be_written_is_found_before_anything_is_read(
 
 
 @pytest.mark.parametrize("command", ["report runs --episodes 0", "stats runs --no-figures"])
-def test_a_disk_that_gets_full_is_one_line(tmp_path, monkeypatch, capsys, command):
+def test_disk_that_gets_full_is_one_line(tmp_path, monkeypatch, capsys, command):
     monkeypatch.chdir(tmp_path)
     make_run(tmp_path / "runs" / "run")
 

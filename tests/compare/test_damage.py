@@ -122,7 +122,7 @@ def test_stats_and_report_mark_a_damaged_run_and_keep_the_others(tmp_path, kind,
         (b"[[]]", "metrics"),
     ],
 )
-def test_a_value_that_is_no_finite_number_is_a_hole_in_the_curve(tmp_path, change, what):
+def test_value_that_is_no_finite_number_is_a_hole_in_the_curve(tmp_path, change, what):
     run = make_run(tmp_path / "run")
     replace("metrics.jsonl", b"0.25", change)(run)
     replace("summary.json", b'"score": null', b'"score": ' + change)(run)
@@ -166,7 +166,7 @@ def test_rows_that_a_resumed_run_wrote_again_count_once_and_are_said(tmp_path, c
     assert "1 resumed run logged 2 updates again; the later ones count." in capsys.readouterr().out
 
 
-def test_a_killed_run_is_unfinished_and_its_cut_line_is_said(tmp_path):
+def test_killed_run_is_unfinished_and_its_cut_line_is_said(tmp_path):
     run = make_run(tmp_path / "run", finished=False, steps=128)
     with open(run / "metrics.jsonl", "a") as file:
         file.write('{"steps": 192, "st')
@@ -191,7 +191,7 @@ def test_a_killed_run_is_unfinished_and_its_cut_line_is_said(tmp_path):
         "{",
     ],
 )
-def test_a_plan_that_is_damaged_or_names_other_folders_is_refused_in_one_line(tmp_path, plan):
+def test_plan_that_is_damaged_or_names_other_folders_is_refused_in_one_line(tmp_path, plan):
     runs = tmp_path / "runs"
     make_run(runs / "run", states=0.25)
     make_run(tmp_path / "secret", states=0.77)

@@ -265,7 +265,7 @@ def test_train_with_stuck_emulators_ends_and_can_be_resumed(tmp_path):
     assert result.finished
 
 
-def test_an_emulator_gets_a_new_seed_after_many_episodes(monkeypatch):
+def test_emulator_after_many_episodes_gets_a_new_seed(monkeypatch):
     monkeypatch.setattr(atari, "EPISODES_PER_SEED", 5)
     env = AtariEnv("alien", 2, seed=3, max_steps=1)
     first = [env.reset()] + [env.step(torch.zeros(2, dtype=torch.int64)).frames for _ in range(14)]

@@ -82,7 +82,7 @@ def test_vectors_rewards_and_last_frames_are_those_of_the_environment(workers):
     env.close()
 
 
-def test_the_only_image_of_a_dictionary_is_seen():
+def test_dictionary_with_one_image_shows_the_image():
     env = made(spaces.Dict(place=spaces.Box(-1, 1, (3,)), view=IMAGE, words=spaces.Text(9)))
     assert not env.vectors
     assert (env.reset() == 1).all()
@@ -108,7 +108,7 @@ def test_obs_key_names_what_is_seen_of_a_dictionary():
         (spaces.Box(0, 255, (84, 84, 4), np.uint8), {}, "needs uint8 images .* or vectors"),
     ],
 )
-def test_what_cannot_be_seen_is_refused_in_one_line(observations, kwargs, message):
+def test_observations_that_cannot_be_seen_are_refused_in_one_line(observations, kwargs, message):
     with pytest.raises(ssedb.ConfigError, match=f"Stranger-v0': .*{message}[^\n]*$"):
         made(observations, env_kwargs=kwargs)
 

@@ -129,7 +129,7 @@ def test_ray_finishes_every_run_once_when_a_node_dies(tmp_path):
 
 
 @pytest.mark.parametrize("cause", [None, RuntimeError("ray.exceptions.AuthenticationError: ...")])
-def test_an_error_of_authentication_points_to_the_docs(monkeypatch, cause):
+def test_authentication_error_points_to_the_docs(monkeypatch, cause):
     import ray
 
     from ssedb.sweep.cluster import connected

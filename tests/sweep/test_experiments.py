@@ -16,7 +16,7 @@ RUNS = {
     "rooms": 5 * 5 * 12,
     "atari": 3 * 4 * 8 * 6,
     "atari-mini": 72,
-    "atari-readings": 4,
+    "atari-variants": 4,
     "paper-main": 18 * 4 * 3,
     "paper-random-box": 18 * 4 * 3,
     "paper-pixel": 18 * 4 * 3,

@@ -74,7 +74,7 @@ def test_sensitivity_report_tells_blind_from_fooled():
     )
     shares = sensitivity(Subject("rnd"))
     assert list(shares) == ["clouds", "flicker", "noisy-tv", "pixel", "random-box"]
-    assert min(shares.values()) > 0.5  # it pays for noise
+    assert min(shares.values()) > 0.5  # it rewards noise
     seeing, blind = (
         sensitivity(Subject(f"tests.testing.test_conformance:{name}"))
         for name in ("Brightness", "Actions")

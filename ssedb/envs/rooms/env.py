@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import torch
@@ -48,36 +47,33 @@ class RoomsEnv(Env):
         self.device = self.world.device
         self.side = self.world.side
         self.episode = min(max_steps or self.world.episode, self.world.episode)
-        self._start = self.world.start(num_envs)
-        self.state = self.world.start(num_envs)
+        self._reached, self._rewards = self.world.transitions()
         self.visit_counts = VisitCounts(self.world, num_envs)
         self._age = torch.zeros(num_envs, dtype=torch.int64, device=self.device)
 
+    @property
+    def state(self) -> State:
+        """True states of the worlds."""
+        return self.world.state_of(self.visit_counts.now)
+
     def reset(self) -> Tensor:
-        self._set_state(self._start)
         self._age.zero_()
-        self.visit_counts.begin(self.world.state_ids(self.state))
-        return self.world.frames(self.state)
+        self.visit_counts.begin()
+        return self.world.frames_of(self.visit_counts.now)
 
     def stagger(self) -> None:
         group = torch.arange(self.num_envs, device=self.device) % STAGGER
         self._age.copy_(group * self.episode // STAGGER)
 
     def step(self, actions: Tensor) -> Step:
-        self.visit_counts.act(actions)
-        moved, rewards = self.world.move(self.state, actions)
-        self.visit_counts.arrive(self.world.state_ids(moved))
+        before = self.visit_counts.now
+        reached, rewards = self._reached[before, actions], self._rewards[before, actions]
         self._age += 1
         dones = self._age >= self.episode
         self._age.masked_fill_(dones, 0)
-        self._set_state(State(*map(partial(_where, dones), self._start, moved)))
-        self.visit_counts.begin(self.world.state_ids(self.state), dones)
-        frames = self.world.frames(self.state)
-        return Step(frames, rewards, dones, final_frames=lambda: self.world.frames(moved))
-
-    def _set_state(self, state: State) -> None:
-        for rows, new in zip(self.state, state, strict=True):
-            rows.copy_(new)
+        self.visit_counts.add(actions, reached, dones)
+        frames = self.world.frames_of(self.visit_counts.now)
+        return Step(frames, rewards, dones, final_frames=lambda: self.world.frames_of(reached))
 
     def true_states(self) -> Tensor:
         return self.visit_counts.now
@@ -93,18 +89,8 @@ class RoomsEnv(Env):
         return True
 
     def state_dict(self) -> dict[str, Any]:
-        return {
-            **{name: rows.clone() for name, rows in self.state._asdict().items()},
-            "age": self._age.clone(),
-            "visit_counts": self.visit_counts.state_dict(),
-        }
+        return {"age": self._age.clone(), "visit_counts": self.visit_counts.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._set_state(State(*(state[name] for name in State._fields)))
         self._age.copy_(state["age"])
         self.visit_counts.load_state_dict(state["visit_counts"])
-
-
-def _where(dones: Tensor, ended: Tensor, others: Tensor) -> Tensor:
-    """Choose rows [N, ...] by dones [N]."""
-    return torch.where(dones.view(-1, *[1] * (ended.ndim - 1)), ended, others)

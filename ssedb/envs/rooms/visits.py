@@ -29,7 +29,8 @@ class VisitCounts:
         self.pair_visits = zeros(world.num_states, world.num_actions)
         self.visits = zeros(world.num_states)
         self.first_seen = zeros(world.num_states) - 1
-        self.now = zeros(num_envs)
+        self._start = int(world.state_ids(world.start(1)))
+        self.now = zeros(num_envs) + self._start
         self._steps = zeros(())
         self._remember_merged()
 
@@ -38,26 +39,30 @@ class VisitCounts:
         """Steps of all worlds so far, those of other processes included."""
         return int(self._steps)
 
-    def begin(self, ids: Tensor, where: Tensor | None = None) -> None:
-        """Count that episodes begin in these states [N], everywhere or where a mask [N] says."""
-        self._see(ids, torch.ones_like(ids, dtype=torch.bool) if where is None else where)
+    def begin(self) -> None:
+        """Count that an episode begins in every world; the first state is the same in all."""
+        self.now.fill_(self._start)
+        self.visits[self._start] += len(self.now)
+        if self.first_seen[self._start] < 0:
+            self.first_seen[self._start] = self._steps
 
-    def act(self, actions: Tensor) -> None:
-        """Count that these actions [N] are taken where the worlds are."""
+    def add(self, actions: Tensor, reached: Tensor, dones: Tensor) -> None:
+        """Count a step.
+
+        Args:
+            actions: int64 [N], taken where the worlds are.
+            reached: int64 [N], the states that the actions have led to.
+            dones: bool [N], the worlds in which the next episode begins.
+        """
+        one = torch.ones_like(actions)
         pairs = self.now * self.pair_visits.shape[1] + actions
-        self.pair_visits.view(-1).scatter_add_(0, pairs, torch.ones_like(actions))
-
-    def arrive(self, ids: Tensor) -> None:
-        """Count the states [N] that the actions led to."""
-        self._steps += len(ids) * self._processes
-        self._see(ids, torch.ones_like(ids, dtype=torch.bool))
-
-    def _see(self, ids: Tensor, counted: Tensor) -> None:
-        self.now.copy_(ids)
-        self.visits.scatter_add_(0, ids, counted.to(ids.dtype))
-        first = self.first_seen[ids]
-        # A world that is not counted was when it arrived, so rows of one state agree.
-        self.first_seen[ids] = torch.where(counted & (first < 0), self._steps, first)
+        self.pair_visits.view(-1).scatter_add_(0, pairs, one)
+        self._steps += len(reached) * self._processes
+        self.visits.scatter_add_(0, reached, one)
+        first = self.first_seen[reached]
+        self.first_seen[reached] = torch.where(first < 0, self._steps, first)
+        self.visits[self._start].add_(dones.sum())
+        self.now.copy_(reached.masked_fill(dones, self._start))
 
     def merge(self, gather: Callable[[Tensor], Tensor]) -> None:
         """Add what the worlds of other processes have seen since the last time.

@@ -112,6 +112,19 @@ class World:
         keys = ids[:, None] // (2 * self.phases) // self._powers % 3
         return State(ids // self.scenes_per_cell, keys, ids // self.phases % 2, ids % self.phases)
 
+    def transitions(self) -> tuple[Tensor, Tensor]:
+        """Return the rules as tables over all states and actions.
+
+        Returns:
+            The states that actions lead to, int64 [states, actions], and the rewards, float32
+            [states, actions].
+        """
+        ids = torch.arange(self.num_states, device=self.device)
+        states = self.state_of(ids)
+        every = (torch.full_like(ids, action) for action in range(self.num_actions))
+        moved, rewards = zip(*(self.move(states, actions) for actions in every), strict=True)
+        return torch.stack([*map(self.state_ids, moved)], 1), torch.stack(rewards, 1)
+
     def reachable(self) -> Tensor:
         """Tell of every state whether actions can reach it from the start, bool [states]."""
         known = torch.zeros(self.num_states, dtype=torch.bool, device=self.device)
@@ -127,9 +140,13 @@ class World:
 
     def frames(self, state: State) -> Tensor:
         """Return what the agent sees, uint8 [N, side, side]."""
-        pictures = self._gray_scenes.index_select(0, self.scene_ids(state))
-        pictures.scatter_(1, self._agent_pixels[state.cell], GRAY[AGENT])
-        return pictures.view(-1, self.side, self.side)
+        return self.frames_of(self.state_ids(state))
+
+    def frames_of(self, ids: Tensor) -> Tensor:
+        """Return what the agent sees in the states of numbers int64 [N], uint8 [N, side, side]."""
+        pictures = self._gray_scenes.index_select(0, ids % self.scenes_per_cell)
+        pixels = self._agent_pixels.index_select(0, ids // self.scenes_per_cell)
+        return pictures.scatter_(1, pixels, GRAY[AGENT]).view(-1, self.side, self.side)
 
     def pictures(self, state: State) -> Tensor:
         """Return pictures in colour for people, uint8 [N, side, side, 3]."""

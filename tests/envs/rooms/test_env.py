@@ -6,6 +6,7 @@ import torch
 
 import ssedb
 from ssedb.envs.rooms.env import STAGGER, RoomsEnv
+from ssedb.envs.rooms.world import World
 from tests.helpers import logged_numbers
 from tests.toy import tiny_config
 
@@ -24,6 +25,21 @@ def test_episodes_when_staggered_end_by_group_and_keep_the_last_frame():
     for i, times in enumerate(ends):
         assert times[0] == 48 - i % STAGGER * 3
         assert set(np.diff(times)) == {48}
+
+
+def test_step_in_every_state_is_the_move_of_the_world():
+    world = World("small")
+    env = RoomsEnv(world.num_states, "small")
+    env.reset()
+    ids = torch.arange(world.num_states)
+    for action in range(world.num_actions):
+        env.true_states().copy_(ids)
+        actions = torch.full_like(ids, action)
+        moved, rewards = world.move(world.state_of(ids), actions)
+        step = env.step(actions)
+        assert torch.equal(step.rewards, rewards)
+        assert torch.equal(env.true_states(), world.state_ids(moved))
+        assert torch.equal(step.frames, world.frames(moved))
 
 
 def test_reset_outside_of_training_begins_whole_episodes(tmp_path):
