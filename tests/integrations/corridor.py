@@ -112,3 +112,40 @@ def time(obs: Tensor) -> Tensor:
 
 CLOCK = f"{__name__}:Clock"
 DIARY = f"{__name__}:Diary"
+
+VECTORS = spaces.Box(-2, 2, (5,), np.float32)
+ACTIONS = {
+    "one choice": spaces.Discrete(3),
+    "choices": spaces.MultiDiscrete([3, 2], start=[1, 0]),
+    "bits": spaces.MultiBinary(2),
+    "continuous": spaces.Box(-1, 1, (2,), np.float32),
+}
+
+
+def weights(reward: ssedb.IntrinsicReward) -> torch.Tensor:
+    return torch.cat([value.double().flatten() for value in reward.bonus.state_dict().values()])
+
+
+def same_future(one: ssedb.IntrinsicReward, other: ssedb.IntrinsicReward) -> bool:
+    """Whether both answer alike and learn alike, from here on."""
+    samples = rollout(seed=5)
+    answers = [torch.equal(one.compute(samples), other.compute(samples)) for _ in range(2)]
+    return all(answers) and torch.equal(weights(one), weights(other))
+
+
+def random_samples(observations: spaces.Space, actions: spaces.Space) -> dict[str, np.ndarray]:
+    """Samples [4, 3, ...] drawn from spaces."""
+    observations.seed(0)
+    actions.seed(0)
+
+    def draw(space: spaces.Space) -> np.ndarray:
+        return np.array([[space.sample() for _ in range(3)] for _ in range(4)])
+
+    nothing = np.zeros((4, 3), bool)
+    return {
+        "observations": draw(observations),
+        "actions": draw(actions),
+        "terminateds": nothing,
+        "truncateds": nothing,
+        "next_observations": draw(observations),
+    }

@@ -13,13 +13,6 @@ from ssedb.integrations.gymnasium import VectorIntrinsicReward
 from .corridor import CLOCK, DIARY, LENGTH, SPACES, Clock, Corridor, Diary
 
 
-@pytest.fixture(autouse=True)
-def nothing_remembered():
-    Clock.rewarded.clear()
-    Clock.trained.clear()
-    Diary.episodes.clear()
-
-
 def wrapped(mode: AutoresetMode, truncates: bool = False, **settings) -> VectorIntrinsicReward:
     env = SyncVectorEnv([partial(Corridor, truncates)] * 2, autoreset_mode=mode)
     settings = {"update_every": 2, "reward_scale": "none", "preset": "rooms", **settings}

@@ -21,12 +21,6 @@ from .corridor import CLOCK, DIARY, LENGTH, Clock, Corridor, Diary, rollout, sma
 STEPS, ENVS = 7, 2
 
 
-@pytest.fixture(autouse=True)
-def nothing_remembered():
-    Clock.rewarded.clear()
-    Diary.episodes.clear()
-
-
 def corridors(truncates: bool = False) -> DummyVecEnv:
     return DummyVecEnv([partial(Corridor, truncates)] * ENVS)
 

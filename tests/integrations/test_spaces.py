@@ -1,0 +1,110 @@
+"""Spaces of Gymnasium: images, vectors and actions of every kind."""
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from gymnasium.vector import SyncVectorEnv
+
+import ssedb
+from ssedb.integrations.spaces import make_observations
+
+from .corridor import ACTIONS, CLOCK, SPACES, VECTORS, Clock, Corridor, random_samples, rollout
+
+
+def test_environments_tell_their_spaces():
+    env = SyncVectorEnv([Corridor, Corridor])
+    assert ssedb.IntrinsicReward("rnd", env, preset="rooms").spaces == SPACES
+    assert ssedb.IntrinsicReward("rnd", Corridor(), preset="rooms").spaces == SPACES
+
+
+@pytest.mark.parametrize(
+    ("shape", "rgb", "expected"),
+    [
+        ((84, 84), None, (1, 84, 84)),
+        ((40, 50, 1), None, (1, 40, 50)),
+        ((84, 84, 4), None, (4, 84, 84)),
+        ((4, 84, 84), None, (4, 84, 84)),
+        ((60, 60, 3), None, (1, 60, 60)),
+        ((60, 60, 3), False, (3, 60, 60)),
+        ((12, 60, 60), None, (4, 60, 60)),
+        ((7, 7, 3), None, (147,)),  # codes of a grid
+        ((33, 33, 3), None, (1, 84, 84)),
+        ((210, 160, 3), None, (1, 84, 84)),
+    ],
+)
+def test_images_become_stacks_of_gray_frames(shape, rgb, expected):
+    observations = make_observations(spaces.Box(0, 255, shape, np.uint8), rgb)
+    assert observations.shape == expected
+    white = torch.full((2, 3, *shape), 255.0)
+    assert observations(white).shape == (2, 3, *expected)
+    assert (observations(white) == 255).all()
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 1), (-1, 1), (0, 255)])
+def test_images_of_floats_become_bytes(low, high):
+    observations = make_observations(spaces.Box(low, high, (4, 40, 40), np.float32))
+    middle = low + 0.25 * (high - low)
+    image = torch.tensor([low, middle, high, high]).float()[:, None, None].expand(1, 4, 40, 40)
+    found = observations(image)[0, :, 0, 0]
+    assert found.dtype == torch.uint8
+    assert found.tolist() == pytest.approx([0, 64, 255, 255], abs=1)
+
+
+def test_colours_become_gray_frame_by_frame():
+    image = torch.zeros(1, 40, 40, 6, dtype=torch.uint8)
+    image[..., 1], image[..., 5] = 100, 100  # green in the first frame, blue in the second
+    gray = make_observations(spaces.Box(0, 255, (40, 40, 6), np.uint8))(image)
+    assert gray[0, :, 0, 0].tolist() == [58, 11]
+
+
+def test_actions_of_a_space_that_starts_elsewhere_count_from_0():
+    space = SPACES[0], spaces.Discrete(3, start=5)
+    samples = rollout()
+    expected = samples["actions"].copy()
+    samples["actions"] = samples["actions"][..., None].astype(np.float32) + 5
+    ssedb.IntrinsicReward(CLOCK, space, preset="rooms").compute(samples)
+    given = torch.cat([actions for _, actions, _ in Clock.rewarded])
+    assert given.tolist() == expected.flatten().tolist()
+
+
+OBSERVATIONS = {
+    "vectors": (VECTORS, (5,)),
+    "stacks of vectors": (spaces.Box(-2, 2, (2, 5), np.float64), (10,)),
+    "bytes": (spaces.Box(0, 9, (5,), np.uint8), (5,)),
+    "numbers": (spaces.Discrete(4, start=2), (4,)),
+    "bits": (spaces.MultiBinary(6), (6,)),
+}
+
+
+@pytest.mark.parametrize("kind", OBSERVATIONS)
+def test_vectors_of_every_kind_are_rewarded(kind):
+    space, shape = OBSERVATIONS[kind]
+    reward = ssedb.IntrinsicReward("db", (space, ACTIONS["one choice"]), preset="rooms")
+    for _ in range(2):
+        rewards = reward.compute(random_samples(space, ACTIONS["one choice"]))
+        assert rewards.shape == (4, 3)
+        assert rewards.std() > 0
+    assert reward.bonus.normalize.mean.shape == (1, *shape)
+
+
+@pytest.mark.parametrize("bonus", ["db", "icm", "e3b"])
+@pytest.mark.parametrize("kind", ACTIONS)
+def test_actions_of_every_kind_are_rewarded(kind, bonus):
+    space = ACTIONS[kind]
+    reward = ssedb.IntrinsicReward(bonus, (VECTORS, space), preset="rooms")
+    samples = random_samples(VECTORS, space)
+    rewards = [reward.compute(samples) for _ in range(2)]
+    assert rewards[0].shape == (4, 3)
+    assert not torch.equal(*rewards)
+
+
+def test_choices_of_a_space_that_starts_elsewhere_count_from_0():
+    space = spaces.MultiDiscrete([3, 2], start=[1, 0])
+    Clock.rewarded.clear()
+    samples = rollout()
+    samples["actions"] = np.stack([samples["actions"] + 1, samples["actions"] % 2], -1)
+    ssedb.IntrinsicReward(CLOCK, (SPACES[0], space), preset="rooms").compute(samples)
+    given = torch.cat([actions for _, actions, _ in Clock.rewarded])
+    assert given.amin(0).tolist() == [0, 0]
+    assert given.amax(0).tolist() == [2, 1]
