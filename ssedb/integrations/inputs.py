@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ssedb.errors import ConfigError
+from ssedb.integrations.entries import Entries
 from ssedb.integrations.samples import SampleDict, Samples, tensors
 from ssedb.integrations.spaces import Actions, Vectors, make_observations, spaces_of
 from ssedb.normalize import RunningMoments
@@ -24,19 +25,24 @@ class Inputs:
         spaces: of observations and of actions, as the environments have them.
         shape: of an observation as the bonus takes it.
         actions: space of actions as the bonus takes them.
+        select: what the bonus sees of dictionary observations.
     """
 
-    def __init__(self, envs: Any, device: torch.device, rgb: bool | None) -> None:
+    def __init__(
+        self, envs: Any, device: torch.device, rgb: bool | None, obs_key: str | None
+    ) -> None:
         """Prepare for environments.
 
         Args:
             envs: environments, or a pair of spaces.
             device: where the bonus is.
             rgb: whether channels are colours; where they come in threes, if None.
+            obs_key: entry of dictionary observations that the bonus sees; chosen if None.
         """
         self.spaces = spaces_of(envs)
         self._device = device
-        self._observations = make_observations(self.spaces[0], rgb)
+        self.select = Entries(self.spaces[0], obs_key)
+        self._observations = make_observations(self.select.space, rgb)
         self._actions = Actions(self.spaces[1])
         self.shape = self._observations.shape
         self.actions = self._actions.space
@@ -48,12 +54,16 @@ class Inputs:
             samples: arrays or tensors by name.
             acted: tells from dones [T, N] which steps are valid, bool [T, N], if samples do not.
         """
-        x = tensors(samples, self._device)
+        x = tensors({name: self.select(x) for name, x in samples.items()}, self._device)
         dones = x["terminateds"].bool() | x["truncateds"].bool()
+        for name in ("observations", "next_observations"):
+            if x[name].is_floating_point() and not x[name].isfinite().all():
+                raise ConfigError(f"{name} with NaN or Inf: mend the environment that gives them")
+        lead = tuple(dones.shape)
         return Samples(
-            self._finite(x["observations"], "observations"),
-            self._actions(x["actions"], tuple(dones.shape)),
-            self._finite(x["next_observations"], "next_observations"),
+            self._observations(x["observations"], lead),
+            self._actions(x["actions"], lead),
+            self._observations(x["next_observations"], lead),
             dones,
             x["valid"].bool() if "valid" in x else acted(dones),
         )
@@ -61,13 +71,13 @@ class Inputs:
     def transitions(self, obs: Any, actions: Any, next_obs: Any) -> tuple[Tensor, Tensor, Tensor]:
         """Convert transitions [B, ...]."""
         obs, actions, next_obs = (
-            torch.as_tensor(x).to(self._device) for x in (obs, actions, next_obs)
+            torch.as_tensor(self.select(x)).to(self._device) for x in (obs, actions, next_obs)
         )
         lead = tuple(obs.shape[:1])
         return (
-            self._observations(obs),
+            self._observations(obs, lead),
             self._actions(actions, lead),
-            self._observations(next_obs),
+            self._observations(next_obs, lead),
         )
 
     def statistics(self, obs: Tensor, batch_size: int) -> tuple[Tensor, Tensor]:
@@ -82,9 +92,3 @@ class Inputs:
         if not isinstance(self._observations, Vectors):
             std = std.mean().clamp_min(LEAST_STD)
         return moments.mean.float(), std.float()
-
-    def _finite(self, x: Tensor, name: str) -> Tensor:
-        """Convert observations; raise ConfigError for NaN and Inf."""
-        if x.is_floating_point() and not x.isfinite().all():
-            raise ConfigError(f"{name} with NaN or Inf: mend the environment that gives them")
-        return self._observations(x)

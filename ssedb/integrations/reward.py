@@ -35,7 +35,7 @@ class IntrinsicReward:
     Attributes:
         bonus: the model, an `ssedb.bonuses.base.Bonus`.
         settings: all arguments but the environments.
-        spaces: of observations and of actions.
+        inputs: conversion of observations and actions, and their spaces.
         device: where the model lives.
         scale: what divides the rewards.
         metrics: means of the last update: losses, `bonus_raw` and `bonus`.
@@ -61,6 +61,7 @@ class IntrinsicReward:
         reward_scale: Literal["run", "recent", "none"] | None = None,
         fit_obs: bool = True,
         rgb: bool | None = None,
+        obs_key: str | None = None,
         seed: int = 0,
         **options: Any,
     ) -> None:
@@ -85,6 +86,8 @@ class IntrinsicReward:
             fit_obs: whether the first samples fix the scale of observations. If not, images are
                 divided by 255, and vectors are taken as they are.
             rgb: whether channels are colours, three to a frame; where they come in threes, if None.
+            obs_key: entry of dictionary observations that the bonus sees. Unless given, it sees the
+                only image, or if there is none all numbers as one vector.
             seed: of the weights and of everything random. Torch's own generator is left alone.
             options: settings of the bonus.
         """
@@ -93,16 +96,15 @@ class IntrinsicReward:
         self.settings |= options
         require_valid(self.settings)
         self.device = host.pick_device(str(device))
-        self._inputs = Inputs(envs, self.device, rgb)
-        self.spaces = self._inputs.spaces
+        self.inputs = Inputs(envs, self.device, rgb, obs_key)
         self._engine = Engine(self.device, precision=precision, seed=seed, own_draws=True)
         self._order = torch.Generator().manual_seed(seed)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             made = make_bonus(
                 bonus,
-                self._inputs.shape,
-                self._inputs.actions,
+                self.inputs.shape,
+                self.inputs.actions,
                 fidelity=fidelity,
                 preset=preset,
                 **options,
@@ -116,8 +118,9 @@ class IntrinsicReward:
         self.scale = RewardScale(scale, gamma, self.device)
         self._made_for = as_text(
             bonus=canonical_bonus(bonus),
-            observations=self._inputs.shape,
-            actions=self.spaces[1],
+            observations=self.inputs.shape,
+            entries=self.inputs.select.names,
+            actions=self.inputs.spaces[1],
             fidelity=fidelity,
             preset=preset,
             reward_scale=scale,
@@ -159,7 +162,8 @@ class IntrinsicReward:
                 f"terminateds of shape {list(np.shape(terminateds))}: watch takes a step of N "
                 "environments, [N, ...]; of a single one give [1, ...]"
             )
-        values = (observations, actions, terminateds, truncateds, next_observations)
+        obs, next_obs = map(self.inputs.select, (observations, next_observations))
+        values = (obs, actions, terminateds, truncateds, next_obs)
         samples = self.samples(one_step(values, valid))
         if self._watched and samples.size != self._watched[0].size:
             raise ConfigError(
@@ -250,36 +254,30 @@ class IntrinsicReward:
 
     def samples(self, samples: SampleDict) -> Samples:
         """Bring samples to the device in the shapes and numbers that the bonus takes."""
-        return self._inputs.samples(samples, self._reset_steps.acted)
-
-    def transitions(self, obs: Any, actions: Any, next_obs: Any) -> tuple[Tensor, Tensor, Tensor]:
-        """Bring transitions [B, ...] to the device as the bonus takes them."""
-        return self._inputs.transitions(obs, actions, next_obs)
+        return self.inputs.samples(samples, self._reset_steps.acted)
 
     def fit_observations(self, obs: Tensor) -> None:
         """Fix the observation statistics by observations [B, *shape] as the bonus takes them."""
-        self.bonus.normalize.set(*self._inputs.statistics(obs, self.batch_size))
+        self.bonus.normalize.set(*self.inputs.statistics(obs, self.batch_size))
         self.fitted = True
 
     @torch.no_grad()
     def raw_rewards(self, rollout: Samples) -> Tensor:
         """Return the bonus of every transition, [T, N], not scaled; 0 where it is not valid."""
         rewards = torch.zeros(rollout.size, device=self.device)
-        first = self._episodes.first(rollout.size[1])
         with self._engine.side(), self._engine.precision.products():
             for t, envs in rollout.groups(whole=self.bonus.uses_context):
-                reward = self.bonus.reward(*self._experience(rollout, first, t, envs))
+                reward = self.bonus.reward(*self._experience(rollout, t, envs))
                 rewards[t, envs] = checked(self.bonus, "reward", reward, t.shape)
         return rewards
 
     @torch.no_grad()
     def observe(self, rollout: Samples) -> None:
         """Show every transition to a bonus that counts or remembers, and number new episodes."""
-        first = self._episodes.first(rollout.size[1])
         with self._engine.side(), self._engine.precision.products():
             if type(self.bonus).observe is not Bonus.observe:
                 for t, envs in rollout.groups(whole=self.bonus.uses_context):
-                    self.bonus.observe(*self._experience(rollout, first, t, envs))
+                    self.bonus.observe(*self._experience(rollout, t, envs))
         self._episodes.advance(rollout)
         if not self._watched:  # else `watch` has advanced them
             self._reset_steps.advance(rollout.dones)
@@ -290,8 +288,7 @@ class IntrinsicReward:
         with self._engine.side():
             for _ in range(self.epochs):
                 for t, envs in rollout.minibatches(self.batch_size, self.share, self._order):
-                    transitions = rollout.transitions(t, envs)
-                    record.add(**self._step(self.bonus, self._adam, transitions))
+                    record.add(**self._step(self.bonus, self._adam, rollout.transitions(t, envs)))
                 self.bonus.after_epoch()
             self.bonus.after_rollout()
         return record
@@ -311,13 +308,12 @@ class IntrinsicReward:
             self.fit_observations(rollout.obs.flatten(0, 1))
         return rollout
 
-    def _experience(
-        self, rollout: Samples, first: Tensor, t: Tensor, envs: Tensor
-    ) -> tuple[Any, ...]:
+    def _experience(self, rollout: Samples, t: Tensor, envs: Tensor) -> tuple[Any, ...]:
         """Return transitions and, for a bonus that uses it, their context."""
         transitions = rollout.transitions(t, envs)
         if not self.bonus.uses_context:
             return transitions
+        first = self._episodes.first(rollout.size[1])
         return (*transitions, Context(rollout.episodes(first)[t, envs]))
 
     # Saving all of it, settings included.
@@ -334,16 +330,14 @@ class IntrinsicReward:
             checkpoint: of `checkpoint`. Without a GPU, one that was on a GPU goes to the CPU.
             envs: environments, or a pair of spaces.
         """
-        settings = dict(checkpoint["settings"])
-        if not torch.cuda.is_available():
-            settings["device"] = "cpu"
-        reward = cls(envs=envs, **settings)
+        place = {} if torch.cuda.is_available() else {"device": "cpu"}
+        reward = cls(envs=envs, **{**checkpoint["settings"], **place})
         reward.load_state_dict(checkpoint["state"])
         return reward
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Stable-Baselines3 pickles what its models hold.
-        return type(self).from_checkpoint, (self.checkpoint(), self.spaces)
+        return type(self).from_checkpoint, (self.checkpoint(), self.inputs.spaces)
 
 
 def as_reward(bonus: str | IntrinsicReward, envs: Any, settings: dict[str, Any]) -> IntrinsicReward:

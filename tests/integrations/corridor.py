@@ -46,6 +46,19 @@ class Corridor(gymnasium.Env):
         return picture(self.time, int(action)), float(over), over and not cut, cut, {}
 
 
+class Sighted(gymnasium.ObservationWrapper):
+    """A corridor whose picture is in a dictionary with a number and perhaps a text."""
+
+    def __init__(self, says: bool = False) -> None:
+        super().__init__(Corridor())
+        self.more: dict[str, Any] = {"text": "go"} if says else {}
+        texts = {"text": spaces.Text(9)} if says else {}
+        self.observation_space = spaces.Dict(image=SPACES[0], way=spaces.Discrete(4), **texts)
+
+    def observation(self, observation: np.ndarray) -> dict[str, Any]:
+        return {"image": observation, "way": 3, **self.more}
+
+
 def rollout(steps: int = 8, envs: int = 3, seed: int = 0) -> dict[str, np.ndarray]:
     """Sample random actions, with the true last observations; environment i begins at time i."""
     rng = np.random.default_rng(seed)

@@ -119,7 +119,7 @@ def test_watch_of_a_single_environment_is_answered_in_one_line():
         ({"bonus": "nope"}, "bonus='nope'"),
         ({"bonus": "count", "counted": "states"}, "counts true states"),
         ({"envs": 3}, "envs=3"),
-        ({"envs": (spaces.Dict({"a": SPACES[0]}), SPACES[1])}, "observations of Dict"),
+        ({"obs_key": "view"}, "obs_key='view': observations are Box.*; leave it out"),
         ({"envs": (spaces.Box(-np.inf, 1, (40, 40, 3)), SPACES[1])}, "images or vectors"),
         ({"envs": (SPACES[0], spaces.Text(3))}, "actions are Text"),
         ({"share": 0.0}, "share=0.0"),

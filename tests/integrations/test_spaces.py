@@ -7,15 +7,15 @@ from gymnasium import spaces
 from gymnasium.vector import SyncVectorEnv
 
 import ssedb
-from ssedb.integrations.spaces import make_observations
+from ssedb.integrations.spaces import Actions, make_observations
 
 from .corridor import ACTIONS, CLOCK, SPACES, VECTORS, Clock, Corridor, random_samples, rollout
 
 
 def test_environments_tell_their_spaces():
     env = SyncVectorEnv([Corridor, Corridor])
-    assert ssedb.IntrinsicReward("rnd", env, preset="rooms").spaces == SPACES
-    assert ssedb.IntrinsicReward("rnd", Corridor(), preset="rooms").spaces == SPACES
+    assert ssedb.IntrinsicReward("rnd", env, preset="rooms").inputs.spaces == SPACES
+    assert ssedb.IntrinsicReward("rnd", Corridor(), preset="rooms").inputs.spaces == SPACES
 
 
 @pytest.mark.parametrize(
@@ -37,8 +37,8 @@ def test_images_become_stacks_of_gray_frames(shape, rgb, expected):
     observations = make_observations(spaces.Box(0, 255, shape, np.uint8), rgb)
     assert observations.shape == expected
     white = torch.full((2, 3, *shape), 255.0)
-    assert observations(white).shape == (2, 3, *expected)
-    assert (observations(white) == 255).all()
+    assert observations(white, (2, 3)).shape == (2, 3, *expected)
+    assert (observations(white, (2, 3)) == 255).all()
 
 
 @pytest.mark.parametrize(("low", "high"), [(0, 1), (-1, 1), (0, 255)])
@@ -46,7 +46,7 @@ def test_images_of_floats_become_bytes(low, high):
     observations = make_observations(spaces.Box(low, high, (4, 40, 40), np.float32))
     middle = low + 0.25 * (high - low)
     image = torch.tensor([low, middle, high, high]).float()[:, None, None].expand(1, 4, 40, 40)
-    found = observations(image)[0, :, 0, 0]
+    found = observations(image, (1,))[0, :, 0, 0]
     assert found.dtype == torch.uint8
     assert found.tolist() == pytest.approx([0, 64, 255, 255], abs=1)
 
@@ -54,7 +54,7 @@ def test_images_of_floats_become_bytes(low, high):
 def test_colours_become_gray_frame_by_frame():
     image = torch.zeros(1, 40, 40, 6, dtype=torch.uint8)
     image[..., 1], image[..., 5] = 100, 100  # green in the first frame, blue in the second
-    gray = make_observations(spaces.Box(0, 255, (40, 40, 6), np.uint8))(image)
+    gray = make_observations(spaces.Box(0, 255, (40, 40, 6), np.uint8))(image, (1,))
     assert gray[0, :, 0, 0].tolist() == [58, 11]
 
 
@@ -73,6 +73,7 @@ OBSERVATIONS = {
     "stacks of vectors": (spaces.Box(-2, 2, (2, 5), np.float64), (10,)),
     "bytes": (spaces.Box(0, 9, (5,), np.uint8), (5,)),
     "numbers": (spaces.Discrete(4, start=2), (4,)),
+    "several numbers": (spaces.MultiDiscrete([[3, 2]], start=[[1, 0]]), (5,)),
     "bits": (spaces.MultiBinary(6), (6,)),
 }
 
@@ -108,3 +109,21 @@ def test_choices_of_a_space_that_starts_elsewhere_count_from_0():
     given = torch.cat([actions for _, actions, _ in Clock.rewarded])
     assert given.amin(0).tolist() == [0, 0]
     assert given.amax(0).tolist() == [2, 1]
+
+
+@pytest.mark.parametrize("space", [spaces.Discrete(3, start=4), spaces.MultiDiscrete([3, 2])])
+def test_choices_given_one_hot_equal_those_given_as_numbers(space):
+    """TorchRL hands over one-hot choices, Stable-Baselines3's buffer a dimension of 1."""
+    space.seed(0)
+    drawn = [space.sample() for _ in range(3)]
+    numbers = torch.as_tensor(np.array(drawn)).view(3, -1)
+    flat = torch.as_tensor(np.array([spaces.flatten(space, one) for one in drawn]))
+    observations, actions = make_observations(space), Actions(space)
+    assert observations(numbers, (3,)).tolist() == flat.tolist()
+    assert observations(flat, (3,)).tolist() == flat.tolist()
+    assert actions(flat, (3,)).tolist() == actions(numbers, (3,)).tolist()
+
+
+def test_observation_that_is_no_option_is_named():
+    with pytest.raises(ssedb.ConfigError, match=r"observation 4: Discrete\(4\) has no such choice"):
+        make_observations(spaces.Discrete(4))(torch.tensor([1, 4]), (2,))
