@@ -49,8 +49,9 @@ def make_observations(space: spaces.Space[Any], rgb: bool | None = None) -> Imag
 
     Args:
         space: of single observations. Bytes [H, W], and bytes or bounded floats [H, W, C] or
-            [C, H, W] are images if their sides are 32 or more. Smaller ones are codes of a grid:
-            vectors, as are other boxes of one or two dimensions, numbers and bits.
+            [C, H, W] are images if their sides are 32 or more, and so are stacks of such [F, ...].
+            Smaller ones are codes of a grid: vectors, as are other boxes of one or two dimensions,
+            numbers and bits.
         rgb: whether the channels of images are colours; where they come in threes, if None.
     """
     shape = tuple(space.shape or ())
@@ -69,6 +70,7 @@ def make_observations(space: spaces.Space[Any], rgb: bool | None = None) -> Imag
 def is_image(space: spaces.Space[Any]) -> bool:
     """Tell whether the observations of a space are images: see `make_observations`."""
     shape = tuple(space.shape or ())
+    shape = shape[1:] if len(shape) == 4 else shape
     large = len(shape) in (2, 3) and sorted(shape)[-2] >= SMALLEST_IMAGE
     if not isinstance(space, spaces.Box) or not large:
         return False
@@ -91,10 +93,11 @@ class Images:
         """Find out how images lie in a space.
 
         Args:
-            shape: of an image, [H, W], [H, W, C] or [C, H, W].
+            shape: of an image, [H, W], [H, W, C] or [C, H, W], or of a stack of such, [F, ...].
             bounds: what is black and what is white.
             rgb: whether channels are colours, three to a frame; where they come in threes, if None.
         """
+        self._stack, shape = shape[:-3], shape[-3:]
         self._given = shape
         self._bounds = bounds
         # The number of channels is the smallest: of [H, W, C] the last, of [C, H, W] the first.
@@ -105,7 +108,7 @@ class Images:
         if self._rgb and channels % 3:
             raise ConfigError(f"rgb=True: {channels} channels of {shape} do not come in threes")
         self._resize = min(sides) < LEAST_SIDE or max(sides) > SIDE
-        frames = channels // 3 if self._rgb else channels
+        frames = math.prod(self._stack) * (channels // 3 if self._rgb else channels)
         self.shape: tuple[int, ...] = (frames, *((SIDE, SIDE) if self._resize else sides))
 
     def __call__(self, x: Tensor, lead: tuple[int, ...]) -> Tensor:
@@ -113,10 +116,11 @@ class Images:
 
         Of a space [H, W, C], images [C, H, W] are taken as well: a trainer may have turned them.
         """
-        own = tuple(x.shape[len(lead) :])
+        own = tuple(x.shape[len(lead) + len(self._stack) :])
         turned = self._last and own == (self._given[2], *self._given[:2])
-        if own != self._given and not turned:
-            raise _misfit(x, self._given)
+        fits = tuple(x.shape[len(lead) :]) == (*self._stack, *own)
+        if not fits or (own != self._given and not turned):
+            raise _misfit(x, (*self._stack, *self._given))
         x = self._bytes(x.reshape(-1, *own))
         if len(own) == 2:
             x = x[:, None]

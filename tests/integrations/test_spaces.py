@@ -28,6 +28,8 @@ def test_environments_tell_their_spaces():
         ((60, 60, 3), None, (1, 60, 60)),
         ((60, 60, 3), False, (3, 60, 60)),
         ((12, 60, 60), None, (4, 60, 60)),
+        ((4, 60, 60, 3), None, (4, 60, 60)),  # of FrameStackObservation
+        ((2, 1, 40, 50), None, (2, 40, 50)),
         ((7, 7, 3), None, (147,)),  # codes of a grid
         ((33, 33, 3), None, (1, 84, 84)),
         ((210, 160, 3), None, (1, 84, 84)),
@@ -66,6 +68,15 @@ def test_actions_of_a_space_that_starts_elsewhere_count_from_0():
     ssedb.IntrinsicReward(CLOCK, space, preset="rooms").compute(samples)
     given = torch.cat([actions for _, actions, _ in Clock.rewarded])
     assert given.tolist() == expected.flatten().tolist()
+
+
+def test_stacks_of_colours_keep_the_order_of_frames():
+    space = spaces.Box(0, 255, (2, 40, 40, 3), np.uint8)
+    image = torch.zeros(1, *space.shape, dtype=torch.uint8)
+    image[:, 0, ..., 1], image[:, 1, ..., 2] = 100, 100
+    assert make_observations(space)(image, (1,))[0, :, 0, 0].tolist() == [58, 11]
+    with pytest.raises(ssedb.ConfigError, match=r"the space has \[2, 40, 40, 3\]"):
+        make_observations(space)(image[:, :1], (1,))
 
 
 OBSERVATIONS = {
