@@ -1,4 +1,4 @@
-"""Gymnasium: a random agent, and what a bonus says to every step of it.
+"""Gymnasium: the intrinsic reward of every step of a random agent.
 
 python examples/gymnasium_loop.py
 """
@@ -14,7 +14,7 @@ from ssedb.integrations.gymnasium import VectorIntrinsicReward
 
 
 def main() -> None:
-    """Play, and print how the bonus fades."""
+    """Step at random, and print how the bonus fades."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--env", default="MountainCar-v0")
     parser.add_argument("--bonus", default="rnd")

@@ -1,4 +1,4 @@
-"""PPO of Stable-Baselines3 with an intrinsic reward. MountainCar rewards nothing but the summit.
+"""PPO of Stable-Baselines3 with an intrinsic reward. MountainCar's own is -1 until the summit.
 
 pip install 'ssedb[sb3]'
 python examples/sb3_ppo.py

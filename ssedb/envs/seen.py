@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -49,26 +50,48 @@ class Seen(gymnasium.ObservationWrapper[Any, Any, Any]):
 
 def _chosen(space: spaces.Space[Any], key: str) -> tuple[str, spaces.Space[Any]]:
     """Return the key of what is seen, empty for all of the observation, and its space."""
+    names = entries_seen(space, key, _is_image, "--env-kwargs obs_key")
+    if not isinstance(space, spaces.Dict):
+        return "", _checked(space)
+    if len(names) == 1:
+        return names[0], _checked(space[names[0]])
+    return "", spaces.Dict({name: _checked(space[name]) for name in names})
+
+
+def entries_seen(
+    space: spaces.Space[Any],
+    key: str,
+    is_image: Callable[[spaces.Space[Any]], bool],
+    setting: str,
+) -> list[str]:
+    """Return the names of the entries that are seen of a dictionary; none if it is no dictionary.
+
+    They are the key that is given, or the only image, or all numbers.
+
+    Args:
+        space: of observations.
+        key: the entry to see; empty if none is chosen.
+        is_image: tells whether the observations of a space are images.
+        setting: name of the setting that chooses the key, for errors.
+    """
     if not isinstance(space, spaces.Dict):
         if key:
             raise ConfigError(f"obs_key={key!r}: observations are {_text(space)}; leave it out")
-        return "", _checked(space)
+        return []
     if key:
         if key not in space.spaces:
             raise ConfigError(f"obs_key={key!r}: use one of {', '.join(space)}")
-        return key, _checked(space[key])
-    images = [name for name, part in space.items() if _is_image(part)]
+        return [key]
+    images = [name for name, part in space.items() if is_image(part)]
     if len(images) > 1:
         raise ConfigError(
             f"observations hold several images ({', '.join(images)}); "
-            f"use --env-kwargs obs_key={images[0]}, or another"
+            f"use {setting}={images[0]}, or another"
         )
-    if images:
-        return images[0], space[images[0]]
-    numbers = {name: part for name, part in space.items() if isinstance(part, NUMBERS)}
-    if not numbers:
+    names = images or [name for name, part in space.items() if isinstance(part, NUMBERS)]
+    if not names:
         raise ConfigError(f"observations are {_text(space)}, without an image or a number")
-    return "", spaces.Dict({name: _checked(part) for name, part in numbers.items()})
+    return names
 
 
 def _is_image(space: spaces.Space[Any]) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any, Literal
 
 import numpy as np
@@ -15,23 +14,16 @@ from ssedb.config import FIDELITIES
 from ssedb.engine import host
 from ssedb.engine.base import Engine
 from ssedb.errors import ConfigError
-from ssedb.integrations.samples import KEYS, OPTIONAL, SampleDict, Samples, join, one_step
-from ssedb.integrations.saved import must_load, require_made_for, to_cpu
-from ssedb.integrations.spaces import (
-    Actions,
-    Vectors,
-    make_observations,
-    resets_in_next_step,
-    spaces_of,
-)
-from ssedb.normalize import RewardNorm, RunningMoments
+from ssedb.integrations.episodes import EpisodeNumbers, ResetSteps
+from ssedb.integrations.inputs import Inputs
+from ssedb.integrations.samples import SampleDict, Samples, join, one_step
+from ssedb.integrations.saved import as_text, must_load, require_made_for, to_cpu
+from ssedb.integrations.scale import RewardScale
+from ssedb.integrations.settings import require_valid
+from ssedb.integrations.spaces import resets_in_next_step
 from ssedb.options import canonical_bonus, resolve_options
 from ssedb.record import Record, require_finite
 from ssedb.updates import bonus_step
-from ssedb.validate import require
-
-LEAST_STD = 1.0
-"""Floor of the pixels' std: a first rollout may show next to nothing."""
 
 
 class IntrinsicReward:
@@ -43,8 +35,9 @@ class IntrinsicReward:
     Attributes:
         bonus: the model, an `ssedb.bonuses.base.Bonus`.
         settings: all arguments but the environments.
-        spaces: of observations and of actions.
+        inputs: conversion of observations and actions, and their spaces.
         device: where the model lives.
+        scale: what divides the rewards.
         metrics: means of the last update: losses, `bonus_raw` and `bonus`.
         fitted: whether the observation statistics are fixed, as the first samples do.
         updates: how often the model was trained on a rollout.
@@ -68,6 +61,7 @@ class IntrinsicReward:
         reward_scale: Literal["run", "recent", "none"] | None = None,
         fit_obs: bool = True,
         rgb: bool | None = None,
+        obs_key: str | None = None,
         seed: int = 0,
         **options: Any,
     ) -> None:
@@ -92,34 +86,25 @@ class IntrinsicReward:
             fit_obs: whether the first samples fix the scale of observations. If not, images are
                 divided by 255, and vectors are taken as they are.
             rgb: whether channels are colours, three to a frame; where they come in threes, if None.
+            obs_key: entry of dictionary observations that the bonus sees. Unless given, it sees the
+                only image, or if there is none all numbers as one vector.
             seed: of the weights and of everything random. Torch's own generator is left alone.
             options: settings of the bonus.
         """
         own = {**locals(), "device": str(device)}
         self.settings = {k: v for k, v in own.items() if k not in ("self", "envs", "options")}
         self.settings |= options
-        for name, least in (("epochs", 1), ("batch_size", 1), ("seed", 0)):
-            value = self.settings[name]
-            valid = isinstance(value, int) and value >= least
-            require(valid, name, repr(value), f"must be a whole number, {least} or more")
-        require(0 < learning_rate < 1, "learning_rate", learning_rate, "must be between 0 and 1")
-        require(0 <= gamma <= 1, "gamma", gamma, "must be from 0 to 1")
-        require(0 < share <= 1, "share", share, "must be above 0 and at most 1")
-        known = precision in ("fp32", "tf32", "bf16")
-        require(known, "precision", repr(precision), "use fp32, tf32 or bf16")
-        self.spaces = spaces_of(envs)
-        self._next_step = resets_in_next_step(envs)
-        self._observations = make_observations(self.spaces[0], rgb)
-        self._actions = Actions(self.spaces[1])
+        require_valid(self.settings)
         self.device = host.pick_device(str(device))
+        self.inputs = Inputs(envs, self.device, rgb, obs_key)
         self._engine = Engine(self.device, precision=precision, seed=seed, own_draws=True)
         self._order = torch.Generator().manual_seed(seed)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             made = make_bonus(
                 bonus,
-                self._observations.shape,
-                self._actions.space,
+                self.inputs.shape,
+                self.inputs.actions,
                 fidelity=fidelity,
                 preset=preset,
                 **options,
@@ -128,32 +113,26 @@ class IntrinsicReward:
         if self.bonus.needs_states:
             raise ConfigError(f"bonus={bonus!r}: it counts true states, which no trainer tells")
         self._adam = self._engine.adam(self.bonus, learning_rate, adam_eps)
+        self._step = self._engine.wrap(bonus_step)
         scale = FIDELITIES[fidelity]["reward_scale"] if reward_scale is None else reward_scale
-        if scale not in ("run", "recent", "none"):
-            raise ConfigError(f"reward_scale={scale!r}: use run, recent or none")
-        # One sum broadcasts: the first rollout tells how many environments there are.
-        norm = RewardNorm(1, gamma, self.device, recent=scale == "recent")
-        self._norm = None if scale == "none" else norm
-        own = {
-            "bonus": canonical_bonus(bonus),
-            "observations": self._observations.shape,
-            "actions": self.spaces[1],
-            "fidelity": fidelity,
-            "preset": preset,
-            "reward_scale": scale,
+        self.scale = RewardScale(scale, gamma, self.device)
+        self._made_for = as_text(
+            bonus=canonical_bonus(bonus),
+            observations=self.inputs.shape,
+            entries=self.inputs.select.names,
+            actions=self.inputs.spaces[1],
+            fidelity=fidelity,
+            preset=preset,
+            reward_scale=scale,
             **resolve_options(bonus, options, fidelity=fidelity, preset=preset),
-        }
-        self._made_for = {name: " ".join(repr(value).split()) for name, value in own.items()}
+        )
         self.epochs = epochs
         self.batch_size = batch_size
         self.share = share
-        self._step = self._engine.wrap(bonus_step)
-        self._episodes: Tensor | None = None  # int64 [N], numbers of those under way
-        self._unused = 0  # lowest number that no episode has had before those under way
-        self._ended: Tensor | None = None  # bool [N], whether the step before was an episode's last
+        self._episodes = EpisodeNumbers(self.device, fixed=self.bonus.uses_context)
+        self._reset_steps = ResetSteps(self.device, resets_in_next_step(envs))
         self._watched: list[Samples] = []
         self.fitted = not fit_obs
-        self._counted = False
         self.updates = 0
         self.metrics: dict[str, float] = {}
 
@@ -183,7 +162,8 @@ class IntrinsicReward:
                 f"terminateds of shape {list(np.shape(terminateds))}: watch takes a step of N "
                 "environments, [N, ...]; of a single one give [1, ...]"
             )
-        values = (observations, actions, terminateds, truncateds, next_observations)
+        obs, next_obs = map(self.inputs.select, (observations, next_observations))
+        values = (obs, actions, terminateds, truncateds, next_obs)
         samples = self.samples(one_step(values, valid))
         if self._watched and samples.size != self._watched[0].size:
             raise ConfigError(
@@ -191,7 +171,7 @@ class IntrinsicReward:
                 "watch all of them in every step"
             )
         self._watched.append(samples)
-        self._ended = samples.dones[-1].clone()
+        self._reset_steps.advance(samples.dones)
 
     def compute(self, samples: SampleDict | None = None, sync: bool = True) -> Tensor:
         """Return the intrinsic rewards of a rollout, float32 [T, N], scaled.
@@ -204,8 +184,8 @@ class IntrinsicReward:
         rollout = self._rollout(samples)
         raw = self.raw_rewards(rollout)
         if not sync:
-            return _rescaled(copy.deepcopy(self._norm), raw)
-        scaled = self.rescale(raw)
+            return self.scale.after(raw)
+        scaled = self.scale.add(raw)
         self.observe(rollout)
         self.summarize(self.train(rollout), raw, scaled)
         self._watched = []
@@ -220,14 +200,11 @@ class IntrinsicReward:
         """
         if which is not None:
             which = torch.as_tensor(which, device=self.device).bool()
-        self._ended = None if which is None or self._ended is None else self._ended & ~which
+        self._reset_steps.begin(which)
         if self._watched:
             self._watched[-1].end_episodes(which)
-        elif self._episodes is not None and which is not None:
-            self._episodes = self._episodes + len(self._episodes) * which
-        elif self._episodes is not None:
-            self._unused = int(self._episodes.max()) + 1
-            self._episodes = None
+        else:
+            self._episodes.begin(which)
 
     def update(self, samples: SampleDict | None = None) -> None:
         """Learn from a rollout: what `compute` does with `sync`, but for the rewards."""
@@ -236,7 +213,7 @@ class IntrinsicReward:
     def forget_watched(self) -> None:
         """Drop the steps watched since the last rollout; episodes that ended in them are over."""
         if self._watched:
-            self._number_episodes(join(self._watched))
+            self._episodes.advance(join(self._watched))
         self._watched = []
 
     def state_dict(self) -> dict[str, Any]:
@@ -244,15 +221,13 @@ class IntrinsicReward:
         return {
             "bonus": self.bonus.state_dict(),
             "adam": self._adam.state_dict(),
-            "norm": None if self._norm is None else self._norm.state_dict(),
+            "scale": self.scale.state_dict(),
             "engine": self._engine.state_dict(),
             "order": self._order.get_state(),
             "made_for": self._made_for,
-            "episodes": self._episodes,
-            "unused": self._unused,
-            "ended": self._ended,
+            "episodes": self._episodes.state_dict(),
+            "reset_steps": self._reset_steps.state_dict(),
             "fitted": self.fitted,
-            "counted": self._counted,
             "updates": self.updates,
         }
 
@@ -266,123 +241,46 @@ class IntrinsicReward:
             self.bonus.load_state_dict(state["bonus"])
             groups = self._adam.state_dict()["param_groups"]
             self._adam.load_state_dict({**state["adam"], "param_groups": groups})
-            if self._norm is not None:
-                self._norm.load_state_dict(state["norm"])
+            self.scale.load_state_dict(state["scale"])
             self._engine.load_state_dict(state["engine"])
             self._order.set_state(state["order"].cpu())
-            episodes, ended = state["episodes"], state["ended"]
-            self._episodes = None if episodes is None else episodes.to(self.device)
-            self._unused = state["unused"]
-            self._ended = None if ended is None else ended.to(self.device)
+            self._episodes.load_state_dict(state["episodes"])
+            self._reset_steps.load_state_dict(state["reset_steps"])
             self._watched = []
             self.fitted = state["fitted"]
-            self._counted = state["counted"]
             self.updates = state["updates"]
 
     # The steps that `compute` is made of, for who rewards transitions one by one.
 
     def samples(self, samples: SampleDict) -> Samples:
         """Bring samples to the device in the shapes and numbers that the bonus takes."""
-        if missing := [key for key in KEYS if key not in samples]:
-            raise ConfigError(f"samples without {missing[0]!r}: give {', '.join(KEYS)}")
-        if unknown := [key for key in samples if key not in KEYS + OPTIONAL]:
-            known = ", ".join(KEYS + OPTIONAL)
-            raise ConfigError(f"samples with {unknown[0]!r}, which is not known: give {known}")
-        x = {key: torch.as_tensor(value).to(self.device) for key, value in samples.items()}
-        lead = tuple(x["terminateds"].shape)
-        if len(lead) != 2 or 0 in lead:
-            raise ConfigError(f"terminateds of shape {list(lead)}: give [steps, envs]")
-        for key in (*KEYS, "valid"):
-            if key in x and tuple(x[key].shape[:2]) != lead:
-                raise ConfigError(
-                    f"{key} of shape {list(x[key].shape)}: terminateds are {list(lead)}; give "
-                    "[steps, envs, ...] of the same steps and environments"
-                )
-        dones = x["terminateds"].bool() | x["truncateds"].bool()
-        return Samples(
-            self._finite(x["observations"], "observations"),
-            self._actions(x["actions"], lead),
-            self._finite(x["next_observations"], "next_observations"),
-            dones,
-            x["valid"].bool() if "valid" in x else self._acted(dones),
-        )
-
-    def _finite(self, x: Tensor, name: str) -> Tensor:
-        """Return observations as the bonus takes them; raise ConfigError for NaN and Inf."""
-        if x.is_floating_point() and not x.isfinite().all():
-            raise ConfigError(f"{name} with NaN or Inf: mend the environment that gives them")
-        return self._observations(x)
-
-    def _acted(self, dones: Tensor) -> Tensor:
-        """Tell in which steps [T, N] environments acted, not only reset."""
-        if not self._next_step:
-            return torch.ones_like(dones)
-        ended = self._ended
-        if ended is None or len(ended) != dones.shape[1]:  # other environments have just begun
-            ended = torch.zeros_like(dones[0])
-        return ~torch.cat([ended[None], dones[:-1]])
-
-    def transitions(self, obs: Any, actions: Any, next_obs: Any) -> tuple[Tensor, Tensor, Tensor]:
-        """Bring transitions [B, ...] to the device as the bonus takes them."""
-        obs, actions, next_obs = (
-            torch.as_tensor(x).to(self.device) for x in (obs, actions, next_obs)
-        )
-        lead = tuple(obs.shape[:1])
-        return (
-            self._observations(obs),
-            self._actions(actions, lead),
-            self._observations(next_obs),
-        )
+        return self.inputs.samples(samples, self._reset_steps.acted)
 
     def fit_observations(self, obs: Tensor) -> None:
-        """Fix the observation statistics by observations [B, *shape] as the bonus takes them.
-
-        Every dimension of a vector has a std of its own, the pixels of images have one together.
-        """
-        moments = RunningMoments(self._observations.shape, torch.float64).to(self.device)
-        for part in obs.split(self.batch_size):
-            moments.add(part)
-        std = moments.variance.sqrt()
-        if not isinstance(self._observations, Vectors):
-            std = std.mean().clamp_min(LEAST_STD)
-        self.bonus.normalize.set(moments.mean.float(), std.float())
+        """Fix the observation statistics by observations [B, *shape] as the bonus takes them."""
+        self.bonus.normalize.set(*self.inputs.statistics(obs, self.batch_size))
         self.fitted = True
 
     @torch.no_grad()
     def raw_rewards(self, rollout: Samples) -> Tensor:
         """Return the bonus of every transition, [T, N], not scaled; 0 where it is not valid."""
         rewards = torch.zeros(rollout.size, device=self.device)
-        first = self._first_episodes(rollout)
         with self._engine.side(), self._engine.precision.products():
             for t, envs in rollout.groups(whole=self.bonus.uses_context):
-                reward = self.bonus.reward(*self._experience(rollout, first, t, envs))
+                reward = self.bonus.reward(*self._experience(rollout, t, envs))
                 rewards[t, envs] = checked(self.bonus, "reward", reward, t.shape)
         return rewards
 
     @torch.no_grad()
     def observe(self, rollout: Samples) -> None:
         """Show every transition to a bonus that counts or remembers, and number new episodes."""
-        first = self._first_episodes(rollout)
         with self._engine.side(), self._engine.precision.products():
             if type(self.bonus).observe is not Bonus.observe:
                 for t, envs in rollout.groups(whole=self.bonus.uses_context):
-                    self.bonus.observe(*self._experience(rollout, first, t, envs))
-        self._number_episodes(rollout)
-        if not self._watched:  # else the last step watched has set it
-            self._ended = rollout.dones[-1]
-
-    def rescale(self, raw: Tensor) -> Tensor:
-        """Let the rewards of a rollout, [T, N], count in the scale, and divide them by it."""
-        self._counted = True
-        return _rescaled(self._norm, raw)
-
-    def scale(self, raw: Tensor) -> Tensor:
-        """Divide rewards by the scale as it stands; return zeros before anything counted."""
-        if self._norm is None:
-            return raw
-        if not self._counted:
-            return torch.zeros_like(raw)
-        return raw / self._norm.moments.variance.sqrt().clamp_min(1e-8).to(raw.dtype)
+                    self.bonus.observe(*self._experience(rollout, t, envs))
+        self._episodes.advance(rollout)
+        if not self._watched:  # else `watch` has advanced them
+            self._reset_steps.advance(rollout.dones)
 
     def train(self, rollout: Samples) -> Record:
         """Train the model on a rollout: `epochs` passes over minibatches."""
@@ -390,8 +288,7 @@ class IntrinsicReward:
         with self._engine.side():
             for _ in range(self.epochs):
                 for t, envs in rollout.minibatches(self.batch_size, self.share, self._order):
-                    transitions = rollout.transitions(t, envs)
-                    record.add(**self._step(self.bonus, self._adam, transitions))
+                    record.add(**self._step(self.bonus, self._adam, rollout.transitions(t, envs)))
                 self.bonus.after_epoch()
             self.bonus.after_rollout()
         return record
@@ -411,33 +308,12 @@ class IntrinsicReward:
             self.fit_observations(rollout.obs.flatten(0, 1))
         return rollout
 
-    def _first_episodes(self, rollout: Samples) -> Tensor:
-        """Return the numbers [N] of the episodes that a rollout begins in."""
-        envs = rollout.size[1]
-        if self._episodes is None:
-            return self._unused + torch.arange(envs, device=self.device)
-        if envs == len(self._episodes):
-            return self._episodes
-        if self.bonus.uses_context:
-            raise ConfigError(
-                f"samples of {envs} environments, after {len(self._episodes)}; this bonus keeps "
-                "something of every episode, so call begin_episodes() if all were reset, or make "
-                "another reward for them"
-            )
-        return self._episodes.max() + 1 + torch.arange(envs, device=self.device)
-
-    def _number_episodes(self, rollout: Samples) -> None:
-        """Number the episodes that are under way after a rollout."""
-        first = self._first_episodes(rollout)
-        self._episodes = first + rollout.size[1] * rollout.dones.sum(0)
-
-    def _experience(
-        self, rollout: Samples, first: Tensor, t: Tensor, envs: Tensor
-    ) -> tuple[Any, ...]:
+    def _experience(self, rollout: Samples, t: Tensor, envs: Tensor) -> tuple[Any, ...]:
         """Return transitions and, for a bonus that uses it, their context."""
         transitions = rollout.transitions(t, envs)
         if not self.bonus.uses_context:
             return transitions
+        first = self._episodes.first(rollout.size[1])
         return (*transitions, Context(rollout.episodes(first)[t, envs]))
 
     # Saving all of it, settings included.
@@ -454,16 +330,14 @@ class IntrinsicReward:
             checkpoint: of `checkpoint`. Without a GPU, one that was on a GPU goes to the CPU.
             envs: environments, or a pair of spaces.
         """
-        settings = dict(checkpoint["settings"])
-        if not torch.cuda.is_available():
-            settings["device"] = "cpu"
-        reward = cls(envs=envs, **settings)
+        place = {} if torch.cuda.is_available() else {"device": "cpu"}
+        reward = cls(envs=envs, **{**checkpoint["settings"], **place})
         reward.load_state_dict(checkpoint["state"])
         return reward
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Stable-Baselines3 pickles what its models hold.
-        return type(self).from_checkpoint, (self.checkpoint(), self.spaces)
+        return type(self).from_checkpoint, (self.checkpoint(), self.inputs.spaces)
 
 
 def as_reward(bonus: str | IntrinsicReward, envs: Any, settings: dict[str, Any]) -> IntrinsicReward:
@@ -473,12 +347,3 @@ def as_reward(bonus: str | IntrinsicReward, envs: Any, settings: dict[str, Any])
     if settings:
         raise ConfigError(f"{next(iter(settings))}: give it to the IntrinsicReward")
     return bonus
-
-
-def _rescaled(norm: RewardNorm | None, raw: Tensor) -> Tensor:
-    """Add the rewards [T, N] of a rollout to a scale, and divide them by it."""
-    if norm is None:
-        return raw
-    if len(norm.sums) not in (1, raw.shape[1]):  # other environments begin other sums
-        norm.sums = norm.sums.new_zeros(1)
-    return norm(raw)

@@ -92,7 +92,7 @@ class Reward:
         rollout = self._rollout(samples)
         raw = self.reward.raw_rewards(rollout)
         self.reward.observe(rollout)
-        rewards = self.reward.rescale(raw)
+        rewards = self.reward.scale.add(raw)
         if self.rwd_norm_type == "minmax":
             low, high = rewards.aminmax()
             rewards = (rewards - low) / (high - low).clamp_min(1e-8)

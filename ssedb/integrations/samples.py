@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ssedb.errors import ConfigError
+
 REWARD_BATCH = 2048
 """Transitions that are rewarded at once, about as many as in our trainer."""
 
@@ -109,3 +111,23 @@ def one_step(values: tuple[Any, ...], valid: Any = None) -> dict[str, Tensor]:
     """
     named = dict(zip(KEYS, values, strict=True)) | ({} if valid is None else {"valid": valid})
     return {name: torch.as_tensor(value).clone()[None] for name, value in named.items()}
+
+
+def tensors(samples: SampleDict, device: torch.device) -> dict[str, Tensor]:
+    """Copy samples to a device; raise ConfigError unless all are of the same steps and envs."""
+    if missing := [key for key in KEYS if key not in samples]:
+        raise ConfigError(f"samples without {missing[0]!r}: give {', '.join(KEYS)}")
+    if unknown := [key for key in samples if key not in KEYS + OPTIONAL]:
+        known = ", ".join(KEYS + OPTIONAL)
+        raise ConfigError(f"samples with {unknown[0]!r}, which is not known: give {known}")
+    x = {key: torch.as_tensor(value).to(device) for key, value in samples.items()}
+    lead = tuple(x["terminateds"].shape)
+    if len(lead) != 2 or 0 in lead:
+        raise ConfigError(f"terminateds of shape {list(lead)}: give [steps, envs]")
+    for key in (*KEYS, "valid"):
+        if key in x and tuple(x[key].shape[:2]) != lead:
+            raise ConfigError(
+                f"{key} of shape {list(x[key].shape)}: terminateds are {list(lead)}; give "
+                "[steps, envs, ...] of the same steps and environments"
+            )
+    return x

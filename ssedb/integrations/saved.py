@@ -14,6 +14,11 @@ SHORTHAND = ("fidelity", "preset")
 """Settings that matter by the others they stand for alone."""
 
 
+def as_text(**settings: Any) -> dict[str, str]:
+    """Return settings as Python writes them, each on one line."""
+    return {name: " ".join(repr(value).split()) for name, value in settings.items()}
+
+
 def require_made_for(saved: Any, own: dict[str, str]) -> None:
     """Raise ConfigError unless a state was made for what a reward was made for.
 

@@ -95,7 +95,7 @@ class IntrinsicRewardCallback(BaseCallback):
 
     def _on_step(self) -> bool:
         step = self.locals
-        next_obs = final_observations(step["new_obs"], step["dones"], step["infos"])
+        next_obs = final_observations(self.reward, step["new_obs"], step["dones"], step["infos"])
         dones, actions = step["dones"], step["clipped_actions"]
         self.reward.watch(step["obs_tensor"], actions, step["rewards"], dones, dones, next_obs)
         self._extrinsic.append(np.array(step["rewards"]))
@@ -160,9 +160,10 @@ class VecIntrinsicReward(VecEnvWrapper):
 
     def reset(self) -> Any:
         """Reset all environments."""
-        self._obs = self.venv.reset()
+        obs = self.venv.reset()
+        self._obs = self.reward.inputs.select(obs)
         self._stepwise.begin_episodes()
-        return self._obs
+        return obs
 
     def step_async(self, actions: np.ndarray) -> None:
         """Begin a step."""
@@ -173,12 +174,12 @@ class VecIntrinsicReward(VecEnvWrapper):
         """End a step; return what the environments do, with the rewards changed."""
         obs, rewards, dones, infos = self.venv.step_wait()
         if self.training:
-            next_obs = final_observations(obs, dones, infos)
+            next_obs = final_observations(self.reward, obs, dones, infos)
             intrinsic = self._stepwise(self._obs, self._taken, dones, next_obs)
             for info, own, game in zip(infos, intrinsic, rewards, strict=True):
                 info["intrinsic_reward"], info["extrinsic_reward"] = float(own), float(game)
             rewards = self.extrinsic_coef * rewards + self.intrinsic_coef * intrinsic
-        self._obs = obs
+        self._obs = self.reward.inputs.select(obs)
         return obs, rewards, dones, infos
 
     def save(self, path: str | Path) -> None:
@@ -210,9 +211,11 @@ class VecIntrinsicReward(VecEnvWrapper):
         }
 
 
-def final_observations(obs: Any, dones: np.ndarray, infos: list[dict[str, Any]]) -> Any:
-    """Return next observations [N, ...]; where an episode ended, its last one."""
-    final = np.array(obs)
+def final_observations(
+    reward: IntrinsicReward, obs: Any, dones: np.ndarray, infos: list[dict[str, Any]]
+) -> np.ndarray:
+    """Return what a reward sees of next observations [N, ...]; at an episode's end, of its last."""
+    final = np.array(reward.inputs.select(obs))
     for i in np.flatnonzero(dones):
-        final[i] = infos[i]["terminal_observation"]
+        final[i] = reward.inputs.select(infos[i]["terminal_observation"])
     return final

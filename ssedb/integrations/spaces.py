@@ -10,7 +10,6 @@ import torch
 from gymnasium import Env, spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from torch import Tensor
-from torch.nn.functional import one_hot
 
 from ssedb.actions import Choices, NumActions, action_space
 from ssedb.envs.frames import LUMA, SIDE, to_agent_frames
@@ -50,16 +49,15 @@ def make_observations(space: spaces.Space[Any], rgb: bool | None = None) -> Imag
 
     Args:
         space: of single observations. Bytes [H, W], and bytes or bounded floats [H, W, C] or
-            [C, H, W] are images if their sides are 32 or more. Smaller ones are codes of a grid:
-            vectors, as are other boxes of one or two dimensions, numbers and bits.
+            [C, H, W] are images if their sides are 32 or more, and so are stacks of such [F, ...].
+            Smaller ones are codes of a grid: vectors, as are other boxes of one or two dimensions,
+            numbers and bits.
         rgb: whether the channels of images are colours; where they come in threes, if None.
     """
     shape = tuple(space.shape or ())
-    large = len(shape) in (2, 3) and sorted(shape)[-2] >= SMALLEST_IMAGE
-    if isinstance(space, spaces.Box) and space.dtype == np.uint8 and large:
-        return Images(shape, rgb)
-    if isinstance(space, spaces.Box) and space.is_bounded() and len(shape) == 3 and large:
-        return Images(shape, rgb, (float(space.low.min()), float(space.high.max())))
+    if isinstance(space, spaces.Box) and is_image(space):
+        bounds = float(space.low.min()), float(space.high.max())
+        return Images(shape, rgb, (0.0, 255.0) if space.dtype == np.uint8 else bounds)
     flat = isinstance(space, spaces.Box) and (len(shape) <= 2 or space.dtype == np.uint8)
     if flat or isinstance(space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
         return Vectors(space)
@@ -67,6 +65,16 @@ def make_observations(space: spaces.Space[Any], rgb: bool | None = None) -> Imag
         f"observations of {' '.join(str(space).split())}: a bonus takes images or vectors; "
         "wrap the environments so that they give such"
     )
+
+
+def is_image(space: spaces.Space[Any]) -> bool:
+    """Tell whether the observations of a space are images: see `make_observations`."""
+    shape = tuple(space.shape or ())
+    shape = shape[1:] if len(shape) == 4 else shape
+    large = len(shape) in (2, 3) and sorted(shape)[-2] >= SMALLEST_IMAGE
+    if not isinstance(space, spaces.Box) or not large:
+        return False
+    return space.dtype == np.uint8 or (len(shape) == 3 and space.is_bounded())
 
 
 class Images:
@@ -85,10 +93,11 @@ class Images:
         """Find out how images lie in a space.
 
         Args:
-            shape: of an image, [H, W], [H, W, C] or [C, H, W].
+            shape: of an image, [H, W], [H, W, C] or [C, H, W], or of a stack of such, [F, ...].
             bounds: what is black and what is white.
             rgb: whether channels are colours, three to a frame; where they come in threes, if None.
         """
+        self._stack, shape = shape[:-3], shape[-3:]
         self._given = shape
         self._bounds = bounds
         # The number of channels is the smallest: of [H, W, C] the last, of [C, H, W] the first.
@@ -99,19 +108,19 @@ class Images:
         if self._rgb and channels % 3:
             raise ConfigError(f"rgb=True: {channels} channels of {shape} do not come in threes")
         self._resize = min(sides) < LEAST_SIDE or max(sides) > SIDE
-        frames = channels // 3 if self._rgb else channels
+        frames = math.prod(self._stack) * (channels // 3 if self._rgb else channels)
         self.shape: tuple[int, ...] = (frames, *((SIDE, SIDE) if self._resize else sides))
 
-    def __call__(self, x: Tensor) -> Tensor:
-        """Convert [..., *space.shape] to [..., C, H, W]; floats of 0 to 255 count as bytes.
+    def __call__(self, x: Tensor, lead: tuple[int, ...]) -> Tensor:
+        """Convert [*lead, *space.shape] to [*lead, C, H, W]; floats of 0 to 255 count as bytes.
 
         Of a space [H, W, C], images [C, H, W] are taken as well: a trainer may have turned them.
         """
-        lead = x.shape[: x.ndim - len(self._given)]
-        own = x.shape[len(lead) :]
+        own = tuple(x.shape[len(lead) + len(self._stack) :])
         turned = self._last and own == (self._given[2], *self._given[:2])
-        if own != self._given and not turned:
-            raise _misfit(x, self._given)
+        fits = tuple(x.shape[len(lead) :]) == (*self._stack, *own)
+        if not fits or (own != self._given and not turned):
+            raise _misfit(x, (*self._stack, *self._given))
         x = self._bytes(x.reshape(-1, *own))
         if len(own) == 2:
             x = x[:, None]
@@ -144,8 +153,48 @@ def _gray(x: Tensor) -> Tensor:
     return ((colours * weights).sum(2) + 1e-3).clamp_(0, 255).to(torch.uint8)
 
 
+class Codes:
+    """Choices of a discrete space as int64 from 0, given as numbers or one-hot side by side.
+
+    Attributes:
+        sizes: how many options each choice has.
+    """
+
+    def __init__(self, space: spaces.Space[Any], sizes: tuple[int, ...], name: str) -> None:
+        """Prepare for a space.
+
+        Args:
+            space: `Discrete`, `MultiDiscrete` or `MultiBinary`.
+            sizes: how many options each choice has.
+            name: what is chosen, for errors.
+        """
+        self.sizes = sizes
+        self._first = torch.as_tensor(np.asarray(getattr(space, "start", 0))).flatten()
+        self._space = " ".join(str(space).split())
+        self._name = name
+
+    def fit(self, x: Tensor, lead: tuple[int, ...]) -> bool:
+        """Tell whether a tensor holds the choices of [*lead]."""
+        return self._one_hot(x, lead) or x.numel() == math.prod(lead) * len(self.sizes)
+
+    def __call__(self, x: Tensor, lead: tuple[int, ...]) -> Tensor:
+        """Convert to [*lead, K]; raise ConfigError for a number that is no option."""
+        if self._one_hot(x, lead):
+            return torch.stack([one.argmax(-1) for one in x.long().split(self.sizes, -1)], -1)
+        numbers = x.reshape(*lead, len(self.sizes)).long()
+        codes = numbers - self._first.to(x.device)
+        beyond = (codes < 0) | (codes >= torch.tensor(self.sizes, device=x.device))
+        if beyond.any():
+            worst = numbers[beyond][0].item()
+            raise ConfigError(f"{self._name} {worst}: {self._space} has no such choice")
+        return codes
+
+    def _one_hot(self, x: Tensor, lead: tuple[int, ...]) -> bool:
+        return sum(self.sizes) > len(self.sizes) and x.shape == (*lead, sum(self.sizes))
+
+
 class Vectors:
-    """Vectors of a space as float32 [D]; numbers of a `Discrete` space become one-hot.
+    """Vectors of a space as float32 [D]; `Discrete` and `MultiDiscrete` become one-hot.
 
     Attributes:
         shape: of an observation as a bonus takes it.
@@ -153,17 +202,22 @@ class Vectors:
 
     def __init__(self, space: spaces.Space[Any]) -> None:
         self._given = tuple(space.shape or ())
-        self._discrete = space if isinstance(space, spaces.Discrete) else None
-        size = math.prod(self._given) if self._discrete is None else int(self._discrete.n)
-        self.shape: tuple[int, ...] = (size,)
+        self._codes = None
+        self.shape: tuple[int, ...] = (math.prod(self._given),)
+        if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+            numbers = space.n if isinstance(space, spaces.Discrete) else space.nvec
+            sizes = tuple(np.ravel(numbers).tolist())
+            self._codes = Codes(space, sizes, "observation")
+            self.shape = (sum(sizes),)
 
-    def __call__(self, x: Tensor) -> Tensor:
-        """Convert [..., *space.shape] to [..., D]."""
-        lead = x.shape[: x.ndim - len(self._given)]
-        if x.shape[len(lead) :] != self._given:
+    def __call__(self, x: Tensor, lead: tuple[int, ...]) -> Tensor:
+        """Convert [*lead, *space.shape] to [*lead, D]; a choice may be [*lead, 1] or one-hot."""
+        if self._codes is not None and self._codes.fit(x, lead):
+            sizes = self._codes.sizes
+            codes = self._codes(x, lead).reshape(-1, len(sizes))
+            return Choices(sizes).vector(codes).reshape(*lead, *self.shape)
+        if x.shape != (*lead, *self._given):
             raise _misfit(x, self._given)
-        if self._discrete is not None:
-            return one_hot(x.long() - int(self._discrete.start), self.shape[0]).float()
         return x.reshape(*lead, *self.shape).float()
 
 
@@ -183,29 +237,16 @@ class Actions:
 
     def __init__(self, space: spaces.Space[Any]) -> None:
         own = action_space(space)
-        self._given = " ".join(str(space).split())
+        self.space: NumActions = int(space.n) if isinstance(space, spaces.Discrete) else own
         self._shape, self._dtype = own.shape, own.dtype
-        choices = own if isinstance(own, Choices) else None
-        sizes = None if choices is None else torch.tensor(choices.sizes)
-        self._sizes = sizes[0] if sizes is not None and choices and choices.single else sizes
-        self._first = torch.as_tensor(np.asarray(getattr(space, "start", 0)))
-        single = isinstance(space, spaces.Discrete)
-        self._number = int(space.n) if isinstance(space, spaces.Discrete) else 0
-        self.space: NumActions = self._number if single else own
+        self._codes = Codes(space, own.sizes, "action") if isinstance(own, Choices) else None
 
     def __call__(self, actions: Tensor, lead: tuple[int, ...]) -> Tensor:
         """Convert [*lead, *space.shape] to [*lead, ...]; a choice may be [*lead, 1] or one-hot."""
-        if self._number > 1 and actions.shape == (*lead, self._number):
-            return actions.long().argmax(-1)
+        if self._codes is not None and self._codes.fit(actions, lead):
+            return self._codes(actions, lead).reshape(*lead, *self._shape)
         if actions.numel() != math.prod(lead) * math.prod(self._shape):
             raise ConfigError(
                 f"actions of shape {list(actions.shape)}: there are observations of {list(lead)}"
             )
-        own = actions.reshape(*lead, *self._shape).to(self._dtype)
-        own = own - self._first.to(own.device, own.dtype)
-        if self._sizes is not None:
-            beyond = (own < 0) | (own >= self._sizes.to(own.device))
-            if beyond.any():
-                worst = actions.reshape(own.shape)[beyond][0].item()
-                raise ConfigError(f"action {worst}: {self._given} has no such choice")
-        return own
+        return actions.reshape(*lead, *self._shape).to(self._dtype)

@@ -62,7 +62,7 @@ class Stepwise:
         if self.reward.fitted:
             raw = self.reward.raw_rewards(samples)
             self.reward.observe(samples)
-        scaled = self.reward.scale(raw)
+        scaled = self.reward.scale.divide(raw)
         self._steps.append(samples)
         self._raw.append(raw)
         self._scaled.append(scaled)
@@ -84,7 +84,7 @@ class Stepwise:
             self.reward.fit_observations(rollout.obs.flatten(0, 1))
             raw = self.reward.raw_rewards(rollout)
             self.reward.observe(rollout)
-        self.reward.rescale(raw)
+        self.reward.scale.add(raw)
         if self.trains:
             self.reward.summarize(self.reward.train(rollout), raw, torch.cat(self._scaled))
         self._steps, self._raw, self._scaled = [], [], []

@@ -164,7 +164,7 @@ class IntrinsicRewardLoss(LossModule):  # type: ignore[misc]
             _flat(tensordict[key], batch)
             for key in (keys.observation, keys.action, keys.next_observation)
         )
-        loss, metrics = self.bonus.loss(*reward.transitions(obs, actions, next_obs))
+        loss, metrics = self.bonus.loss(*reward.inputs.transitions(obs, actions, next_obs))
         return TensorDict({"loss_bonus": loss, **metrics}, batch_size=[])
 
     def after_step(self) -> None:

@@ -46,6 +46,19 @@ class Corridor(gymnasium.Env):
         return picture(self.time, int(action)), float(over), over and not cut, cut, {}
 
 
+class Sighted(gymnasium.ObservationWrapper):
+    """A corridor whose picture is in a dictionary with a number and perhaps a text."""
+
+    def __init__(self, says: bool = False) -> None:
+        super().__init__(Corridor())
+        self.more: dict[str, Any] = {"text": "go"} if says else {}
+        texts = {"text": spaces.Text(9)} if says else {}
+        self.observation_space = spaces.Dict(image=SPACES[0], way=spaces.Discrete(4), **texts)
+
+    def observation(self, observation: np.ndarray) -> dict[str, Any]:
+        return {"image": observation, "way": 3, **self.more}
+
+
 def rollout(steps: int = 8, envs: int = 3, seed: int = 0) -> dict[str, np.ndarray]:
     """Sample random actions, with the true last observations; environment i begins at time i."""
     rng = np.random.default_rng(seed)
@@ -112,3 +125,40 @@ def time(obs: Tensor) -> Tensor:
 
 CLOCK = f"{__name__}:Clock"
 DIARY = f"{__name__}:Diary"
+
+VECTORS = spaces.Box(-2, 2, (5,), np.float32)
+ACTIONS = {
+    "one choice": spaces.Discrete(3),
+    "choices": spaces.MultiDiscrete([3, 2], start=[1, 0]),
+    "bits": spaces.MultiBinary(2),
+    "continuous": spaces.Box(-1, 1, (2,), np.float32),
+}
+
+
+def weights(reward: ssedb.IntrinsicReward) -> torch.Tensor:
+    return torch.cat([value.double().flatten() for value in reward.bonus.state_dict().values()])
+
+
+def same_future(one: ssedb.IntrinsicReward, other: ssedb.IntrinsicReward) -> bool:
+    """Whether both answer alike and learn alike, from here on."""
+    samples = rollout(seed=5)
+    answers = [torch.equal(one.compute(samples), other.compute(samples)) for _ in range(2)]
+    return all(answers) and torch.equal(weights(one), weights(other))
+
+
+def random_samples(observations: spaces.Space, actions: spaces.Space) -> dict[str, np.ndarray]:
+    """Samples [4, 3, ...] drawn from spaces."""
+    observations.seed(0)
+    actions.seed(0)
+
+    def draw(space: spaces.Space) -> np.ndarray:
+        return np.array([[space.sample() for _ in range(3)] for _ in range(4)])
+
+    nothing = np.zeros((4, 3), bool)
+    return {
+        "observations": draw(observations),
+        "actions": draw(actions),
+        "terminateds": nothing,
+        "truncateds": nothing,
+        "next_observations": draw(observations),
+    }

@@ -10,14 +10,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 import ssedb
 from ssedb.integrations.gymnasium import VectorIntrinsicReward
 
-from .corridor import CLOCK, DIARY, LENGTH, SPACES, Clock, Corridor, Diary
-
-
-@pytest.fixture(autouse=True)
-def nothing_remembered():
-    Clock.rewarded.clear()
-    Clock.trained.clear()
-    Diary.episodes.clear()
+from .corridor import CLOCK, DIARY, LENGTH, SPACES, Clock, Corridor, Diary, Sighted
 
 
 def wrapped(mode: AutoresetMode, truncates: bool = False, **settings) -> VectorIntrinsicReward:
@@ -57,6 +50,15 @@ def test_steps_that_only_reset_are_left_out_whatever_the_reward_knows_of_the_env
     trained = torch.cat(Clock.trained).tolist()
     assert LENGTH in trained
     assert 0 not in trained
+
+
+@pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP])
+def test_image_of_dictionary_observations_is_rewarded_with_the_true_last_ones(mode):
+    env = SyncVectorEnv([partial(Sighted, says=True)] * 2, autoreset_mode=mode)
+    play(VectorIntrinsicReward(env, CLOCK, update_every=2, preset="rooms"), 9)
+    before, _, later = map(torch.cat, zip(*Clock.rewarded, strict=True))
+    assert torch.equal(later, before + 1)
+    assert LENGTH in later
 
 
 def test_update_every_says_how_often_the_bonus_is_updated():

@@ -16,15 +16,9 @@ import ssedb
 from ssedb.errors import Note
 from ssedb.integrations.sb3 import IntrinsicRewardCallback, VecIntrinsicReward
 
-from .corridor import CLOCK, DIARY, LENGTH, Clock, Corridor, Diary, rollout, small
+from .corridor import CLOCK, DIARY, LENGTH, Clock, Corridor, Diary, Sighted, rollout, small
 
 STEPS, ENVS = 7, 2
-
-
-@pytest.fixture(autouse=True)
-def nothing_remembered():
-    Clock.rewarded.clear()
-    Diary.episodes.clear()
 
 
 def corridors(truncates: bool = False) -> DummyVecEnv:
@@ -122,8 +116,21 @@ def test_transitions_at_episode_ends_have_the_true_next_observation(truncates):
 def test_images_in_a_cnn_policy_are_rewarded_channels_first():
     model = ppo(VecTransposeImage(corridors()), policy_kwargs={})
     model.learn(STEPS * ENVS, callback=IntrinsicRewardCallback(CLOCK))
-    assert model.intrinsic_reward.spaces[0].shape == (1, 36, 36)
+    assert model.intrinsic_reward.inputs.spaces[0].shape == (1, 36, 36)
     assert torch.cat([later for *_, later in Clock.rewarded]).max() == LENGTH
+
+
+def test_image_of_dictionary_observations_is_rewarded_with_the_true_last_ones():
+    env = DummyVecEnv([Sighted] * ENVS)
+    sizes = dict(n_steps=STEPS, batch_size=7, n_epochs=1, device="cpu")
+    model = PPO("MultiInputPolicy", env, **sizes)
+    model.learn(STEPS * ENVS, callback=IntrinsicRewardCallback(CLOCK))
+    env = VecIntrinsicReward(env, CLOCK, update_every=3, preset="rooms", device="cpu")
+    DQN("MultiInputPolicy", env, device="cpu", buffer_size=9, train_freq=1).learn(STEPS * ENVS)
+    before, _, later = map(torch.cat, zip(*Clock.rewarded, strict=True))
+    assert len(before) == 2 * STEPS * ENVS
+    assert torch.equal(later, before + 1)
+    assert later.tolist().count(LENGTH) == 2 * ENVS
 
 
 def test_continuous_actions_are_rewarded_within_their_bounds():

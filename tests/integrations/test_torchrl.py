@@ -4,8 +4,10 @@ import copy
 import sys
 from importlib import import_module
 
+import gymnasium
 import pytest
 import torch
+from gymnasium import spaces
 from tensordict import TensorDict
 from torchrl.collectors import Collector
 from torchrl.envs import (
@@ -21,13 +23,7 @@ from torchrl.envs import (
 import ssedb
 from ssedb.integrations.torchrl import IntrinsicRewardLoss, IntrinsicRewardTransform
 
-from .corridor import CLOCK, DIARY, LENGTH, Clock, Corridor, Diary, rollout, small
-
-
-@pytest.fixture(autouse=True)
-def nothing_remembered():
-    Clock.rewarded.clear()
-    Diary.episodes.clear()
+from .corridor import CLOCK, DIARY, LENGTH, Clock, Corridor, Diary, Sighted, rollout, small
 
 
 def corridor(one_hot: bool = True) -> GymWrapper:
@@ -101,7 +97,9 @@ def test_state_dict_of_the_transform_goes_on_as_the_original():
     made[1].load_state_dict(made[0].state_dict())
     one, other = (env.transform.reward for env in made)
     samples = rollout(envs=1)
-    raw = [reward.scale(reward.raw_rewards(reward.samples(samples))) for reward in (one, other)]
+    raw = [
+        reward.scale.divide(reward.raw_rewards(reward.samples(samples))) for reward in (one, other)
+    ]
     assert torch.equal(*raw)
     assert raw[0].mean() > 0
 
@@ -231,3 +229,35 @@ def test_missing_package_is_named_with_its_extra(monkeypatch):
     monkeypatch.delitem(sys.modules, "ssedb.integrations.torchrl")
     with pytest.raises(ssedb.ConfigError, match=r"pip install ssedb\[torchrl\]"):
         import_module("ssedb.integrations.torchrl")
+
+
+class Numbers(gymnasium.Env):
+    """Observations and actions that TorchRL turns into one-hot vectors."""
+
+    observation_space, action_space = spaces.Discrete(4), spaces.MultiDiscrete([3, 2])
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return 0, {}
+
+    def step(self, action):
+        return int(action[0]) + 1, 0.0, False, False, {}
+
+
+def test_transform_and_loss_take_the_one_hot_choices_of_torchrl():
+    game = Numbers()
+    reward = ssedb.IntrinsicReward("icm", game, preset="rooms", device="cpu")
+    env = TransformedEnv(GymWrapper(game), IntrinsicRewardTransform(reward, scale_every=4))
+    data = env.rollout(8)
+    assert data["observation"].shape == (8, 4)
+    assert data["action"].shape == (8, 5)
+    assert (data["next", "intrinsic_reward"][4:] > 0).any()
+    assert IntrinsicRewardLoss(reward)(data)["loss_bonus"] > 0
+
+
+def test_transform_takes_the_entry_of_a_dictionary_that_the_reward_sees():
+    game = Sighted()
+    reward = ssedb.IntrinsicReward(CLOCK, game, preset="rooms", reward_scale="none", device="cpu")
+    transform = IntrinsicRewardTransform(reward, in_keys=["image"], scale_every=1)
+    data = TransformedEnv(GymWrapper(game), transform).rollout(4)
+    assert data["next", "intrinsic_reward"].flatten().tolist() == [0, 2, 3, 4]

@@ -1,0 +1,94 @@
+"""Conversion of what environments give to what a bonus takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ssedb.errors import ConfigError
+from ssedb.integrations.entries import Entries
+from ssedb.integrations.samples import SampleDict, Samples, tensors
+from ssedb.integrations.spaces import Actions, Vectors, make_observations, spaces_of
+from ssedb.normalize import RunningMoments
+
+LEAST_STD = 1.0
+"""Floor of the pixels' std: a first rollout may show next to nothing."""
+
+
+class Inputs:
+    """Observations and actions of environments, on a device, as a bonus takes them.
+
+    Attributes:
+        spaces: of observations and of actions, as the environments have them.
+        shape: of an observation as the bonus takes it.
+        actions: space of actions as the bonus takes them.
+        select: what the bonus sees of dictionary observations.
+    """
+
+    def __init__(
+        self, envs: Any, device: torch.device, rgb: bool | None, obs_key: str | None
+    ) -> None:
+        """Prepare for environments.
+
+        Args:
+            envs: environments, or a pair of spaces.
+            device: where the bonus is.
+            rgb: whether channels are colours; where they come in threes, if None.
+            obs_key: entry of dictionary observations that the bonus sees; chosen if None.
+        """
+        self.spaces = spaces_of(envs)
+        self._device = device
+        self.select = Entries(self.spaces[0], obs_key)
+        self._observations = make_observations(self.select.space, rgb)
+        self._actions = Actions(self.spaces[1])
+        self.shape = self._observations.shape
+        self.actions = self._actions.space
+
+    def samples(self, samples: SampleDict, acted: Callable[[Tensor], Tensor]) -> Samples:
+        """Convert samples [T, N, ...].
+
+        Args:
+            samples: arrays or tensors by name.
+            acted: tells from dones [T, N] which steps are valid, bool [T, N], if samples do not.
+        """
+        x = tensors({name: self.select(x) for name, x in samples.items()}, self._device)
+        dones = x["terminateds"].bool() | x["truncateds"].bool()
+        for name in ("observations", "next_observations"):
+            if x[name].is_floating_point() and not x[name].isfinite().all():
+                raise ConfigError(f"{name} with NaN or Inf: mend the environment that gives them")
+        lead = tuple(dones.shape)
+        return Samples(
+            self._observations(x["observations"], lead),
+            self._actions(x["actions"], lead),
+            self._observations(x["next_observations"], lead),
+            dones,
+            x["valid"].bool() if "valid" in x else acted(dones),
+        )
+
+    def transitions(self, obs: Any, actions: Any, next_obs: Any) -> tuple[Tensor, Tensor, Tensor]:
+        """Convert transitions [B, ...]."""
+        obs, actions, next_obs = (
+            torch.as_tensor(self.select(x)).to(self._device) for x in (obs, actions, next_obs)
+        )
+        lead = tuple(obs.shape[:1])
+        return (
+            self._observations(obs, lead),
+            self._actions(actions, lead),
+            self._observations(next_obs, lead),
+        )
+
+    def statistics(self, obs: Tensor, batch_size: int) -> tuple[Tensor, Tensor]:
+        """Return mean and std of converted observations [B, *shape], taken batch by batch.
+
+        Every dimension of a vector has a std of its own, the pixels of images have one together.
+        """
+        moments = RunningMoments(self.shape, torch.float64).to(self._device)
+        for part in obs.split(batch_size):
+            moments.add(part)
+        std = moments.variance.sqrt()
+        if not isinstance(self._observations, Vectors):
+            std = std.mean().clamp_min(LEAST_STD)
+        return moments.mean.float(), std.float()

@@ -1,0 +1,11 @@
+"""Every test begins with bonuses that remember nothing."""
+
+import pytest
+
+from .corridor import Clock, Diary
+
+
+@pytest.fixture(autouse=True)
+def nothing_remembered():
+    for remembered in (Clock.rewarded, Clock.trained, Diary.episodes):
+        remembered.clear()

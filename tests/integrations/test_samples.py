@@ -1,0 +1,76 @@
+"""Samples of a rollout: which transitions count, and what is refused."""
+
+import numpy as np
+import pytest
+import torch
+
+import ssedb
+
+from .corridor import CLOCK, DIARY, LENGTH, Clock, rollout, small
+
+
+def test_pairs_across_an_end_are_neither_rewarded_nor_trained_on():
+    samples = rollout()
+    obs = samples["observations"]
+    samples["next_observations"][:-1] = obs[1:]  # what a buffer of observations alone can tell
+    reward = small(CLOCK, reward_scale="none", epochs=1)
+    rewards = reward.compute(samples)
+    false = samples["terminateds"].copy()
+    false[-1] = False
+    assert false.sum() == 3
+    assert (rewards.numpy()[false] == 0).all()
+    assert 0 not in torch.cat(Clock.trained)
+    assert len(torch.cat(Clock.trained)) == 24 - 3
+
+
+def test_true_last_observations_are_rewarded_and_trained_on():
+    reward = small(CLOCK, reward_scale="none", epochs=1)
+    rewards = reward.compute(rollout()).numpy()
+    assert (rewards[rollout()["terminateds"]] == LENGTH).all()
+    assert torch.cat(Clock.trained).tolist().count(LENGTH) == 4
+
+
+def test_invalid_steps_are_neither_rewarded_nor_trained_on():
+    samples = rollout()
+    samples["valid"] = np.arange(8)[:, None] >= np.array([0, 3, 8])
+    rewards = small(CLOCK, reward_scale="none", epochs=1).compute(samples).numpy()
+    assert ((rewards > 0) == samples["valid"]).all()
+    assert len(torch.cat(Clock.trained)) == 8 + 5
+
+
+def without(key: str) -> dict[str, np.ndarray]:
+    return {name: value for name, value in rollout().items() if name != key}
+
+
+@pytest.mark.parametrize(
+    ("samples", "message"),
+    [
+        (without("actions"), "samples without 'actions'"),
+        ({**rollout(), "terminateds": np.zeros(3)}, r"terminateds of shape \[3\]"),
+        ({**rollout(), "observations": np.zeros((8, 3, 9, 9, 1))}, "observations of shape"),
+        ({**rollout(), "actions": np.zeros((8, 3, 2))}, "actions of shape"),
+        ({**rollout(), "actions": rollout()["actions"].T}, r"actions of shape \[3, 8\]"),
+        ({**rollout(), "actions": rollout()["actions"] + 5}, r"action \d: Discrete\(3\) has no"),
+        ({**rollout(), "observations": rollout(9)["observations"]}, "observations of shape"),
+        (
+            {**rollout(), "next_observations": rollout(envs=2)["observations"]},
+            "next_obs.* of shape",
+        ),
+        ({**rollout(), "truncateds": np.zeros(3)}, "truncateds of shape"),
+        ({**rollout(), "valid": np.ones((8, 1))}, "valid of shape"),
+        ({**rollout(), "masks": np.ones((8, 3))}, "samples with 'masks'"),
+        ({name: value[:0] for name, value in rollout().items()}, r"terminateds of shape \[0, 3\]"),
+        (rollout(envs=2), "samples of 2 environments, after 3"),
+    ],
+)
+def test_samples_that_do_not_fit_are_answered_in_one_line(samples, message):
+    reward = small(DIARY)
+    reward.compute(rollout())
+    with pytest.raises(ssedb.ConfigError, match=message) as error:
+        reward.compute(samples)
+    assert "\n" not in str(error.value)
+
+
+def test_share_is_what_a_pass_trains_on():
+    small(CLOCK, epochs=1, share=0.25).update(rollout())
+    assert len(torch.cat(Clock.trained)) == 6
