@@ -5,6 +5,7 @@ Nothing here waits for torch before the input is checked.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import warnings
@@ -65,7 +66,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         denied = isinstance(error, PermissionError)
         why = "no permission" if denied else error.strerror or one_line(error)
-        _say(f"{error.filename or 'a file'}: {why}; choose a path that you may use")
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        remedy = "free some space there" if full else "choose a path that you may use"
+        _say(f"{error.filename or 'a file, or standard output'}: {why}; {remedy}")
         return 2
     except TrainingError as error:
         if distributed.rank() == 0:  # it stops all processes of a run; the first one says it

@@ -65,7 +65,7 @@ def print_places(places: Mapping[str, object]) -> None:
     """Print names and paths, one a line, as two columns; no path is broken."""
     column = max(map(len, places))
     for name, place in places.items():
-        print(f"{name:<{column}}   {place}")
+        print(literal(f"{name:<{column}}   {place}"))
 
 
 def print_table(table: Table, on: Console | None = None) -> None:

@@ -48,7 +48,7 @@ def test_command_without_standard_output_succeeds():
 
 def test_standard_output_on_a_full_disk_is_an_error_of_one_line():
     done = shell('"$@" >/dev/full', "-m", "ssedb", "--version")
-    said = "ssedb: a file: No space left on device; choose a path that you may use\n"
+    said = "ssedb: a file, or standard output: No space left on device; free some space there\n"
     assert (done.returncode, done.stderr) == (2, said)
 
 
