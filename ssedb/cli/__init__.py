@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -79,6 +80,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     finally:
         flush_or_drop()
+        if argv is None:  # all is done: Ctrl-C while Python cleans up needs no traceback
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _say(text: str) -> None:
