@@ -142,7 +142,7 @@ def test_train_in_an_environment_that_raises_names_it_in_one_line(
     said = capsys.readouterr().err.splitlines()[-1]
     wanted = "Walker.step raised ZeroDivisionError: the stripe fell over, before training"
     wanted += f"; the traceback is in {out / 'error.log'}"
-    assert said == f"ssedb: {wanted}; nothing was saved; the same command begins anew"
+    assert said == f"ssedb: {wanted}; nothing is saved in {out}; the same command begins anew"
     log = (out / "error.log").read_text()
     assert "in step\n    raise ZeroDivisionError" in log
     assert (

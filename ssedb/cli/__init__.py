@@ -5,8 +5,9 @@ Nothing here waits for torch before the input is checked.
 
 from __future__ import annotations
 
-import io
+import errno
 import os
+import signal
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -17,6 +18,7 @@ from ssedb import __version__
 from ssedb.engine import distributed
 from ssedb.errors import ConfigError, Note, TrainingError, did_you_mean, one_line
 from ssedb.terminal import literal, print_pairs
+from ssedb.terminal.streams import flush_or_drop, prepare_streams
 
 COMMANDS = {
     "train": "train an agent, or continue a run with --resume",
@@ -49,21 +51,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     if argv is None:
         _speak_utf8()
+        prepare_streams()
     args = [*(sys.argv[1:] if argv is None else argv)]  # `list` is a command here
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
-            return dispatch(args)
+            code = dispatch(args)
+            sys.stdout.flush()
+            return code
     except ConfigError as error:
         _say(str(error))
         return 2
     except BrokenPipeError:  # the reader of a pipe has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
         denied = isinstance(error, PermissionError)
         why = "no permission" if denied else error.strerror or one_line(error)
-        _say(f"{error.filename or 'a file'}: {why}; choose a path that you may use")
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        remedy = "free some space there" if full else "choose a path that you may use"
+        _say(f"{error.filename or 'a file, or standard output'}: {why}; {remedy}")
         return 2
     except TrainingError as error:
         if distributed.rank() == 0:  # it stops all processes of a run; the first one says it
@@ -72,6 +78,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as stop:
         _say("; ".join(["stopped", *map(str, stop.args)]))
         return 130
+    finally:
+        flush_or_drop()
+        if argv is None:  # all is done: Ctrl-C while Python cleans up needs no traceback
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _say(text: str) -> None:
@@ -94,10 +104,6 @@ def _speak_utf8() -> None:
     if sys.getfilesystemencoding() == "ascii" and not sys.flags.utf8_mode:
         os.environ["PYTHONUTF8"] = "1"  # for the processes of a sweep
         os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            # Another encoding may lack a letter; that must not end a run.
-            stream.reconfigure(errors="backslashreplace")
 
 
 def dispatch(args: list[str]) -> int:

@@ -8,6 +8,7 @@ from pathlib import Path
 import tyro
 
 from ssedb.cli.parsing import parse
+from ssedb.terminal import literal
 
 
 @dataclass(frozen=True)
@@ -27,5 +28,5 @@ def main(args: list[str]) -> int:
 
     export.check(options.run, options.out)
     path = export.export(options.run, options.out)
-    print(f"{path}: {path.stat().st_size / 2**20:.1f} MiB")
+    print(literal(f"{path}: {path.stat().st_size / 2**20:.1f} MiB"))
     return 0

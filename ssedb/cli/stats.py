@@ -48,7 +48,7 @@ def main(args: list[str]) -> int:
     title = ", ".join(map(str, options.runs))
     how: dict[str, Any] = dict(measures=options.measures, figures=options.figures)
     made, missed = write_stats(runs, tables, out, title, **how)
-    print(f"written to {out}: {', '.join(made)}")
+    print(terminal.literal(f"written to {out}: {', '.join(made)}"))
     for line in missed:
         print(terminal.wrapped(line))
     return 0

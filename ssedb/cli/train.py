@@ -151,4 +151,4 @@ def print_run(result: TrainResult, config: TrainConfig) -> None:
         places["watch it"] = f"ssedb eval {shlex.quote(str(result.out))} --episodes 5{video}"
     terminal.print_places(places)
     if not result.finished:
-        print(f"stopped early; go on with: {resume_command(result.out)}")
+        print(terminal.literal(f"stopped early; go on with: {resume_command(result.out)}"))

@@ -234,9 +234,10 @@ def _serve(
     # A fork inherits OpenMP's pool without its threads, and would wait for them for ever.
     torch.set_num_threads(1)
     gc.freeze()  # garbage of the learner is not freed here: CUDA objects cannot be, after a fork
-    # Ctrl-C is for the learner, which ends the rollout before it stops.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    # A terminal sends Ctrl-C, and a scheduler SIGTERM, to all processes. Both are for the learner,
+    # which needs its environments to end the rollout before it stops.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     envs = None
     try:

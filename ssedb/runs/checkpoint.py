@@ -35,7 +35,7 @@ def save(folder: Path, state: dict[str, Any], about: dict[str, Any]) -> Path:
     """Write `folder/step-<steps>.ckpt`; then delete all but it and the whole one before it.
 
     Args:
-        folder: where checkpoints are; it is made if need be.
+        folder: where checkpoints are.
         state: tensors and plain data.
         about: the header, which must hold `steps`.
     """
@@ -48,7 +48,6 @@ def save(folder: Path, state: dict[str, Any], about: dict[str, Any]) -> Path:
     lines = f"ssedb-checkpoint {FORMAT}\n{json.dumps(header)}\n".encode()
     path = folder / f"step-{about['steps']:012d}.ckpt"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         write_whole(path, lines, hashlib.sha256(lines).hexdigest(), "\n", data)
     except OSError as error:
         raise TrainingError(

@@ -21,7 +21,7 @@ from ssedb.errors import PACKAGE_NAMES, ConfigError, one_line
 from ssedb.reading import read_json
 from ssedb.runs import checkpoint
 from ssedb.runs.folder import ERROR_LOG, FAILURE, difference, resume_command
-from ssedb.runs.metrics import read_log
+from ssedb.runs.metrics import MAPS, read_log
 from ssedb.terminal import plural
 
 State = Literal["good", "note", "bad"]
@@ -77,6 +77,8 @@ def _config(run: Path) -> tuple[dict[str, Any], Finding]:
         return {}, Finding(name, "bad", "missing: the folder holds no run")
     except (OSError, ValueError) as error:
         return {}, Finding(name, "bad", f"cannot be read ({one_line(error)})")
+    if "env" not in config:
+        return {}, Finding(name, "bad", "names no env")
     shown = ", ".join(f"{key} {config.get(key)}" for key in ("env", "noise", "bonus", "seed"))
     outside = [key for key in ("env", "noise", "bonus") if ":" in str(config.get(key))]
     if outside:
@@ -122,9 +124,14 @@ def _metrics(run: Path, steps: int | None) -> Iterator[Finding]:
         text += f"; resumes replaced {log.repeated:,} more"
     if steps is not None and last > steps:
         text += f"; those after step {steps:,} will be written again"
-    yield Finding(name, "good", text)
-    if log.damage:
-        yield Finding(name, "note", f"{log.damage}; readers leave out what they cannot read")
+    lost = steps is not None and last < steps
+    if lost:
+        text += f", but a checkpoint is of step {steps:,}: the rows between are lost"
+    yield Finding(name, "bad" if lost else "good", text)
+    for damaged, file in ((log, name), (read_log(run / MAPS), MAPS)):
+        if damaged.damage:
+            text = f"{damaged.damage}; readers leave out what they cannot read"
+            yield Finding(file, "note" if damaged.cut else "bad", text)
 
 
 def _summary(run: Path, config: dict[str, Any]) -> Finding:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ssedb.config import TrainConfig
 from ssedb.errors import ConfigError, require_installed
-from ssedb.runs.files import require_writable, write_json
+from ssedb.runs.files import require_writable, write_json, write_whole
 from ssedb.runs.folder import require_checkpoint, saved_config
 from ssedb.runs.lock import only_run_of_this_process
 
@@ -155,8 +156,8 @@ def write_video(path: Path, frames: Iterable[Tensor | np.ndarray], zoom: int = Z
     import av
     import numpy as np
 
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with av.open(str(path), "w") as file:
+    buffer = io.BytesIO()
+    with av.open(buffer, "w", format="mp4") as file:
         stream = file.add_stream("h264", rate=FRAMES_PER_SECOND)
         stream.pix_fmt = "yuv420p"
         # Noise is hard to compress; the slower presets gain little on it.
@@ -168,6 +169,8 @@ def write_video(path: Path, frames: Iterable[Tensor | np.ndarray], zoom: int = Z
             kind = "gray" if picture.ndim == 2 else "rgb24"
             file.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format=kind)))
         file.mux(stream.encode())
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, buffer.getbuffer())
     return path
 
 

@@ -158,6 +158,7 @@ class RunFolder:
         checkpoint without the metrics that led to it.
         """
         with writing(self.path):
+            self.checkpoints.mkdir(exist_ok=True)  # without parents: a deleted run stays deleted
             for name in APPENDED:
                 sync_file(self.path / name)
             sync_folder(self.path)
@@ -300,7 +301,7 @@ def resume_command(path: Path) -> str:
 def what_is_saved(path: Path) -> str:
     """Say what a run that ended too early has left behind, and how to go on."""
     if not (path / "config.toml").exists():
-        return "nothing was saved; the same command begins anew"
+        return f"nothing is saved in {path}; the same command begins anew"
     about = checkpoint.about_latest(path / "checkpoints")
     if about is None:
         return f"nothing was saved; `{resume_command(path)}` begins it anew"

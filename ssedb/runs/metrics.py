@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ssedb.config import TrainConfig
-from ssedb.errors import require_installed
+from ssedb.errors import TrainingError, require_installed
 from ssedb.reading import Damaged, read_own
 from ssedb.runs.files import writing
 
@@ -74,7 +74,13 @@ class MetricsLog:
             self._wandb.finish()
 
     def _line(self, row: dict[str, Any]) -> None:
-        with writing(Path(self._file.name)):
+        path = Path(self._file.name)
+        if not path.exists():  # what is written to the open file would be lost
+            raise TrainingError(
+                f"{path} is gone, moved or deleted with its folder while the run trained; "
+                "resume the run where it is now"
+            )
+        with writing(path):
             self._file.write(json.dumps({"time": round(time.time(), 3), **row}) + "\n")
             self._file.flush()
 

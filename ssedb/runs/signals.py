@@ -1,12 +1,15 @@
-"""Ctrl-C and SIGTERM: handlers that go when their block ends."""
+"""Ctrl-C, SIGTERM and SIGHUP: handlers that go when their block ends."""
 
 from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+
+SAME_REQUEST = 2.0
 
 Handler = Callable[[int, Any], None] | signal.Handlers | int | None
 
@@ -27,13 +30,22 @@ def handled(handler: Handler, *numbers: signal.Signals) -> Iterator[None]:
 
 @contextmanager
 def stop_requests(ask: Callable[[bool], None]) -> Iterator[None]:
-    """Call `ask` for each Ctrl-C or SIGTERM; its argument says whether that is not the first."""
-    again = False
+    """Call `ask` for each request to stop; its argument says whether that is not the first.
+
+    Requests are Ctrl-C, SIGTERM and, unless nohup has had it ignored, SIGHUP. One request may come
+    twice: schedulers signal every process of a job, some of which pass the signal on, and a closing
+    terminal repeats itself. So all but Ctrl-C count once in SAME_REQUEST seconds.
+    """
+    first: float | None = None
 
     def received(number: int, frame: Any) -> None:
-        nonlocal again
-        before, again = again, True
-        ask(before)
+        nonlocal first
+        now, again = time.monotonic(), first is not None
+        first = now if first is None else first
+        if not again or number == signal.SIGINT or now - first >= SAME_REQUEST:
+            ask(again)
 
-    with handled(received, signal.SIGINT, signal.SIGTERM):
+    ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    hangup = () if ignored else (signal.SIGHUP,)
+    with handled(received, signal.SIGINT, signal.SIGTERM, *hangup):
         yield

@@ -120,7 +120,7 @@ class GridFile:
                 raise self.wrong(
                     key,
                     "a run has no such setting; see `ssedb train --help` "
-                    "(options go by bonus_options)",
+                    "(options of a bonus stand under [bonus_options.BONUS])",
                 )
 
     def _check_axes(self) -> None:

@@ -27,6 +27,9 @@ def console(**settings: Any) -> Console:
         def render_str(self, text: str, **more: Any) -> Text:
             return super().render_str(literal(text, keep="\n"), **more)
 
+        def on_broken_pipe(self) -> None:
+            raise  # rich would end the process with code 1
+
     return Literal(highlight=False, markup=False, emoji=False, **settings)
 
 
@@ -62,7 +65,7 @@ def print_places(places: Mapping[str, object]) -> None:
     """Print names and paths, one a line, as two columns; no path is broken."""
     column = max(map(len, places))
     for name, place in places.items():
-        print(f"{name:<{column}}   {place}")
+        print(literal(f"{name:<{column}}   {place}"))
 
 
 def print_table(table: Table, on: Console | None = None) -> None:

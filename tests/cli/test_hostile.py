@@ -8,7 +8,7 @@ import tempfile
 
 import pytest
 
-from ssedb import cli
+from ssedb import cli, terminal
 from ssedb.runs import files
 from tests.compare.test_results import make_run
 from tests.sweep.grids import write_grid
@@ -96,6 +96,15 @@ def test_control_characters_reach_neither_the_terminal_nor_the_tables(tmp_path, 
     assert "&lt;b>" in table
 
 
+def test_control_characters_in_the_name_of_a_folder_do_not_reach_the_terminal(tmp_path, capsys):
+    folder = make_run(tmp_path / "run\x1b]0;title\a")
+    terminal.print_places({"run folder": folder})
+    assert cli.main(["stats", str(folder), "--no-figures"]) == 0
+    output = capsys.readouterr().out
+    assert "run\\x1b]0;title\\x07/stats: tables.md" in output
+    assert all(letter.isprintable() or letter == "\n" for letter in output)
+
+
 @pytest.mark.parametrize("command", ["report runs --out here/page", "stats runs --out here/page"])
 def test_out_that_cannot_be_written_is_found_before_anything_is_read(
     tmp_path, monkeypatch, capsys, command
@@ -125,8 +134,14 @@ def test_out_that_cannot_be_written_is_found_before_anything_is_read(
     assert "Not a directory" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["report runs --episodes 0", "stats runs --no-figures"])
-def test_disk_that_gets_full_is_one_line(tmp_path, monkeypatch, capsys, command):
+@pytest.mark.parametrize(
+    ("command", "remedy"),
+    [
+        ("report runs --episodes 0", "choose a folder you may write to"),
+        ("stats runs --no-figures", "free some space there"),
+    ],
+)
+def test_disk_that_gets_full_is_one_line(tmp_path, monkeypatch, capsys, command, remedy):
     monkeypatch.chdir(tmp_path)
     make_run(tmp_path / "runs" / "run")
 
@@ -137,4 +152,4 @@ def test_disk_that_gets_full_is_one_line(tmp_path, monkeypatch, capsys, command)
     assert cli.main(command.split()) == 2
     said = capsys.readouterr().err.splitlines()[-1]
     assert said.startswith("ssedb: ")
-    assert "No space left on device; choose a" in said
+    assert said.endswith(f"No space left on device; {remedy}")

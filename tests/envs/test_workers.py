@@ -134,13 +134,14 @@ def test_workers_that_are_not_forked_import_the_module_of_the_environment(strang
     env.close()
 
 
-def test_workers_continue_through_ctrl_c(strangers):
-    """A terminal sends it to all of them; the learner decides when to stop."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_workers_continue_through_signals_to_all(strangers, number):
+    """A terminal or a scheduler signals all processes; the learner decides when to stop."""
     env = ssedb.make_env("strangeworlds:Walker-v0", 2, env_workers=2)
     env.reset()
     for process in multiprocessing.active_children():
-        os.kill(process.pid, signal.SIGINT)
-        process.join(0.5)
+        os.kill(process.pid, number)
+        process.join(0.2)
     assert len(multiprocessing.active_children()) == 2
     assert env.step([0, 0]).frames.shape[0] == 2
     env.close()

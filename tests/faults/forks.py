@@ -25,6 +25,7 @@ SMALL = dict(
     obs_norm_steps=32,
     steps=128,
     checkpoint_minutes=0,
+    threads=1,  # a fork has none of the other threads, and would wait for them for ever
     policy_channels=(4, 4, 4),
     bonus_options=dict(channels=(4, 4, 4), state_dim=16, hidden_dim=16, latent_dim=8),
 )

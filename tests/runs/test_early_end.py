@@ -89,7 +89,7 @@ def test_train_stopped_while_measuring_observations_leaves_its_folder_free(proje
     if number != signal.SIGKILL:
         assert (process.returncode, said) == (
             130,
-            "ssedb: stopped; nothing was saved; the same command begins anew\n",
+            "ssedb: stopped; nothing is saved in run; the same command begins anew\n",
         )
         assert not (project / "run").exists()
     else:
@@ -125,7 +125,7 @@ def test_train_stopped_before_torch_is_loaded_leaves_its_folder_free(project, ca
     assert cli.main(["train", *FLAGS, "--out", "run"]) == 130
     assert (
         capsys.readouterr().err
-        == "ssedb: stopped; nothing was saved; the same command begins anew\n"
+        == "ssedb: stopped; nothing is saved in run; the same command begins anew\n"
     )
     assert not (project / "run").exists()
 

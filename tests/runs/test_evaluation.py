@@ -3,6 +3,7 @@
 import errno
 import itertools
 import json
+import os
 import re
 import shutil
 import tempfile
@@ -166,6 +167,23 @@ def test_video_shows_the_frames(tmp_path):
         shown = [f.to_ndarray(format="gray") for f in file.decode(video=0)]
     assert [int(np.median(f[200:])) for f in shown] == pytest.approx([20, 120, 220], abs=6)
     assert np.median(shown[1][:100]) < 8
+
+
+def test_video_that_finds_no_space_leaves_the_older_one(tmp_path, monkeypatch):
+    pytest.importorskip("av")
+    path = tmp_path / "film.mp4"
+    frames = [torch.zeros(84, 84, dtype=torch.uint8)]
+    write_video(path, frames)
+    older = path.read_bytes()
+
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=r"No space left on device: '.*film\.mp4'"):
+        write_video(path, frames * 2)
+    assert path.read_bytes() == older
+    assert [*tmp_path.iterdir()] == [path]
 
 
 def test_evaluation_with_a_mistake_ends_in_one_line(run, tmp_path):

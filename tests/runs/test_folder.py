@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import ssedb
-from ssedb.errors import ConfigError
+from ssedb.errors import ConfigError, TrainingError
 from ssedb.runs.folder import ERROR_LOG, RunFolder
 from ssedb.runs.lock import lock_folder
 from ssedb.runs.metrics import read_metrics
@@ -134,3 +134,18 @@ def test_train_into_a_folder_where_a_sweep_failed_is_allowed(tmp_path):
     for name in ("error.log", "log.txt", "failure.json", "origin.json"):
         (tmp_path / name).touch()
     RunFolder.create(tiny_config(tmp_path)).close()
+
+
+def test_run_whose_folder_is_moved_ends_and_leaves_no_other_in_its_place(tmp_path):
+    run = RunFolder.create(tiny_config(tmp_path / "run"))
+    run.start_logging(None)
+    run.log({"steps": 1})
+    run.save_checkpoint({}, {"steps": 1})
+    run.path.rename(tmp_path / "elsewhere")
+    with pytest.raises(TrainingError, match=r"metrics\.jsonl is gone, moved or deleted"):
+        run.log({"steps": 2})
+    with pytest.raises(TrainingError, match=r"cannot write .*run: No such file or directory"):
+        run.save_checkpoint({}, {"steps": 2})
+    run.close()
+    assert not run.path.exists()
+    assert [row["steps"] for row in read_metrics(tmp_path / "elsewhere")] == [1]

@@ -1,0 +1,77 @@
+"""Streams that are closed, full or broken: a run goes on, and no command shows a traceback."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from ssedb import terminal
+
+LINES = """
+import sys
+from ssedb.terminal.streams import prepare_streams
+prepare_streams()
+for number in range(3):
+    print("x" * 9999, file=sys.stderr)
+"""
+
+
+def shell(line: str, *args: str) -> subprocess.CompletedProcess[str]:
+    """Run a line of a shell in which "$@" are Python's arguments."""
+    command = ["bash", "-c", line, "bash", sys.executable, *args]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize(
+    "line", ['"$@" 2>/dev/full', '"$@" 2>&-', '"$@" 2> >(true); exit $?', '"$@"']
+)
+def test_standard_error_that_takes_nothing_stops_nothing(line):
+    done = shell(line, "-c", LINES + "print('end', file=sys.stdout)")
+    assert (done.returncode, done.stdout) == (0, "end\n")
+
+
+def test_standard_error_in_order_shows_everything():
+    assert shell('"$@"', "-c", LINES).stderr == f"{'x' * 9999}\n" * 3
+
+
+@pytest.mark.parametrize("stream", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_no_file_takes_the_place_of_a_closed_stream(stream):
+    script = "from ssedb.terminal.streams import prepare_streams\nprepare_streams()\n"
+    script += "assert open('/dev/null').fileno() > 2\nprint('to the null device')"
+    assert shell(f'"$@" {stream}', "-c", script).returncode == 0
+
+
+def test_command_without_standard_output_succeeds():
+    done = shell('"$@" >&-', "-m", "ssedb", "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_standard_output_on_a_full_disk_is_an_error_of_one_line():
+    done = shell('"$@" >/dev/full', "-m", "ssedb", "--version")
+    said = "ssedb: a file, or standard output: No space left on device; free some space there\n"
+    assert (done.returncode, done.stderr) == (2, said)
+
+
+def test_ctrl_c_after_the_command_shows_no_traceback():
+    script = """
+import atexit, os, signal, sys
+from ssedb import cli
+atexit.register(os.kill, os.getpid(), signal.SIGINT)
+sys.argv = ["ssedb", "--version"]
+sys.exit(cli.main())
+"""
+    done = shell('exec "$@"', "-c", script)
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
+
+
+def test_table_for_a_reader_that_has_gone_raises_what_the_command_expects():
+    class Gone:
+        def write(self, text):
+            raise BrokenPipeError
+
+        def flush(self):
+            pass
+
+    with pytest.raises(BrokenPipeError):  # rich itself exits with code 1
+        terminal.console(file=Gone()).print("a table")
