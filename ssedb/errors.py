@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import traceback as tracebacks
 from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
@@ -48,6 +49,12 @@ class Blamed(Exception):
             "".join(tracebacks.format_exception(error)),
             may_pass=True,
         )
+
+
+def remedy(error: OSError) -> str:
+    """Return what to do about a path that the system refuses."""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return "free some space there" if full else "choose a path that you may use"
 
 
 def methods_of(error: BaseException) -> Iterator[tuple[object, str]]:

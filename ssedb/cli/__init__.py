@@ -5,7 +5,6 @@ Nothing here waits for torch before the input is checked.
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
 import sys
@@ -16,7 +15,7 @@ from typing import Any
 
 from ssedb import __version__
 from ssedb.engine import distributed
-from ssedb.errors import ConfigError, Note, TrainingError, did_you_mean, one_line
+from ssedb.errors import ConfigError, Note, TrainingError, did_you_mean, one_line, remedy
 from ssedb.terminal import literal, print_pairs
 from ssedb.terminal.streams import flush_or_drop, prepare_streams
 
@@ -67,9 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         denied = isinstance(error, PermissionError)
         why = "no permission" if denied else error.strerror or one_line(error)
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        remedy = "free some space there" if full else "choose a path that you may use"
-        _say(f"{error.filename or 'a file, or standard output'}: {why}; {remedy}")
+        _say(f"{error.filename or 'a file, or standard output'}: {why}; {remedy(error)}")
         return 2
     except TrainingError as error:
         if distributed.rank() == 0:  # it stops all processes of a run; the first one says it

@@ -51,11 +51,9 @@ class Page:
             folder.mkdir(parents=True, exist_ok=True)
             for name in (*SCRIPTS, STYLE):
                 write_whole(folder / name, _static(name))
-            for old in folder.glob("frames/*.webp"):
-                old.unlink()
             for name, content in self._pictures.items():
                 (folder / name).parent.mkdir(exist_ok=True)
-                (folder / name).write_bytes(content)
+                write_whole(folder / name, content)
             tags = "".join(f'<script defer src="{name}"></script>\n' for name in SCRIPTS)
             policy = (
                 "default-src 'none'; img-src 'self' data: file:; "
@@ -63,6 +61,9 @@ class Page:
             )
             text = self._html(policy, f'<link rel="stylesheet" href="{STYLE}">\n', tags, {})
             write_whole(folder / "index.html", text)
+            # Last: on a full disk an older page keeps its pictures.
+            for old in set(folder.glob("frames/*.webp")) - {folder / n for n in self._pictures}:
+                old.unlink()
         except OSError as error:
             raise cannot_write(folder, error) from None
         return folder / "index.html"

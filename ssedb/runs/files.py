@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ssedb.errors import ConfigError, TrainingError
+from ssedb.errors import ConfigError, TrainingError, remedy
 
 
 def write_whole(path: Path, *chunks: bytes | memoryview | str) -> None:
@@ -87,9 +87,7 @@ def make_folder(path: Path) -> None:
 
 def cannot_write(path: Path, error: OSError) -> ConfigError:
     """Return the error that says why a path cannot be written to."""
-    return ConfigError(
-        f"cannot write to {path}: {error.strerror or error}; choose a folder you may write to"
-    )
+    return ConfigError(f"cannot write to {path}: {error.strerror or error}; {remedy(error)}")
 
 
 def require_writable(path: Path) -> None:

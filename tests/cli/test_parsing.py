@@ -45,7 +45,7 @@ MISTAKES = [
     (["analyze", "fly"], "unknown analysis 'fly'; use probe or spikes or tsne"),
     (
         ["train", "--out", "/dev/null/run"],
-        "cannot write to /dev/null/run: Not a directory; choose a folder",
+        "cannot write to /dev/null/run: Not a directory; choose a path",
     ),
     (["train", "--resume", "/nonexistent"], "/nonexistent holds no run (no config.toml)"),
     (["eval", "/nonexistent"], "/nonexistent holds no run"),
@@ -72,7 +72,7 @@ MISTAKES = [
     (["theory", "--parts", "luck"], "invalid choice 'luck'"),
     (
         ["theory", "--out", "/dev/null/x"],
-        "cannot write to /dev/null/x: Not a directory; choose a folder you may write to",
+        "cannot write to /dev/null/x: Not a directory; choose a path that you may use",
     ),
 ]
 """Wrong words, and what is said of them."""

@@ -43,6 +43,27 @@ def test_page_is_written_as_a_folder_or_as_a_file(tmp_path):
     page.write_folder(tmp_path / "folder")  # a report may be replaced
 
 
+def test_page_that_replaces_another_drops_its_pictures_only_when_it_is_written(
+    tmp_path, monkeypatch
+):
+    old, new = Page({"title": "old"}), Page({"title": "new"})
+    old.add_picture("frames/old.webp", b"old")
+    new.add_picture("frames/new.webp", b"new")
+    old.write_folder(tmp_path)
+    frames = tmp_path / "frames"
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("ssedb.runs.files.os.fsync", full)
+        with pytest.raises(ConfigError, match="free some space there"):
+            new.write_folder(tmp_path)
+    assert [path.name for path in frames.iterdir()] == ["old.webp"]
+    new.write_folder(tmp_path)
+    assert [path.name for path in frames.iterdir()] == ["new.webp"]
+
+
 def test_report_overwrites_nothing_else(tmp_path):
     page = Page({"title": "t"})
     (tmp_path / "index.html").write_text("mine")

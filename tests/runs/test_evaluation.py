@@ -212,7 +212,7 @@ def test_evaluation_into_a_read_only_folder_is_refused_before_it_plays(run, monk
 
     monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
     with pytest.raises(
-        ssedb.ConfigError, match=r"cannot write to .*run: Permission denied; choose a folder"
+        ssedb.ConfigError, match=r"cannot write to .*run: Permission denied; choose a path"
     ):
         evaluate(run, 1)
 

@@ -35,7 +35,7 @@ def test_read_json_returns_what_write_json_wrote_and_nothing_of_a_broken_file(tm
 
 def test_make_folder_below_a_file_is_a_mistake_in_one_line(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(ConfigError, match=r"cannot write to .*: Not a directory; choose a folder"):
+    with pytest.raises(ConfigError, match=r"cannot write to .*: Not a directory; choose a path"):
         make_folder(tmp_path / "file" / "run")
 
 
