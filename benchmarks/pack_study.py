@@ -19,6 +19,7 @@ import tarfile
 from pathlib import Path
 
 from ssedb.compare.results import load_run
+from ssedb.runs.files import write_whole
 from ssedb.runs.folder import PLAN, PROVENANCE, saved_config
 from ssedb.runs.metrics import read_metrics
 from ssedb.sweep.grid import Planned
@@ -61,23 +62,28 @@ def finished_runs(sweep: Path, every: int | None) -> dict[str, Files]:
     return found
 
 
-def read_archive(archive: Path) -> dict[str, Files]:
-    """Return the files of each run of an archive; nothing if there is no archive."""
+def read_archive(archive: Path, root: str) -> dict[str, Files]:
+    """Return the files of each run of an archive; nothing if there is no archive.
+
+    Raise ValueError if the runs are not in the folder `root`.
+    """
     found: dict[str, Files] = {}
     if archive.exists():
         with tarfile.open(archive) as tar:
             for member in tar:
                 path = Path(member.name)
+                if path.parts[0] != root:
+                    raise ValueError(f"{archive} holds a sweep {path.parts[0]}, not {root}")
                 if (file := tar.extractfile(member)) and len(path.parts) == 3:
                     found.setdefault(path.parts[1], {})[path.name] = file.read()
     return found
 
 
 def write_archive(archive: Path, files: Files) -> None:
-    """Write files sorted and without clocks or owners."""
+    """Write files sorted and without clocks or owners; the old archive stays until all is there."""
     archive.parent.mkdir(parents=True, exist_ok=True)
+    raw = io.BytesIO()
     with (
-        open(archive, "wb") as raw,
         gzip.GzipFile("", "wb", mtime=0, fileobj=raw) as zipped,
         tarfile.open(fileobj=zipped, mode="w", format=tarfile.USTAR_FORMAT) as tar,
     ):
@@ -85,6 +91,7 @@ def write_archive(archive: Path, files: Files) -> None:
             member = tarfile.TarInfo(name)
             member.size = len(data)
             tar.addfile(member, io.BytesIO(data))
+    write_whole(archive, raw.getbuffer())
 
 
 def main() -> None:
@@ -99,7 +106,12 @@ def main() -> None:
     options = parser.parse_args()
     if not (options.sweep / PLAN).exists():
         parser.error(f"{options.sweep} has no {PLAN}; name the folder of a sweep")
-    before, now = read_archive(options.archive), finished_runs(options.sweep, options.every)
+    root = options.sweep.resolve().name
+    try:
+        before = read_archive(options.archive, root)
+    except ValueError as error:
+        parser.error(f"{error}; name another archive")
+    now = finished_runs(options.sweep, options.every)
     rows = {name: now[name][METRICS].count(b"\n") for name in now}
     less = [
         name for name in now if before.get(name, {}).get(METRICS, b"").count(b"\n") >= rows[name]
@@ -107,7 +119,6 @@ def main() -> None:
     runs = before | {name: files for name, files in now.items() if name not in less}
     packed = {f"{name}/{file}": data for name in runs for file, data in runs[name].items()}
     packed[PLAN] = (options.sweep / PLAN).read_bytes()
-    root = options.sweep.resolve().name
     write_archive(options.archive, {f"{root}/{name}": data for name, data in packed.items()})
     new = sum(name not in before for name in now)
     size = options.archive.stat().st_size / 2**20

@@ -194,12 +194,22 @@ def test_packing_prefers_fewer_runs_that_are_nearly_as_fast():
     assert best(rows) == 4
 
 
-def test_versions_trains_the_package_of_the_folder_that_it_is_given(from_benchmarks):
-    flags = ["--env", "rooms-tiny", "--preset", "rooms", "--device", "cpu", "--bonus", "rnd"]
-    flags += ["--num-envs", "4", "--minibatch-envs", "4", "--rollout-steps", "4", "--steps", "32"]
-    assert from_benchmarks("versions").speed(BENCHMARKS.parent, flags, timeout=120) > 0
-    with pytest.raises(SystemExit, match="there is no flag --bogus"):
-        from_benchmarks("versions").speed(BENCHMARKS.parent, ["--bogus"], timeout=120)
+def test_versions_trains_the_package_of_the_folder_that_it_is_given(from_benchmarks, tmp_path):
+    package = tmp_path / "ssedb"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "__main__.py").write_text(
+        "import json, pathlib, sys\n"
+        "assert sys.argv[1:4] == ['train', '--steps', '64'], 'there is no flag'\n"
+        "folder = pathlib.Path(sys.argv[sys.argv.index('--out') + 1])\n"
+        "folder.mkdir()\n"
+        "rows = [json.dumps({'sps': rate}) for rate in (1.0, 2.0, 70.0, 90.0)]\n"
+        "(folder / 'metrics.jsonl').write_text('\\n'.join(rows))\n"
+    )
+    speed = from_benchmarks("versions").speed
+    assert speed(tmp_path, ["--steps", "64"], timeout=60) == 80.0
+    with pytest.raises(SystemExit, match="there is no flag"):
+        speed(tmp_path, ["--bogus"], timeout=60)
 
 
 def test_versions_alternates_and_prints_the_mean_ratio(
@@ -340,6 +350,17 @@ def test_pack_study_adds_to_an_archive_what_a_sweep_counts_as_finished(toy_sweep
         assert not (run.folder / "checkpoints").exists()
     before = archive.read_bytes()
     assert "2 runs, 0 new" in pack(back, archive, "--every", 2)
+    assert archive.read_bytes() == before
+
+
+def test_pack_study_does_not_mix_two_sweeps(toy_sweep, tmp_path, pack, capsys):
+    archive, other = tmp_path / "study.tar.gz", one_run(toy_sweep, tmp_path / "other", 0)
+    pack(toy_sweep, archive)
+    before = archive.read_bytes()
+    with pytest.raises(SystemExit) as ended:
+        pack(other, archive)
+    assert ended.value.code == 2
+    assert "holds a sweep toy, not other; name another archive" in capsys.readouterr().err
     assert archive.read_bytes() == before
 
 

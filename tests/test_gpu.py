@@ -411,10 +411,11 @@ def test_graph_replays_draw_differently(tmp_path):
     trainer.close()
 
 
-def test_iteration_on_a_gpu_synchronises_a_few_times_however_long_it_is(tmp_path):
+@pytest.mark.parametrize("world", ["raw frames", "rooms"])
+def test_iteration_on_a_gpu_synchronises_a_few_times_however_long_it_is(tmp_path, world):
     counts = []
     for steps in (16, 48):
-        trainer = trainer_of(tmp_path, engine="fast", rollout_steps=steps, **WORLDS["raw frames"])
+        trainer = trainer_of(tmp_path, engine="fast", rollout_steps=steps, **WORLDS[world])
         for _ in range(8):  # all is captured
             trainer.iterate()
         torch.cuda.set_sync_debug_mode("warn")
@@ -423,7 +424,8 @@ def test_iteration_on_a_gpu_synchronises_a_few_times_however_long_it_is(tmp_path
             trainer.iterate()
         torch.cuda.set_sync_debug_mode("default")
         counts.append(sum("synchronizing" in str(warning.message) for warning in caught))
-    assert counts[0] == counts[1] <= 7, counts
+    assert counts[0] == counts[1], counts
+    assert world == "rooms" or counts[0] <= 7, counts
 
 
 @pytest.mark.parametrize("bonus", ["db", "rnd", "e3b"])

@@ -61,8 +61,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         _say(str(error))
         return 2
-    except BrokenPipeError:  # the reader of a pipe has seen enough
-        return 0
     except OSError as error:
         denied = isinstance(error, PermissionError)
         why = "no permission" if denied else error.strerror or one_line(error)

@@ -222,6 +222,10 @@ def _end_all(owner: int, pipes: list[Connection], processes: list[Any]) -> None:
         pipe.close()
 
 
+def _ignore(number: int, frame: Any) -> None:
+    """Leave a signal to the learner's process."""
+
+
 def _serve(
     pipe: Connection,
     make: Make,
@@ -235,9 +239,10 @@ def _serve(
     torch.set_num_threads(1)
     gc.freeze()  # garbage of the learner is not freed here: CUDA objects cannot be, after a fork
     # A terminal sends Ctrl-C, and a scheduler SIGTERM, to all processes. Both are for the learner,
-    # which needs its environments to end the rollout before it stops.
+    # which needs its environments to end the rollout before it stops. A function, because
+    # programs that an environment starts would inherit SIG_IGN.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
+        signal.signal(number, _ignore)
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     envs = None
     try:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import torch
 from gymnasium import spaces
-from torch import Tensor
 
 from ssedb.envs.seen import entries_seen
 from ssedb.errors import ConfigError
@@ -18,8 +17,8 @@ from ssedb.integrations.spaces import Images, Vectors, is_image, make_observatio
 class Entries:
     """Entries of dictionary observations: the only image, or all numbers joined to one vector.
 
-    These are the entries that an agent of `ssedb train` sees. Observations that are no dictionary
-    stay as they are.
+    `ssedb train` chooses by the same rule, but takes fewer entries for images. Observations that
+    are no dictionary stay as they are.
 
     Attributes:
         names: of the entries; none if observations are no dictionary.
@@ -34,18 +33,18 @@ class Entries:
             key: the entry to see; chosen as above if None.
         """
         self.names = entries_seen(space, key or "", is_image, "obs_key")
-        self._parts = space.spaces if isinstance(space, spaces.Dict) else {}
+        inner = space.spaces if isinstance(space, spaces.Dict) else {}
         self._vectors: dict[str, Images | Vectors] = {}
         self.space = space
         if len(self.names) == 1:
-            self.space = self._parts[self.names[0]]
+            self.space = inner[self.names[0]]
         elif self.names:
-            self._vectors = {name: make_observations(self._parts[name]) for name in self.names}
-            size = sum(part.shape[0] for part in self._vectors.values())
+            self._vectors = {name: make_observations(inner[name]) for name in self.names}
+            size = sum(entry.shape[0] for entry in self._vectors.values())
             self.space = spaces.Box(-np.inf, np.inf, (size,), np.float32)
 
-    def __call__(self, observations: Any) -> Any:
-        """Return the entry [..., *shape], or all entries joined to float32 [..., D]."""
+    def __call__(self, observations: Any, lead: tuple[int, ...]) -> Any:
+        """Return the entry [*lead, *shape], or all entries joined to float32 [*lead, D]."""
         if not isinstance(observations, Mapping):
             return observations
         if not self.names:
@@ -57,10 +56,5 @@ class Entries:
             raise ConfigError(f"observations without {missing[0]!r}: give all that the space has")
         if not self._vectors:
             return observations[self.names[0]]
-        return torch.cat([self._vector(name, observations[name]) for name in self.names], -1)
-
-    def _vector(self, name: str, entry: Any) -> Tensor:
-        """Convert an entry [..., *shape] to float32 [..., D]."""
-        x = torch.as_tensor(entry)
-        lead = x.shape[: x.ndim - len(self._parts[name].shape or ())]
-        return self._vectors[name](x, tuple(lead))
+        entries = {name: torch.as_tensor(observations[name]) for name in self.names}
+        return torch.cat([self._vectors[name](x, lead) for name, x in entries.items()], -1)

@@ -68,7 +68,7 @@ class VectorIntrinsicReward(VectorWrapper):
         """Reset all environments, or those of `options["reset_mask"]`, bool [N]."""
         which = (kwargs.get("options") or {}).get("reset_mask")  # before environments take it out
         obs, info = self.env.reset(**kwargs)
-        self._obs = np.array(self.reward.inputs.select(obs))
+        self._obs = self._seen(obs)
         self._ended[slice(None) if which is None else which] = False
         self._stepwise.begin_episodes(which)
         return obs, info
@@ -77,15 +77,20 @@ class VectorIntrinsicReward(VectorWrapper):
         """Act; return what the environments do, with the intrinsic reward in `info`."""
         obs, rewards, terminated, truncated, info = self.env.step(actions)
         dones = terminated | truncated
-        next_obs = np.array(self.reward.inputs.select(obs))
+        seen = self._seen(obs)
+        next_obs = seen.copy()
         if self._same_step:
             for i in np.flatnonzero(dones):
-                next_obs[i] = self.reward.inputs.select(info["final_obs"][i])
+                next_obs[i] = self.reward.inputs.select(info["final_obs"][i], ())
         intrinsic = self._stepwise(self._obs, actions, dones, next_obs, valid=~self._ended)
         if not self._same_step:
             self._ended = dones
-        self._obs = np.array(self.reward.inputs.select(obs))
+        self._obs = seen
         info = {**info, "intrinsic_reward": intrinsic, "extrinsic_reward": rewards}
         if self.add_to == "reward":
             rewards = self.extrinsic_coef * rewards + self.intrinsic_coef * intrinsic
         return obs, rewards, terminated, truncated, info
+
+    def _seen(self, obs: Any) -> np.ndarray:
+        """Return a copy of what the bonus sees, which environments may not write into."""
+        return np.array(self.reward.inputs.select(obs, (self.num_envs,)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -54,12 +55,12 @@ class Inputs:
             samples: arrays or tensors by name.
             acted: tells from dones [T, N] which steps are valid, bool [T, N], if samples do not.
         """
-        x = tensors({name: self.select(x) for name, x in samples.items()}, self._device)
+        lead = tuple(np.shape(samples.get("terminateds", ())))
+        x = tensors({name: self.select(x, lead) for name, x in samples.items()}, self._device)
         dones = x["terminateds"].bool() | x["truncateds"].bool()
         for name in ("observations", "next_observations"):
             if x[name].is_floating_point() and not x[name].isfinite().all():
                 raise ConfigError(f"{name} with NaN or Inf: mend the environment that gives them")
-        lead = tuple(dones.shape)
         return Samples(
             self._observations(x["observations"], lead),
             self._actions(x["actions"], lead),
@@ -70,10 +71,10 @@ class Inputs:
 
     def transitions(self, obs: Any, actions: Any, next_obs: Any) -> tuple[Tensor, Tensor, Tensor]:
         """Convert transitions [B, ...]."""
+        lead = (len(actions),)
         obs, actions, next_obs = (
-            torch.as_tensor(self.select(x)).to(self._device) for x in (obs, actions, next_obs)
+            torch.as_tensor(self.select(x, lead)).to(self._device) for x in (obs, actions, next_obs)
         )
-        lead = tuple(obs.shape[:1])
         return (
             self._observations(obs, lead),
             self._actions(actions, lead),
@@ -86,8 +87,8 @@ class Inputs:
         Every dimension of a vector has a std of its own, the pixels of images have one together.
         """
         moments = RunningMoments(self.shape, torch.float64).to(self._device)
-        for part in obs.split(batch_size):
-            moments.add(part)
+        for batch in obs.split(batch_size):
+            moments.add(batch)
         std = moments.variance.sqrt()
         if not isinstance(self._observations, Vectors):
             std = std.mean().clamp_min(LEAST_STD)

@@ -162,7 +162,8 @@ class IntrinsicReward:
                 f"terminateds of shape {list(np.shape(terminateds))}: watch takes a step of N "
                 "environments, [N, ...]; of a single one give [1, ...]"
             )
-        obs, next_obs = map(self.inputs.select, (observations, next_observations))
+        lead = np.shape(terminateds)
+        obs, next_obs = (self.inputs.select(x, lead) for x in (observations, next_observations))
         values = (obs, actions, terminateds, truncateds, next_obs)
         samples = self.samples(one_step(values, valid))
         if self._watched and samples.size != self._watched[0].size:

@@ -161,7 +161,7 @@ class VecIntrinsicReward(VecEnvWrapper):
     def reset(self) -> Any:
         """Reset all environments."""
         obs = self.venv.reset()
-        self._obs = self.reward.inputs.select(obs)
+        self._obs = self.reward.inputs.select(obs, (self.num_envs,))
         self._stepwise.begin_episodes()
         return obs
 
@@ -179,7 +179,7 @@ class VecIntrinsicReward(VecEnvWrapper):
             for info, own, game in zip(infos, intrinsic, rewards, strict=True):
                 info["intrinsic_reward"], info["extrinsic_reward"] = float(own), float(game)
             rewards = self.extrinsic_coef * rewards + self.intrinsic_coef * intrinsic
-        self._obs = self.reward.inputs.select(obs)
+        self._obs = self.reward.inputs.select(obs, (self.num_envs,))
         return obs, rewards, dones, infos
 
     def save(self, path: str | Path) -> None:
@@ -215,7 +215,7 @@ def final_observations(
     reward: IntrinsicReward, obs: Any, dones: np.ndarray, infos: list[dict[str, Any]]
 ) -> np.ndarray:
     """Return what a reward sees of next observations [N, ...]; at an episode's end, of its last."""
-    final = np.array(reward.inputs.select(obs))
+    final = np.array(reward.inputs.select(obs, (len(dones),)))
     for i in np.flatnonzero(dones):
-        final[i] = reward.inputs.select(infos[i]["terminal_observation"])
+        final[i] = reward.inputs.select(infos[i]["terminal_observation"], ())
     return final

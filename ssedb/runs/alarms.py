@@ -53,8 +53,11 @@ class Alarm:
 
 
 TYPES: dict[str, Any] = {
-    **dict.fromkeys(("since", "until"), int),
-    **{"metric": str, "stands": bool, "value": (int, float)},
+    "metric": str,
+    "since": int,
+    "until": int,
+    "stands": bool,
+    "value": (int, float),
 }
 """Types of an alarm's fields in a file."""
 

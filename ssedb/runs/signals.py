@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 SAME_REQUEST = 2.0
+"""Seconds within which signals other than Ctrl-C are one request."""
 
 Handler = Callable[[int, Any], None] | signal.Handlers | int | None
 
@@ -36,14 +37,14 @@ def stop_requests(ask: Callable[[bool], None]) -> Iterator[None]:
     twice: schedulers signal every process of a job, some of which pass the signal on, and a closing
     terminal repeats itself. So all but Ctrl-C count once in SAME_REQUEST seconds.
     """
-    first: float | None = None
+    last: float | None = None
 
     def received(number: int, frame: Any) -> None:
-        nonlocal first
-        now, again = time.monotonic(), first is not None
-        first = now if first is None else first
-        if not again or number == signal.SIGINT or now - first >= SAME_REQUEST:
-            ask(again)
+        nonlocal last
+        before, now = last, time.monotonic()
+        if before is None or number == signal.SIGINT or now - before >= SAME_REQUEST:
+            last = now
+            ask(before is not None)
 
     ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     hangup = () if ignored else (signal.SIGHUP,)

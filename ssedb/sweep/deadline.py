@@ -26,9 +26,8 @@ class Deadline:
         return time.monotonic() > self._end
 
     def measure(self, seconds: float, steps: int) -> None:
-        """Note how long a run took that made so many steps and finished."""
-        if steps > 0:
-            self._slowest = max(self._slowest, seconds / steps)
+        """Note how long a run of so many steps took from its beginning to its end."""
+        self._slowest = max(self._slowest, seconds / steps)
 
     def allows(self, steps: int) -> bool:
         """Tell whether to begin a run: it would finish at the speed of the slowest so far."""

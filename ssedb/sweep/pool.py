@@ -46,9 +46,9 @@ class Worker:
     pipe: Connection
     run: Planned | None = None
     began: float = 0.0
-    """When it got the run."""
+    """When the worker got the run."""
     first: int | None = None
-    """Step at which the run began or went on; None before it says so."""
+    """Step at which the run began or went on; None before the worker says so."""
     ending: bool = False
     """Whether it takes no more runs: it has run out of memory, and a new one begins clean."""
 
@@ -210,9 +210,8 @@ class Pool:
             self._fit(message[1])
         elif kind == "finished":
             worker.run = None
-            if worker.first is not None:
-                made = run.config.steps - worker.first
-                self._deadline.measure(time.monotonic() - worker.began, made)
+            if worker.first == 0:  # a resumed run has mostly loaded, and tells no speed
+                self._deadline.measure(time.monotonic() - worker.began, run.config.steps)
             self.outcome.finished.append(run)
             self._display.ended(run, "finished")
             self._display.note(f"finished {run.name}")

@@ -27,9 +27,6 @@ def console(**settings: Any) -> Console:
         def render_str(self, text: str, **more: Any) -> Text:
             return super().render_str(literal(text, keep="\n"), **more)
 
-        def on_broken_pipe(self) -> None:
-            raise  # rich would end the process with code 1
-
     return Literal(highlight=False, markup=False, emoji=False, **settings)
 
 

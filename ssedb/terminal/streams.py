@@ -9,44 +9,55 @@ import sys
 from typing import Any
 
 UNKNOWN_LETTERS = "backslashreplace"
-"""What to do with a letter that the encoding lacks, which must not end a run."""
+"""Handler of letters that the encoding lacks, which must not end a run."""
 
 
 class _Lossy(io.TextIOWrapper):
-    """Stream that drops what it cannot write: its reader or terminal is gone, its disk full."""
+    """Stream on a descriptor that drops what it cannot write because of some errors."""
+
+    def __init__(self, number: int, like: Any, errors: type[OSError], line_by_line: bool) -> None:
+        """Replace a stream.
+
+        Args:
+            number: the descriptor.
+            like: the stream to replace, whose encoding stays; None if there is none.
+            errors: those that are dropped.
+            line_by_line: whether to write after each line.
+        """
+        file = open(number, "wb", closefd=False)  # noqa: SIM115 (as long as the process)
+        encoding = getattr(like, "encoding", "utf-8")
+        super().__init__(file, encoding, UNKNOWN_LETTERS, line_buffering=line_by_line)
+        self._dropped = errors
 
     def write(self, text: str, /) -> int:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(self._dropped):
             super().write(text)
         return len(text)
 
     def flush(self) -> None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(self._dropped):
             super().flush()
 
 
 def prepare_streams() -> None:
     """Make standard output and error fit for hours of training.
 
-    Standard error shows progress, and a terminal may close: a run goes on without either. Standard
-    output in a file or a pipe must take every word. A stream that the caller has closed becomes the
-    null device; otherwise the next file that is opened would take its place.
+    Standard error shows progress, and a terminal may close: a run goes on without either. The
+    reader of a pipe may have seen enough. Standard output in a file must take every word. A stream
+    that the caller has closed becomes the null device, here and in processes that this one starts;
+    otherwise the next file that is opened would take its place.
     """
     for _ in range(3):
-        if (number := os.open(os.devnull, os.O_RDWR)) > 2:
+        number = os.open(os.devnull, os.O_RDWR)
+        if number > 2:
             os.close(number)
-    sys.stderr = _lossy(2, sys.stderr)
+        else:
+            os.set_inheritable(number, True)
+    sys.stderr = _Lossy(2, sys.stderr, OSError, line_by_line=True)
     if sys.stdout is None or sys.stdout.isatty():
-        sys.stdout = _lossy(1, sys.stdout)
-    elif isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors=UNKNOWN_LETTERS)
-
-
-def _lossy(number: int, like: Any) -> _Lossy:
-    """Return a stream on a descriptor, in the encoding of the present stream, if there is one."""
-    file = open(number, "wb", closefd=False)  # noqa: SIM115 (as long as the process)
-    encoding = getattr(like, "encoding", "utf-8")
-    return _Lossy(file, encoding, UNKNOWN_LETTERS, line_buffering=True)
+        sys.stdout = _Lossy(1, sys.stdout, OSError, line_by_line=True)
+    else:
+        sys.stdout = _Lossy(1, sys.stdout, BrokenPipeError, line_by_line=False)
 
 
 def flush_or_drop() -> None:

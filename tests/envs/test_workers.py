@@ -41,7 +41,18 @@ class Laborious(Counter):
                 os._exit(3)
 
 
+class Starter(Counter):
+    """Starts a program in every step and ends it; the reward is the signal that did."""
+
+    def step(self, action):
+        with subprocess.Popen(["sleep", "9"]) as program:
+            program.terminate()
+        obs, _, *ends = super().step(action)
+        return obs, float(-program.returncode), *ends
+
+
 gymnasium.register("Multiplier-v0", Multiplier)
+gymnasium.register("Starter-v0", Starter)
 
 gymnasium.register("Laborious-v0", Laborious)
 
@@ -144,6 +155,13 @@ def test_workers_continue_through_signals_to_all(strangers, number):
         process.join(0.2)
     assert len(multiprocessing.active_children()) == 2
     assert env.step([0, 0]).frames.shape[0] == 2
+    env.close()
+
+
+def test_program_that_a_worker_env_starts_ends_when_asked():
+    env = ssedb.make_env("Starter-v0", 1, env_workers=1)
+    env.reset()
+    assert env.step([0]).rewards.tolist() == [signal.SIGTERM]
     env.close()
 
 

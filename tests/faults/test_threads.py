@@ -33,9 +33,9 @@ def test_number_of_threads_is_recorded_and_kept_whatever_the_process_has(tmp_pat
             seen.append(torch.get_num_threads())
 
     threads(2)
-    small_run(tmp_path / "whole", steps=256, **SIZES)
+    small_run(tmp_path / "whole", steps=256, threads="auto", **SIZES)
     assert saved_config(tmp_path / "whole").threads == 2
-    small_run(tmp_path / "halves", steps=128, **SIZES)
+    small_run(tmp_path / "halves", steps=128, threads="auto", **SIZES)
     threads(1)
     resume(tmp_path / "halves", Sees(), steps=256)
     assert (seen, torch.get_num_threads()) == ([2], 1)

@@ -64,7 +64,21 @@ def test_numbers_are_joined_as_our_trainer_joins_them():
     assert entries.space.shape == seen.shape
     for _ in range(3):
         observation = NUMBERS.sample()
-        assert entries(observation).tolist() == seen.observation(observation).tolist()
+        assert entries(observation, ()).tolist() == seen.observation(observation).tolist()
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [("b", lambda x: x[..., None]), ("b", lambda x: np.eye(3)[x - 1])],
+    ids=["column", "one-hot"],
+)
+def test_choices_of_a_dictionary_may_have_another_form(name, given):
+    """Stable-Baselines3 stores a number as a column, and TorchRL one-hot."""
+    samples, one, other = samples_of(NUMBERS), reward_of(NUMBERS), reward_of(NUMBERS)
+    changed = dict(samples)
+    for key in ("observations", "next_observations"):
+        changed[key] = {**samples[key], name: given(samples[key][name])}
+    assert torch.equal(one.compute(changed), other.compute(samples))
 
 
 def test_watch_of_dictionaries_equals_samples():

@@ -42,7 +42,11 @@ def test_one_request_that_comes_twice_is_the_first(clock, number):
         signal.raise_signal(number)
         assert asked == [False]
         signal.raise_signal(signal.SIGINT)  # a user in a hurry
-    assert asked == [False, True]
+        assert asked == [False, True]
+        clock.append(clock[-1] + 10 * SAME_REQUEST)
+        for _ in range(3):  # a second request, which comes three times
+            signal.raise_signal(number)
+    assert asked == [False, True, True]
 
 
 def test_stop_requests_leave_the_hangup_that_nohup_ignores():

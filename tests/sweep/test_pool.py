@@ -297,21 +297,21 @@ def test_sweep_of_whole_runs_begins_none_that_would_not_finish(
     tmp_path, monkeypatch, whole, finished
 ):
     runs = read_grid(write_grid(tmp_path), tmp_path / "runs", {"device": "cpu"}).runs[:4]
-    now = [0.0]
+    now, seconds = [0.0], iter([400, 180, 120, 120])  # the first only goes on from its last step
 
     class Slow(Silent):
         def started(self, run):
             super().started(run)
-            now[0] += 120  # for 64 of 96 steps, so a whole run takes 180
+            now[0] += next(seconds)
 
     monkeypatch.setattr(pool, "work", swift_worker)
     monkeypatch.setattr(pool.time, "monotonic", lambda: now[0])
-    how = dict(device="cpu", jobs=1, minutes=8.1, whole=whole)
+    how = dict(device="cpu", jobs=1, minutes=13.8, whole=whole)
     outcome = pool.run_pool(runs, probe=False, display=(display := Slow(runs)), **how)
     monkeypatch.undo()
     assert [run.id for run in outcome.finished] == [run.id for run in runs[:finished]]
     late = [note for note in display.notes if "too late" in note]
-    assert late == ["not begun, too late to finish in 8.1 minutes: 1 run"] * whole
+    assert late == ["not begun, too late to finish in 13.8 minutes: 1 run"] * whole
 
 
 @pytest.mark.parametrize("retries", [0, 2])

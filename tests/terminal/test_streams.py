@@ -6,8 +6,6 @@ import sys
 
 import pytest
 
-from ssedb import terminal
-
 LINES = """
 import sys
 from ssedb.terminal.streams import prepare_streams
@@ -65,13 +63,31 @@ sys.exit(cli.main())
     assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
 
 
-def test_table_for_a_reader_that_has_gone_raises_what_the_command_expects():
-    class Gone:
-        def write(self, text):
-            raise BrokenPipeError
+@pytest.mark.parametrize(("arguments", "code"), [(["--help"], 0), (["doctor", "nowhere"], 2)])
+def test_command_whose_reader_has_gone_ends_with_its_own_code(arguments, code):
+    done = shell('"$@" > >(true); exit $?', "-m", "ssedb", *arguments)
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
 
-        def flush(self):
-            pass
 
-    with pytest.raises(BrokenPipeError):  # rich itself exits with code 1
-        terminal.console(file=Gone()).print("a table")
+def test_command_goes_on_after_its_reader_has_gone(tmp_path):
+    script = f"""
+import sys
+from ssedb.terminal.streams import prepare_streams
+from ssedb import terminal as screen
+prepare_streams()
+for number in range(3):
+    screen.console().print("x" * 99999)
+    sys.stdout.flush()
+open({str(tmp_path / "end")!r}, "w").close()
+"""
+    assert shell('"$@" > >(true); exit $?', "-c", script).returncode == 0
+    assert (tmp_path / "end").exists()
+
+
+def test_closed_stream_is_the_null_device_in_other_processes_too():
+    child = "import os; os.fstat(1); os.fstat(2)"
+    script = "import subprocess, sys\n"
+    script += "from ssedb.terminal.streams import prepare_streams\nprepare_streams()\n"
+    script += f"sys.exit(subprocess.run([sys.executable, '-c', {child!r}]).returncode)"
+    assert shell('"$@" >&- 2>&-', "-c", script).returncode == 0

@@ -47,7 +47,7 @@ class RoomsEnv(Env):
         self.device = self.world.device
         self.side = self.world.side
         self.episode = min(max_steps or self.world.episode, self.world.episode)
-        self._reached, self._rewards = self.world.transitions()
+        self._reached, self._rewards = self.world.transitions
         self.visit_counts = VisitCounts(self.world, num_envs)
         self._age = torch.zeros(num_envs, dtype=torch.int64, device=self.device)
 

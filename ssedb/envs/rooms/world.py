@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -112,12 +113,11 @@ class World:
         keys = ids[:, None] // (2 * self.phases) // self._powers % 3
         return State(ids // self.scenes_per_cell, keys, ids // self.phases % 2, ids % self.phases)
 
+    @cached_property
     def transitions(self) -> tuple[Tensor, Tensor]:
-        """Return the rules as tables over all states and actions.
+        """Rules as tables over all states and actions, each [states, actions].
 
-        Returns:
-            The states that actions lead to, int64 [states, actions], and the rewards, float32
-            [states, actions].
+        The first has the states that actions lead to, int64, the second the rewards, float32.
         """
         ids = torch.arange(self.num_states, device=self.device)
         states = self.state_of(ids)
@@ -127,14 +127,12 @@ class World:
 
     def reachable(self) -> Tensor:
         """Tell of every state whether actions can reach it from the start, bool [states]."""
+        reached, _ = self.transitions
         known = torch.zeros(self.num_states, dtype=torch.bool, device=self.device)
         frontier = self.state_ids(self.start(1))
         while len(frontier):
             known[frontier] = True
-            states = self.state_of(frontier)
-            every = (torch.full_like(frontier, action) for action in range(self.num_actions))
-            reached = [self.state_ids(self.move(states, actions)[0]) for actions in every]
-            frontier = torch.cat(reached).unique()
+            frontier = reached[frontier].unique()
             frontier = frontier[~known[frontier]]
         return known
 
