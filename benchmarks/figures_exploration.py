@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import tarfile
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -66,8 +66,8 @@ def read_leads() -> list[Run]:
 
 def read_study() -> list[results.Run]:
     """Read the runs that `pack_study.py` has packed."""
-    with tarfile.open(LOG / "rooms-study.tar.gz") as tar, TemporaryDirectory() as folder:
-        tar.extractall(folder, filter="data")
+    with TemporaryDirectory() as folder:
+        shutil.unpack_archive(LOG / "rooms-study.tar.gz", folder)
         return [run for run in results.load_runs(Path(folder)) if run.finished]
 
 

@@ -9,7 +9,6 @@ import runpy
 import shutil
 import subprocess
 import sys
-import tarfile
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -325,8 +324,7 @@ def pack(monkeypatch, capsys):
 
 
 def unpacked(archive: Path, folder: Path) -> Path:
-    with tarfile.open(archive) as tar:
-        tar.extractall(folder, filter="data")
+    shutil.unpack_archive(archive, folder)
     return folder / "toy"
 
 

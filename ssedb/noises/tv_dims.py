@@ -11,7 +11,7 @@ from ssedb.noises.gaussian_dims import GaussianDims
 
 
 class TVDims(GaussianDims):
-    """Vectors get 8 further dimensions of N(0, 1), which change with the agent's last action.
+    """Vectors get 8 further dimensions of N(0, 1), which change with one of the actions.
 
     That is the last of discrete actions, the last option of the last of several choices, or the
     upper half of the last dimension of a vector.

@@ -53,7 +53,7 @@ def console() -> Progress:
 def _metrics(row: dict[str, Any]) -> list[str]:
     score = "-" if row["score"] is None else f"{row['score']:.1f}"
     alarms = [f"ALARM {name} {row[name]:.2f}" for name in row.get("alarms", [])]
-    return [*alarms, f"score {score}", f"bonus {row['bonus_raw']:.3g}"]
+    return [*alarms, f"score {score}", f"bonus_raw {row['bonus_raw']:.3g}"]
 
 
 class _Shown(Progress):

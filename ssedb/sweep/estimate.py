@@ -8,7 +8,6 @@ import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
@@ -16,13 +15,11 @@ from rich.table import Table
 from ssedb import terminal
 from ssedb.config import TrainConfig
 from ssedb.runs.checkpoint import KEEP
+from ssedb.runs.progress import Progress
 from ssedb.sweep.grid import Grid, Planned
 from ssedb.sweep.plan import is_finished, share_of_cores, threads_of
 from ssedb.sweep.worker import cores
 from ssedb.terminal import clock, plural
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 SHORT_ROLLOUT = 16
 """Steps of a calibration's rollout; the time of a step hardly depends on it."""
@@ -54,6 +51,23 @@ class Cost:
         )
 
 
+class Looks(Progress):
+    """Progress that times the random agent's steps, without the making of its environments."""
+
+    def __init__(self) -> None:
+        self._times: list[tuple[int, float]] = []
+
+    def look(self, done: int, steps: int) -> None:
+        """Note the time."""
+        self._times.append((done, time.perf_counter()))
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of a step of one environment."""
+        (first, began), (last, ended) = self._times[0], self._times[-1]
+        return (ended - began) / max(1, last - first)
+
+
 def calibrate(config: TrainConfig) -> Cost:
     """Time one update after others that warm up (on a GPU, capture graphs); write nothing."""
     import torch
@@ -62,19 +76,12 @@ def calibrate(config: TrainConfig) -> Cost:
     from ssedb.trainer import Trainer
 
     short = replace(config, rollout_steps=min(SHORT_ROLLOUT, config.rollout_steps))
-
-    def look(steps: int) -> tuple[float, tuple[Tensor, Tensor]]:
-        began = time.perf_counter()
-        seen = look_around(replace(short, obs_norm_steps=steps))
-        return time.perf_counter() - began, seen
-
-    first, _ = look(SHORT_LOOK)
-    longer, seen = look(2 * SHORT_LOOK)
-    more = longer - first  # so much longer; the first has to make its environments as well
+    looks = Looks()
     began = time.perf_counter()
+    seen = look_around(replace(short, obs_norm_steps=SHORT_LOOK), looks)
     trainer = Trainer(short)
     made = time.perf_counter() - began
-    start = made + first + max(0.0, more) * (config.obs_norm_steps / SHORT_LOOK - 1)
+    start = made + looks.seconds * (config.obs_norm_steps - SHORT_LOOK)
     try:
         trainer.fit_observations(seen)
         for _ in range(4 if trainer.engine.uses_graphs else 1):
@@ -126,7 +133,7 @@ def _print_kinds(console: Console, missing: list[Planned]) -> tuple[float, float
     for run in missing:
         kinds.setdefault((_family(run.config.env), run.config.bonus), []).append(run)
     headers = ("env", "bonus", "runs to do", "steps", "steps/s of one")
-    table = Table(*headers, "hours of one after another", "disk")
+    table = Table(*headers, "hours, one at a time", "disk")
     total = disk = 0.0
     for (family, bonus), runs in kinds.items():
         print(f"calibrating {bonus} on {runs[0].config.env}", file=sys.stderr, flush=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, get_origin, get_type_hints
 
 from ssedb.config import TrainConfig
-from ssedb.errors import ConfigError
+from ssedb.errors import ConfigError, did_you_mean
 from ssedb.options import options_class
 from ssedb.runs.folder import NOT_OF_THE_RUN
 
@@ -117,9 +117,10 @@ class GridFile:
     def _check_settings(self) -> None:
         for key in self.settings:
             if key not in FIELDS:
+                meant = did_you_mean(key, sorted(FIELDS))
                 raise self.wrong(
                     key,
-                    "a run has no such setting; see `ssedb train --help` "
+                    f"a run has no such setting; {meant}see `ssedb train --help` "
                     "(options of a bonus stand under [bonus_options.BONUS])",
                 )
 

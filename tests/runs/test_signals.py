@@ -36,7 +36,8 @@ def test_stop_requests_tells_the_first_signal_from_later_ones_and_ends(clock, fi
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_one_request_that_comes_twice_is_the_first(clock, number):
     asked = []
-    with stop_requests(asked.append):
+    # Under nohup the hangup would be ignored.
+    with handled(signal.SIG_DFL, signal.SIGHUP), stop_requests(asked.append):
         signal.raise_signal(signal.SIGTERM)
         clock.append(clock[-1] + 0.9 * SAME_REQUEST)
         signal.raise_signal(number)

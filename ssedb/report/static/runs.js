@@ -57,7 +57,7 @@ function runDetails(r) {
       r.not_finite.length ? badge("alarm", "not finite") : null,
       el("span", {
         class: "soft",
-        textContent: `${r.method} on ${taskName(r.env, r.noise)}, seed ${r.seed}, ${number(r.steps)} of ${number(r.asked)} steps`,
+        textContent: `${r.method} on ${taskName(r.env, r.noise)}, seed ${r.seed}, ${number(r.steps)} steps (asked for ${number(r.asked)})`,
       }),
     ),
   );
