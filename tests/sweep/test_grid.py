@@ -156,7 +156,7 @@ def test_grid_excludes_combinations(tmp_path):
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [
-        ("steps = 96", "setps = 96", "line 7, setps: a run has no such setting; did you mean steps? "),
+        ("steps = 96", "setps = 96", "setps: a run has no such setting; did you mean steps"),
         ("steps = 96", "alpha1 = 1", "stand under [bonus_options.BONUS]"),
         ("steps = 96", "steps = -1", "toy.toml, line 7, steps=-1: must be above 0"),
         ("steps = 96", "steps = 1.5", "steps=1.5: must be a whole number"),
