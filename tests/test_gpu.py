@@ -411,6 +411,26 @@ def test_graph_replays_draw_differently(tmp_path):
     trainer.close()
 
 
+def test_captured_step_on_a_busy_gpu_draws_what_the_plain_one_draws(monkeypatch):
+    device, synchronize = torch.device("cuda"), torch.cuda.synchronize
+    engine, plain = CudaEngine(device), torch.Generator(device).manual_seed(0)
+    generator = torch.Generator(device).manual_seed(0)
+
+    def draw() -> torch.Tensor:
+        torch.cuda._sleep(400_000_000)  # 0.2 s, in which late work of the capture would be done
+        return torch.rand(4, generator=generator, device=device)
+
+    def keep_capture_busy(*args) -> None:
+        synchronize(*args)
+        with torch.cuda.stream(engine._graphs.stream):
+            torch.cuda._sleep(100_000_000)
+
+    monkeypatch.setattr(torch.cuda, "synchronize", keep_capture_busy)  # called before a capture
+    captured = engine.wrap(draw, generators=[generator])
+    found = [captured().tolist() for _ in range(6)]
+    assert found == [torch.rand(4, generator=plain, device=device).tolist() for _ in range(6)]
+
+
 @pytest.mark.parametrize("world", ["raw frames", "rooms"])
 def test_iteration_on_a_gpu_synchronises_a_few_times_however_long_it_is(tmp_path, world):
     counts = []

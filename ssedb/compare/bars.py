@@ -46,6 +46,7 @@ def by_condition(runs: Sequence[Run], key: str) -> Figure | None:
         return None
     methods = [m for m in method_order(runs) if any(row["method"] == m for row in rows)]
     noises, envs = (list(dict.fromkeys(row[name] for row in rows)) for name in ("noise", "env"))
+    apart = min(0.22, 0.8 / len(noises))  # the rows of two methods stay apart
     looks = zip(noises, itertools.cycle(COLOURS), itertools.cycle(MARKERS), strict=False)
     styles = {noise: {"color": c, "marker": m, "ls": ""} for noise, c, m in looks}
     # In one line the labels of neighbouring panels would lie on each other.
@@ -56,7 +57,7 @@ def by_condition(runs: Sequence[Run], key: str) -> Figure | None:
     for panel, env in zip(axes, envs, strict=True):
         for row in [r for r in rows if r["env"] == env]:
             shift = noises.index(row["noise"]) - (len(noises) - 1) / 2
-            y = methods.index(row["method"]) + 0.22 * shift
+            y = methods.index(row["method"]) + apart * shift
             values, style = row["values"], styles[row["noise"]]
             panel.plot(values, [y] * len(values), "|", color=style["color"], alpha=0.45, ms=4)
             if row["low"] is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +13,6 @@ from rich.table import Table as RichTable
 from ssedb import terminal
 from ssedb.compare.aggregate import (
     aggregate_table,
-    alarm_table,
     by_noise,
     condition_table,
     improvement_table,
@@ -25,6 +25,7 @@ from ssedb.compare.references import LITERATURE, MEASURED, random_score
 from ssedb.compare.results import RECOMMENDED, Run, method_order
 from ssedb.compare.statistics import AGGREGATES
 from ssedb.errors import ConfigError
+from ssedb.runs.alarms import LIMITS, Alarm, explain
 from ssedb.terminal import plural
 
 SHOWN = (
@@ -107,10 +108,8 @@ def make_tables(runs: Sequence[Run], asked: Sequence[str] = ()) -> list[Table]:
         ]
         if len(scores_by_task(part, main)) > 1:
             tables += [_improvement(part, main, noise)]
-    if alarms := alarm_table(runs):
-        rows = [[row["run"], "yes" if row["stands"] else "no", row["text"]] for row in alarms]
-        title = "ALARMS: policies that do not follow their bonus"
-        tables.append(Table(title, ["run", "at its end", "what"], rows))
+    if any(run.alarms for run in runs):
+        tables.append(_alarms(runs))
     if left := left_out(runs):
         rows = [[row["run"], row["status"], row["reason"]] for row in left]
         tables.append(Table("Runs that no average holds", ["run", "status", "why"], rows))
@@ -137,6 +136,36 @@ def _overview(runs: Sequence[Run]) -> Table:
         notes.append(f"The runs were made by {versions}: {'; '.join(codes)}.")
     notes += said_of_logs(runs)
     return Table("Runs", ["method", "tasks", "finished", "steps of a run"], rows, notes)
+
+
+def _alarms(runs: Sequence[Run]) -> Table:
+    """Make a table of alarms: a row for a method, a task and a metric."""
+    tasks = list(dict.fromkeys((run.env, run.noise) for run in runs))
+    rows: list[list[str]] = []
+    notes: dict[str, str] = {}
+    for method, task in itertools.product(method_order(runs), tasks):
+        own = [run for run in runs if (run.method, run.env, run.noise) == (method, *task)]
+        for metric in LIMITS:
+            raised = [[a for a in run.alarms if a.metric == metric] for run in own]
+            if not any(raised):
+                continue
+            first = next(run for run, alarms in zip(own, raised, strict=True) if alarms)
+            notes.setdefault(metric, explain(metric, first.config))
+            some = f"{sum(map(bool, raised))} of {len(own)}"
+            parts = [_part(run, alarms) for run, alarms in zip(own, raised, strict=True)]
+            low, high = f"{min(parts):.2f}", f"{max(parts):.2f}"
+            standing = sum(alarm.stands for alarms in raised for alarm in alarms)
+            part = low if low == high else f"{low} to {high}"
+            rows.append([method, ", ".join(task), metric, some, part, str(standing)])
+    columns = ["method", "task", "metric", "runs", "part of the training", "at the end"]
+    said = [*notes.values(), "Each alarm of each run is in stats.json."]
+    return Table("ALARMS: policies that do not follow their bonus", columns, rows, said)
+
+
+def _part(run: Run, alarms: Sequence[Alarm]) -> float:
+    """Return the part of a run's training for which alarms stood, 0 to 1."""
+    steps = max((alarm.until for alarm in run.alarms), default=1)
+    return sum(a.until - a.since for a in alarms) / max(run.summary.get("steps") or 0, steps)
 
 
 def unlike(runs: Sequence[Run]) -> list[str]:

@@ -144,6 +144,9 @@ class _Graph:
         capturing = torch.cuda.graph(self._graph, pool.handle, pool.stream, capture_error_mode=mode)
         with one_thread, capturing:
             self._result = step(*self._inputs)
+        # To begin a capture, torch zeroes the generators' offsets on the pool's stream. Unless that
+        # is done first, it may undo the offsets that the first replay sets.
+        torch.cuda.current_stream().wait_stream(pool.stream)
 
     def replay(self, tensors: Sequence[Tensor]) -> Any:
         if self._inputs:

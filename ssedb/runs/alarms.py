@@ -85,6 +85,12 @@ def remedy(metric: str, config: Mapping[str, Any]) -> str:
     return ", ".join(tries[:-1]) + (" or " if len(tries) > 1 else "") + tries[-1]
 
 
+def explain(metric: str, config: Mapping[str, Any]) -> str:
+    """Say what an alarm means, and what to try instead of a run's settings."""
+    limit = f"{NAMES[metric].capitalize()} under {LIMITS[metric]:g}"
+    return f"{limit}: {MEANING[metric]}; try {remedy(metric, config)}."
+
+
 class Watch:
     """Alarms of one run, from its rows of metrics as they come."""
 
