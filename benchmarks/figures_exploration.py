@@ -1,6 +1,6 @@
-"""Draw the figures of docs/what-a-bonus-must-do.md from a log of runs and a packed study.
+"""Draw the figures about exploration in README.md and docs/ from a packed study and a log of runs.
 
-python benchmarks/figures_exploration.py    # docs/bonus-blind-fade.png, docs/bonus-followed.png
+python benchmarks/figures_exploration.py    # exploration, bonus-blind-fade, bonus-followed (.png)
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 
 from ssedb.compare import results
-from ssedb.compare.style import COLOURS, GRAY, STYLE
+from ssedb.compare.curves import learning_curves
+from ssedb.compare.style import COLOURS, STYLE, method_styles
 
 ROOT = Path(__file__).parent.parent
 LOG = ROOT / "benchmarks" / "log"
@@ -39,16 +40,16 @@ def with_settings(bonus: str, **settings: Any) -> Callable[[Run], bool]:
 
 
 METHODS = {
-    "count": ("counts of true states", COLOURS[2]),
-    "db-ensemble": ("db-ensemble", COLOURS[0]),
-    "icm": ("ICM", COLOURS[5]),
-    "rnd": ("RND", COLOURS[1]),
-    "disagreement": ("Disagreement", COLOURS[4]),
-    "lbs": ("LBS", COLOURS[6]),
-    "db": ("DB's KL", COLOURS[3]),
-    "none": ("acting at random", GRAY),
+    "count": "counts of true states",
+    "db-ensemble": "db-ensemble",
+    "icm": "ICM",
+    "rnd": "RND",
+    "disagreement": "Disagreement",
+    "lbs": "LBS",
+    "db": "DB's KL",
+    "none": "acting at random",
 }
-"""Name and colour of each bonus."""
+"""Name of each bonus."""
 SCALES = {
     "whole run (the paper's)": (dict(reward_scale="whole-run"), COLOURS[1]),
     "recent rollouts": (
@@ -80,11 +81,25 @@ def once(label: str, number: int) -> str | None:
     return label if number == 0 else None
 
 
+def explored() -> Any:
+    """Draw the states that agents see along training, without noise and under boxes."""
+    shown = ("db-ensemble", "count", "icm", "rnd", "none")
+    noises = {"none": "without noise", "random-box": "under random boxes"}
+    runs = [run for run in read_study() if run.method in shown and run.noise in noises]
+    figure = learning_curves(runs, "states_share")
+    assert figure is not None
+    for axes, title in zip(figure.axes, noises.values(), strict=True):
+        axes.set_title(title)
+    return figure
+
+
 def blind_and_fading() -> Any:
     """Draw noise and fading of each bonus at the end of its run, and the states its agent sees."""
     runs = [run for run in read_study() if run.noise == "random-box"]
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
-    for bonus, (name, colour) in METHODS.items():
+    styles = method_styles([*METHODS])
+    for bonus, name in METHODS.items():
+        colour = styles[bonus]["color"]
         own = [run for run in runs if run.config["bonus"] == bonus]
         for number, run in enumerate(own):
             steps, seen = run.curve("states_share")
@@ -128,9 +143,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "docs", help="folder for the figures")
     args = parser.parse_args()
     with pyplot.rc_context(STYLE):
-        for name, draw in (("blind-fade", blind_and_fading), ("followed", followed)):
-            path = args.out / f"bonus-{name}.png"
-            draw().savefig(path, dpi=110)
+        for name, draw in {
+            "exploration": explored,
+            "bonus-blind-fade": blind_and_fading,
+            "bonus-followed": followed,
+        }.items():
+            path = args.out / f"{name}.png"
+            draw().savefig(path, dpi=160 if name == "exploration" else 110)
             print(path)
 
 

@@ -71,7 +71,7 @@ def test_figures_exploration_are_drawn_from_the_log_and_small_enough_for_the_doc
     script = BENCHMARKS / "figures_exploration.py"
     subprocess.run([sys.executable, script, "--out", tmp_path], capture_output=True, check=True)
     drawn = sorted(path.name for path in tmp_path.iterdir())
-    assert drawn == ["bonus-blind-fade.png", "bonus-followed.png"]
+    assert drawn == ["bonus-blind-fade.png", "bonus-followed.png", "exploration.png"]
     for name in drawn:
         assert 10_000 < (tmp_path / name).stat().st_size < 150_000
         assert (BENCHMARKS.parent / "docs" / name).stat().st_size < 150_000

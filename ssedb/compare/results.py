@@ -6,6 +6,7 @@ runs[0].value("states_share")
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,6 +38,11 @@ SETTINGS: dict[str, Any] = {
     **dict.fromkeys(("learning_rate", "entropy_coef"), (int, float)),
 }
 """Types of the settings that are read here."""
+LOOKS = (
+    "db-ensemble", "rnd", "count", "db", "disagreement", "icm", "lbs", "e3b", "cb", "re3", "lpm",
+    "db-count", "db-ucb", "db-ngu", "db-bebold",
+)  # fmt: skip
+"""Methods whose colour and line are the same in every figure and page, in the order of these."""
 RECOMMENDED = str(FIDELITIES["ours"]["bonus"])
 """The bonus of the recipe that we recommend."""
 NOT_A_METHOD = {"env", "env_kwargs", "noise", "bonus", "seed", "steps", *NOT_OF_THE_RUN}
@@ -354,6 +360,14 @@ def method_order(runs: Iterable[Run]) -> list[str]:
         )
 
     return sorted({run.method for run in runs}, key=rank)
+
+
+def method_looks(methods: Iterable[str]) -> dict[str, int]:
+    """Number the looks of methods: known ones have the same in every figure and page, none -1."""
+    looks = {m: LOOKS.index(m) for m in methods if m in LOOKS}
+    free = (i for i in itertools.count() if i not in looks.values())
+    others = {m: -1 if m == "none" else next(free) for m in methods if m not in looks}
+    return looks | others
 
 
 def conditions(runs: Iterable[Run]) -> dict[tuple[str, str, str], list[Run]]:

@@ -10,6 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter
 
+from ssedb.compare.results import method_looks
+
 # Okabe and Ito's colours, which the colour-blind can tell apart; yellow is too pale for lines.
 BLUE, ORANGE, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 COLOURS = (BLUE, ORANGE, GREEN, PURPLE, "#56B4E9", "#E69F00", "#000000")
@@ -32,14 +34,16 @@ STYLE: dict[Any, Any] = {
 
 def method_styles(methods: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Choose a colour, a line and a marker for each method; the random agent is gray."""
-    styles = {}
-    for i, method in enumerate(m for m in methods if m != "none"):
-        round_, colour = divmod(i, len(COLOURS))
-        line, marker = LINES[round_ % len(LINES)], MARKERS[round_ % len(MARKERS)]
-        styles[method] = {"color": COLOURS[colour], "ls": line, "marker": marker}
-    if "none" in methods:
-        styles["none"] = {"color": GRAY, "ls": "-", "marker": "x"}
-    return styles
+    looks = method_looks(methods)
+    return {method: _style(looks[method]) for method in methods}
+
+
+def _style(look: int) -> dict[str, Any]:
+    if look < 0:
+        return {"color": GRAY, "ls": "-", "marker": "x"}
+    round_, colour = divmod(look, len(COLOURS))
+    line, marker = LINES[round_ % len(LINES)], MARKERS[round_ % len(MARKERS)]
+    return {"color": COLOURS[colour], "ls": line, "marker": marker}
 
 
 def panels(

@@ -17,7 +17,7 @@ from ssedb.compare.aggregate import (
     under_noise,
 )
 from ssedb.compare.measures import MEASURES, about
-from ssedb.compare.results import Run, number_or_none
+from ssedb.compare.results import Run, method_looks, method_order, number_or_none
 from ssedb.compare.tables import unlike
 from ssedb.config import TrainConfig
 from ssedb.envs.names import rooms_world
@@ -58,9 +58,11 @@ def collect(runs: Sequence[Run], title: str, origin: Path) -> dict[str, Any]:
     points = min(MOST_POINTS, max(LEAST_POINTS, POINTS // max(curves, 1)))
     entries = [_run(run, i, points, origin) for i, run in enumerate(runs)]
     drawn = dict.fromkeys(key for entry in entries for key in entry["curves"])
+    methods = method_order(runs)
     return {
         "title": title,
-        "methods": _methods(runs),
+        "methods": methods,
+        "looks": method_looks(methods),
         "runs": entries,
         "labels": {key: label(key) for key in [*drawn, *MEASURES]},
         "measures": [_measure(runs, key) for key in _measures(runs)],
@@ -74,13 +76,6 @@ def collect(runs: Sequence[Run], title: str, origin: Path) -> dict[str, Any]:
 def label(key: str) -> str:
     """Return how the page calls a metric or a measure."""
     return MEASURES[key].label if key in MEASURES else OWN_LABELS.get(key, key.replace("_", " "))
-
-
-def _methods(runs: Sequence[Run]) -> list[str]:
-    """Return methods in a fixed order, by which a method keeps its colour: DB first, none last."""
-    names = sorted({run.method for run in runs})
-    order = {"db": 0, "rnd": 1, "none": 3}
-    return sorted(names, key=lambda name: order.get(name, 2))
 
 
 def _run(run: Run, number: int, points: int, origin: Path) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import numpy as np
 from ssedb.analysis.episode import BonusTrace, Episode, record_episode, trace_bonus
 from ssedb.analysis.spikes import Spike, find_spikes, has_clean
 from ssedb.analysis.tsne import Embedding, embeddings_of, thin
-from ssedb.compare.results import Run, conditions
+from ssedb.compare.results import Run, conditions, method_looks
 from ssedb.envs.names import env_label
 from ssedb.errors import ConfigError
 from ssedb.report.page import Page
@@ -159,6 +159,8 @@ def write_episode_page(
 ) -> None:
     """Write one episode as a page in one file."""
     title = f"{names[0]} on {episode.config.env}, noise {episode.config.noise}"
-    page = Page({"title": title, "methods": list(dict.fromkeys(names)), "episodes": []})
+    methods = list(dict.fromkeys(names))
+    looks = method_looks(methods)
+    page = Page({"title": title, "methods": methods, "looks": looks, "episodes": []})
     page.data["episodes"].append(describe(page, episode, traces, maps, names))
     page.write_file(path)

@@ -141,6 +141,12 @@ def test_styles_tell_many_methods_apart():
     assert len({(each["color"], each["ls"]) for each in styles}) == 21
 
 
+def test_styles_of_known_methods_are_the_same_in_every_figure():
+    few, many = (style.method_styles(m) for m in (["mine", "rnd"], ["db", "rnd", "none", "mine"]))
+    assert few["rnd"] == many["rnd"]
+    assert few["mine"] not in (few["rnd"], many["db"])
+
+
 def test_ablation_figure_has_four_panels(tmp_path):
     import json
 

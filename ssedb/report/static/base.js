@@ -51,14 +51,19 @@ function css(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
+/* The name of the colour of a method: the same in every figure, gray for the random agent. */
+function methodColourName(method) {
+  const look = data.looks[method] ?? 0;
+  return look < 0 ? "--soft" : "--c" + (look % PALETTE_SIZE);
+}
+
 function methodColour(method) {
-  const index = Math.max(0, data.methods.indexOf(method));
-  return css("--c" + (index % PALETTE_SIZE));
+  return css(methodColourName(method));
 }
 
 function methodDash(method) {
   // past the colours, dashes tell methods apart
-  return [[], [7, 3], [2, 3], [9, 3, 2, 3]][Math.floor(Math.max(0, data.methods.indexOf(method)) / PALETTE_SIZE) % 4];
+  return [[], [7, 3], [2, 3], [9, 3, 2, 3]][Math.floor(Math.max(0, data.looks[method] ?? 0) / PALETTE_SIZE) % 4];
 }
 
 function redrawAll() {

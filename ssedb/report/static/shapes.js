@@ -26,7 +26,7 @@ function intervalChart(rows, label) {
   }
   rows.forEach((r, i) => {
     const y = i * row + row / 2,
-      colour = `var(--c${Math.max(0, data.methods.indexOf(r.method)) % PALETTE_SIZE})`;
+      colour = `var(${methodColourName(r.method)})`;
     root.append(svg("text", { x: names - 10, y: y + 4, "text-anchor": "end" }, shorten(r.method, names / 7)));
     if (r.low !== null && r.low !== undefined) {
       root.append(

@@ -78,7 +78,7 @@ function legend(methods, redraw) {
     { class: "controls", role: "group", "aria-label": "Methods" },
     methods.map((method) => {
       const swatch = el("span", { class: "swatch" });
-      swatch.style.background = `var(--c${data.methods.indexOf(method) % PALETTE_SIZE})`;
+      swatch.style.background = `var(${methodColourName(method)})`;
       const button = el(
         "button",
         {

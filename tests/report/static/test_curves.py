@@ -18,14 +18,14 @@ def test_curves_are_read_zoomed_and_hidden(report, open_page):
         "#view-curves"
     )  # the damaged run's unknown task
     boxes = "#view-curves section:has(h3:text('rooms-small, random-box')) canvas"
-    blue, vermilion = "#0072b2", "#d55e00"
-    before = count_colour(page, boxes, blue)
+    purple, vermilion = "#cc79a7", "#d55e00"
+    before = count_colour(page, boxes, purple)
     assert before > 300
     page.click("#view-curves button.toggle:text-is('db')")
-    assert count_colour(page, boxes, blue) < before / 10
+    assert count_colour(page, boxes, purple) < before / 10
     assert count_colour(page, boxes, vermilion) > 300
     page.click("#view-curves button.toggle:text-is('db')")
-    assert count_colour(page, boxes, blue) == before
+    assert count_colour(page, boxes, purple) == before
 
     box = page.locator(boxes).bounding_box()
     page.mouse.move(box["x"] + box["width"] - 13, box["y"] + 120)

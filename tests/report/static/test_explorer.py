@@ -87,7 +87,7 @@ def test_explorer_links_frame_curve_spikes_and_maps(report, open_page):
     assert page.locator(".maps .panel").count() == 3
     names = [r["name"] for r in episode["traces"]]
     assert all(name in page.inner_text(".readout") for name in names[:2])
-    assert count_colour(page, curve, "#0072b2") > 100
+    assert count_colour(page, curve, "#cc79a7") > 100
     pick(page, "Bonus", names[1])
     pick(page, "compared with", "nothing")
     assert page.inner_text(".maps h3 >> nth=0").startswith(names[1])

@@ -43,13 +43,13 @@ def test_information_plane_marks_its_alarm(report, open_page):
     ):
         assert any(word in label for label in labels)
     plane = "#view-information canvas >> nth=0"
-    assert count_colour(page, plane, "#0072b2") > 20
+    assert count_colour(page, plane, "#cc79a7") > 20
     page.click("#view-information button.toggle")
-    assert count_colour(page, plane, "#0072b2") == 0
+    assert count_colour(page, plane, "#cc79a7") == 0
     page.click("#view-information button.toggle")
     pick(page, "Task", "rooms-small, no noise")
     for _ in range(100):  # the canvas of another task is drawn a moment later
-        if drawn := count_colour(page, "#view-information canvas >> nth=1", "#0072b2") > 20:
+        if drawn := count_colour(page, "#view-information canvas >> nth=1", "#cc79a7") > 20:
             break
         page.wait_for_timeout(50)
     assert drawn
