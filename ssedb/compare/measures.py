@@ -67,7 +67,11 @@ PROBED = (
     "noise_explained",
 )
 OF_NOISE = ("bonus_noise_share", "feature_noise_share", "noise_explained")
-"""Measures of the probe that mean nothing where it drew no noise."""
+"""Measures of the probe that mean nothing where it drew no noise over the frames."""
+CLEAN = ("none", "sticky")
+"""Noises that leave frames as they are."""
+OF_BONUS = ("bonus_noise_share", "count_correlation")
+"""Measures of the probe that mean nothing where there is no bonus."""
 
 
 def measure(key: str) -> Measure:

@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ssedb.compare import statistics
-from ssedb.compare.measures import NORMALISED, OF_NOISE, PROBED
+from ssedb.compare.measures import CLEAN, NORMALISED, OF_BONUS, OF_NOISE, PROBED
 from ssedb.config import FIDELITIES, migrated
 from ssedb.envs.names import env_label
 from ssedb.errors import ConfigError
@@ -128,8 +128,10 @@ class Run:
         if key in NORMALISED:
             score = self.value("score")
             return None if score is None else NORMALISED[key](self.env, score)
-        if key in OF_NOISE and self.probe.get("noise") == "none":
-            return None  # no noise was drawn
+        if key in OF_NOISE and self.probe.get("noise") in CLEAN:
+            return None
+        if key in OF_BONUS and self.config.get("bonus") == "none":
+            return None
         for place in (
             self.probe if key in PROBED else {},
             self.summary.get("last") or {},

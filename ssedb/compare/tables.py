@@ -248,7 +248,8 @@ def reference_rows(runs: Sequence[Run]) -> dict[str, dict[str, float]]:
 
 def _with_interval(row: dict[str, Any], name: str, prefix: str = "") -> str:
     low, high = row[f"{prefix}low"], row[f"{prefix}high"]
-    return f"{number(row[name])} [{number(low)}, {number(high)}]"
+    interval = "" if low is None else f" [{number(low)}, {number(high)}]"
+    return f"{number(row[name])}{interval}"
 
 
 def aggregated(shown: Sequence[str], main: str) -> list[str]:

@@ -151,11 +151,19 @@ def test_probe_of_an_untrained_bonus_is_left_out(tmp_path):
 def test_probe_without_noise_has_no_share_of_noise(tmp_path):
     measured = {"bonus_noise_share": 0.0, "count_correlation": 0.5, "fresh": False}
     make_run(tmp_path / "clean", probe={**measured, "noise": "none"}, seed=0)
+    make_run(tmp_path / "sticky", probe={**measured, "noise": "sticky"}, seed=2)
     make_run(tmp_path / "under-boxes", probe={**measured, "noise": "random-box"}, seed=1)
     runs = {run.path.name: run for run in results.load_runs(tmp_path)}
     shares = {name: run.value("bonus_noise_share") for name, run in runs.items()}
-    assert shares == {"clean": None, "under-boxes": 0.0}
+    assert shares == {"clean": None, "sticky": None, "under-boxes": 0.0}
     assert runs["clean"].value("count_correlation") == 0.5
+
+
+def test_probe_of_a_run_without_a_bonus_says_nothing_of_it(tmp_path):
+    measured = {"bonus_noise_share": 0.0, "count_correlation": 0.0, "noise": "random-box"}
+    make_run(tmp_path / "random", bonus="none", bonus_options={}, probe=measured)
+    (run,) = results.load_runs(tmp_path)
+    assert [run.value(key) for key in ("bonus_noise_share", "count_correlation")] == [None, None]
 
 
 def test_methods_are_told_apart_by_settings_that_differ(tmp_path):

@@ -44,7 +44,7 @@ def test_tables_name_what_they_hold(sweep):
     assert states.columns == ["method", "none", "random-box"]
     assert [row[0] for row in states.rows] == ["db", "rnd"]
     assert states.rows[0][1].startswith("0.520 [0.4")
-    assert states.rows[1][2].endswith("(2)")
+    assert states.rows[1][2].endswith("] (2)")
     assert (
         shown["noise in the bonus, less is better (rooms-small), 3 seeds"]
         .rows[0][1]
