@@ -154,7 +154,7 @@ def _run_all(config: TrainConfig, runs: list[tuple[str, int]]) -> list[Result]:
             order = [pool.submit(run_agent, config, *run, *more) for run in runs]
         later.enter_context(_ended_if_stopped(pool))
         bar = later.enter_context(Bar())
-        waiting, done = set(order), dict.fromkeys(runs, 0)
+        waiting, done, began = set(order), dict.fromkeys(runs, 0), time.monotonic()
         while waiting:
             ended, waiting = wait(waiting, timeout=0.5, return_when=FIRST_COMPLETED)
             while not messages.empty():
@@ -163,16 +163,22 @@ def _run_all(config: TrainConfig, runs: list[tuple[str, int]]) -> list[Result]:
             for future in ended:
                 future.result()  # a run that failed ends the demo with its error
             total = len(runs) * config.steps
-            bar.show(_under_way(done, config.steps), sum(done.values()), total, last=not waiting)
+            parts = _under_way(done, config.steps, time.monotonic() - began)
+            bar.show(parts, sum(done.values()), total, last=not waiting)
         return [future.result() for future in order]
 
 
-def _under_way(done: dict[tuple[str, int], int], steps: int) -> list[str]:
-    """Return how many runs are done, and how far those are that have begun."""
+def _under_way(done: dict[tuple[str, int], int], steps: int, seconds: float) -> list[str]:
+    """Return how many runs are done, how long the others take, and how far each has come."""
     ended = sum(made >= steps for made in done.values())
     running = [(run, made) for run, made in done.items() if 0 < made < steps]
+    made, all_ = sum(done.values()), len(done) * steps
+    left = []
+    if 0 < made < all_:  # the slowest agents are first, so the others take less
+        left = [f"at most {terminal.clock(seconds * (all_ - made) / made)} left"]
     return [
         f"{ended} of {len(done)} runs done",
+        *left,
         *(f"{agent} seed {seed} {made / steps:.0%}" for (agent, seed), made in running),
     ]
 

@@ -122,3 +122,11 @@ def test_demo_when_interrupted_ends_with_all_its_processes(tmp_path):
     assert time.monotonic() - began < 60  # a run takes an hour
     assert said.endswith("ssedb: stopped\n")
     assert "Traceback" not in said
+
+
+def test_demo_under_way_says_how_long_it_still_takes_at_most():
+    done = {("DB", 0): 100, ("RND", 0): 20, ("chance", 0): 0}
+    said = demo._under_way(done, 100, 60.0)
+    assert said == ["1 of 3 runs done", "at most 0:01:30 left", "RND seed 0 20%"]
+    assert demo._under_way(dict.fromkeys(done, 0), 100, 1.0) == ["0 of 3 runs done"]
+    assert demo._under_way(dict.fromkeys(done, 100), 100, 9.0) == ["3 of 3 runs done"]
