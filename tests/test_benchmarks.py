@@ -67,6 +67,18 @@ def test_pools_script_runs(rows):
     assert found["one vector"][1] == "1.00"
 
 
+def test_kernels_script_shares_out_the_time_of_an_iteration(monkeypatch, capsys):
+    sizes = "env=rooms-tiny bonus=rnd preset=rooms num_envs=4 minibatch_envs=4 rollout_steps=4"
+    flags = "obs_norm_steps=16 device=cpu --warm-up 1 --iterations 1 --rows 1000"
+    monkeypatch.setattr(sys, "argv", ["kernels.py", *sizes.split(), *flags.split()])
+    runpy.run_path(str(BENCHMARKS / "kernels.py"), run_name="__main__")
+    found = table(capsys.readouterr().out)
+    assert "aten::convolution_backward" in found
+    shares = [float(share.rstrip("%")) for _, share, *_ in found.values()]
+    assert shares == sorted(shares, reverse=True)
+    assert sum(shares) == pytest.approx(100, abs=3)
+
+
 def test_figures_exploration_are_drawn_from_the_log_and_small_enough_for_the_docs(tmp_path):
     script = BENCHMARKS / "figures_exploration.py"
     subprocess.run([sys.executable, script, "--out", tmp_path], capture_output=True, check=True)
