@@ -113,13 +113,16 @@ def aggregate_table(runs: Iterable[Run], key: str, *, seed: int = 0) -> list[Row
 
 
 def improvement_table(runs: Iterable[Run], key: str, *, seed: int = 0) -> list[Row]:
-    """Return a row for each ordered pair of methods: how probably the first beats the second."""
+    """Return a row for each ordered pair of methods: how probably the first beats the second.
+
+    Two single runs say nothing about a probability, and have no row.
+    """
     scores = scores_by_task(runs, key)
     sign = -1.0 if measure(key).better == "low" else 1.0
     rows = []
     for first, second in itertools.permutations(scores, 2):
         common = [task for task in scores[first] if task in scores[second]]
-        if common:
+        if sum(len(scores[first][t]) * len(scores[second][t]) for t in common) > 1:
             x, y = ({t: [sign * v for v in scores[m][t]] for t in common} for m in (first, second))
             row: Row = {"first": first, "second": second, "measure": key, "tasks": len(common)}
             rows.append(row | _interval(statistics.improvement(x, y, seed=seed), "probability"))

@@ -17,7 +17,6 @@ from ssedb.compare.aggregate import (
     condition_table,
     improvement_table,
     left_out,
-    scores_by_task,
     under_noise,
 )
 from ssedb.compare.measures import MEASURES, NORMALISED, PROBED, about, label, measure
@@ -106,7 +105,7 @@ def make_tables(runs: Sequence[Run], asked: Sequence[str] = ()) -> list[Table]:
             for key in aggregated(shown, main)
             if any("iqm" in row for row in aggregate_table(part, key))
         ]
-        if len(scores_by_task(part, main)) > 1:
+        if improvement_table(part, main):
             tables += [_improvement(part, main, noise)]
     if any(run.alarms for run in runs):
         tables.append(_alarms(runs))

@@ -127,7 +127,9 @@ def test_improvement_and_aggregate_figures_are_drawn(runs):
 def test_improvement_figure_is_of_the_recommended_bonus(tmp_path):
     for bonus in ("db", "db-ensemble"):
         options = {"bonus": bonus, "bonus_options": {}}
-        make_run(tmp_path / bonus, env="breakout", score=len(bonus), **options)
+        for seed in range(2):
+            folder = tmp_path / f"{bonus}-{seed}"
+            make_run(folder, env="breakout", score=len(bonus), seed=seed, **options)
     panel = bars.improvement(load_runs(tmp_path), "score", "pixel").axes[0]
     assert [text.get_text() for text in panel.get_yticklabels()] == ["db"]
     first, second = panel.get_xlabel().splitlines()

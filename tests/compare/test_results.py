@@ -134,6 +134,14 @@ def test_methods_come_in_a_fixed_order_with_the_random_agent_last(tmp_path):
     ]
 
 
+def test_improvement_of_two_single_runs_is_none(tmp_path):
+    for bonus in ("db", "rnd"):
+        make_run(tmp_path / bonus, bonus=bonus, bonus_options={})
+    assert aggregate.improvement_table(results.load_runs(tmp_path), "states_share") == []
+    make_run(tmp_path / "more", bonus="rnd", bonus_options={}, seed=1)
+    assert len(aggregate.improvement_table(results.load_runs(tmp_path), "states_share")) == 2
+
+
 def test_share_interval_stays_a_share(tmp_path):
     for seed, states in enumerate((0.01, 0.99)):
         make_run(tmp_path / str(seed), seed=seed, states=states)
