@@ -1,6 +1,7 @@
 """What only a GPU can show. Run with `-m gpu`."""
 
 import copy
+import gc
 import warnings
 
 import pytest
@@ -429,6 +430,20 @@ def test_captured_step_on_a_busy_gpu_draws_what_the_plain_one_draws(monkeypatch)
     captured = engine.wrap(draw, generators=[generator])
     found = [captured().tolist() for _ in range(6)]
     assert found == [torch.rand(4, generator=plain, device=device).tolist() for _ in range(6)]
+
+
+def test_captured_step_frees_no_old_graphs_while_it_is_captured():
+    collects = []
+
+    def step() -> torch.Tensor:
+        collects.append(gc.isenabled())
+        return torch.zeros(1, device="cuda")
+
+    captured = CudaEngine(torch.device("cuda")).wrap(step)
+    for _ in range(5):
+        captured()
+    assert collects == [True, True, True, False]  # three eager calls and the capture
+    assert gc.isenabled()
 
 
 @pytest.mark.parametrize("world", ["raw frames", "rooms"])

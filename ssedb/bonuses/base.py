@@ -139,7 +139,8 @@ class Bonus(nn.Module, ABC):
         """Return slower metrics of one minibatch of a rollout.
 
         A worker thread may call this method while the next rollout is collected, so the method
-        changes nothing and draws nothing at random.
+        changes nothing, draws nothing at random and compiles nothing (to compile sets back the
+        state of torch's generators).
         """
         return {}
 

@@ -42,8 +42,8 @@ class Task(Generic[T]):
         """Run what is left. What is called from now on sees all updates; return the result."""
         while self._result is None:
             self.advance()
+        result = self._result()  # may have run on the side, too
         self._engine.wait_for_side()
-        result = self._result()
         self.waited = True
         return result
 

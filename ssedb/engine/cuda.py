@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -142,7 +143,7 @@ class _Graph:
             self._graph.register_generator_state(generator)
         mode = "thread_local"  # threads that wait for actions may go on meanwhile
         capturing = torch.cuda.graph(self._graph, pool.handle, pool.stream, capture_error_mode=mode)
-        with one_thread, capturing:
+        with one_thread, _no_garbage_collected(), capturing:
             self._result = step(*self._inputs)
         # To begin a capture, torch zeroes the generators' offsets on the pool's stream. Unless that
         # is done first, it may undo the offsets that the first replay sets.
@@ -153,6 +154,18 @@ class _Graph:
             torch._foreach_copy_(self._inputs, list(tensors))
         self._graph.replay()
         return _copied(self._result)
+
+
+@contextmanager
+def _no_garbage_collected() -> Iterator[None]:
+    """Keep Python from freeing the graphs of an old trainer, which would break a capture."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _copied(result: Any) -> Any:
