@@ -119,7 +119,7 @@ class TrainConfig:
     noise: str = "none"
     """What disturbs the agent: a name of `ssedb list noises`, or package.module:Class."""
     noise_strength: NonNegativeFloat = 1.0
-    """Strength of the noise: 0 is none, 1 is the paper's."""
+    """Strength of the noise: 0 is none, 1 is the paper's, or for other noises the usual one."""
     bonus: str = BY_NAME
     """The intrinsic reward: a name of `ssedb list bonuses`, or package.module:Class."""
     bonus_options: Annotated[Mapping[str, Any], tyro.conf.Suppress] = field(default_factory=dict)

@@ -42,12 +42,12 @@ class Blamed(Exception):
         return f"{self.message}\n{self.traceback}"
 
     @classmethod
-    def of(cls, owner: str, error: BaseException) -> Blamed:
-        """Blame `owner`, such as Walker.step, for an error that it raised; a retry may succeed."""
+    def of(cls, owner: str, error: BaseException, may_pass: bool = True) -> Blamed:
+        """Blame `owner`, such as Walker.step, for an error that it raised."""
         return cls(
             f"{owner} raised {one_line(error)}",
             "".join(tracebacks.format_exception(error)),
-            may_pass=True,
+            may_pass=may_pass,
         )
 
 

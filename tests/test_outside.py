@@ -202,7 +202,7 @@ def test_train_with_a_bonus_that_fails_names_it_in_one_line(
     said = capsys.readouterr().err.splitlines()[-1]
     assert said.startswith(
         f"ssedb: {message} the traceback is in {out / 'error.log'}; "
-        "saved at step 0; go on with: ssedb train"
+        "saved at step 0; mend the cause, then go on with: "
     )
     assert "trainer.py" in (out / "error.log").read_text()
 

@@ -29,7 +29,12 @@ def bonus_class(name: str) -> type[Bonus]:
         return import_module(f"ssedb.bonuses.{name.replace('-', '_')}").BONUS
     from ssedb.bonuses.base import Bonus
 
-    return import_class("bonus", name, Bonus)  # type: ignore[type-abstract]
+    found = import_class("bonus", name, Bonus)  # type: ignore[type-abstract]
+    if missing := sorted(found.__abstractmethods__):
+        raise ConfigError(
+            f"bonus={name!r} has no {' and no '.join(missing)}; docs/new-bonus.md shows one"
+        )
+    return found
 
 
 def make_bonus(
@@ -71,4 +76,10 @@ def make_bonus(
         name, options, fidelity=fidelity, preset=preset, env=env, noise=noise
     )
     cls: Any = bonus_class(name)  # a subclass takes its options as well
-    return cls(obs_shape, num_actions, cls.Options(**settings))
+    try:
+        return cls(obs_shape, num_actions, cls.Options(**settings))
+    except TypeError as error:
+        if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+            raise  # from within
+        needed = "its __init__ must take obs_shape, num_actions and options"
+        raise ConfigError(f"bonus={name!r} cannot be made ({error}); {needed}") from None

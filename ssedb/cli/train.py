@@ -48,7 +48,7 @@ def _train(config: TrainConfig, resume: Path | None) -> int:
 
             result = train_in(run, progress.console())
     except TrainingError as error:
-        raise TrainingError(f"{error}; {what_is_saved(run.path)}") from None
+        raise TrainingError(f"{error}; {what_is_saved(run.path, error)}") from None
     except KeyboardInterrupt:
         raise KeyboardInterrupt(what_is_saved(run.path)) from None
     print_run(result, run.config)
@@ -114,6 +114,8 @@ def print_run(result: TrainResult, config: TrainConfig) -> None:
 
     last, score = result.summary["last"], result.summary["score"]
     asked = f"(asked for {config.steps:,}, in rollouts of {config.rollout_size:,})"
+    if not result.finished:
+        asked = f"of {config.steps:,}"
     title = f"{config.bonus} on {config.env}, noise {config.noise}"
     table = Table(title=title, show_header=False)
     table.add_row("agent steps", f"{result.steps:,} {asked}")

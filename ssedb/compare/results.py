@@ -289,11 +289,16 @@ def _mark_duplicates(runs: list[Run]) -> list[Run]:
     for run in runs:
         same = longest[settings(run)] if run.finished else run
         marked.append(
-            run
-            if same is run
-            else replace(run, status="duplicate", reason=f"the same run as {same.path}")
+            run if same is run else replace(run, status="duplicate", reason=_same(run, same))
         )
     return marked
+
+
+def _same(run: Run, longest: Run) -> str:
+    """Say why a run does not count beside another."""
+    steps, more = run.config.get("steps"), longest.config.get("steps")
+    shorter = "" if steps == more else f", with {steps:,} of its {more:,} steps"
+    return f"the same run as {longest.path}{shorter}"
 
 
 def _name_methods(runs: list[Run]) -> list[Run]:

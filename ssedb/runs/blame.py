@@ -19,7 +19,7 @@ def _blamed(error: BaseException) -> Blamed | None:
     """Find the bonus, noise or environment whose code raised the error; None if none did."""
     for owner, method in methods_of(error):
         if isinstance(owner, (Bonus, Noise)):  # the method that was called, not one deep inside
-            return Blamed.of(f"{type(owner).__name__}.{method}", error)
+            return Blamed.of(f"{type(owner).__name__}.{method}", error, may_pass=False)
     return environment_blamed(error)
 
 

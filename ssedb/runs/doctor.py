@@ -82,7 +82,9 @@ def _config(run: Path) -> tuple[dict[str, Any], Finding]:
     shown = ", ".join(f"{key} {config.get(key)}" for key in ("env", "noise", "bonus", "seed"))
     outside = [key for key in ("env", "noise", "bonus") if ":" in str(config.get(key))]
     if outside:
-        return config, Finding(name, "note", f"{shown}; resume imports the {outside[0]}'s module")
+        whose = " and the ".join(f"{key}'s" for key in outside)
+        module = "module" if len(outside) == 1 else "modules"
+        return config, Finding(name, "note", f"{shown}; resume imports the {whose} {module}")
     return config, Finding(name, "good", shown)
 
 

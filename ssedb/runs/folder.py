@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import shlex
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 from ssedb import __version__
 from ssedb.config import TrainConfig, migrated
 from ssedb.envs.names import bare_id
-from ssedb.errors import ConfigError
+from ssedb.errors import ConfigError, TrainingError
 from ssedb.reading import read_json
 from ssedb.runs import checkpoint
 from ssedb.runs.files import (
@@ -295,14 +296,26 @@ def require_checkpoint(path: Path, config: TrainConfig) -> None:
 
 def resume_command(path: Path) -> str:
     """Return the command that goes on with a run, ready for a shell."""
-    return f"ssedb train --resume {shlex.quote(str(path))}"
+    where = os.environ.get("PYTHONPATH", "")
+    python = f"PYTHONPATH={shlex.quote(where)} " if where and _is_of_outside(path) else ""
+    return f"{python}ssedb train --resume {shlex.quote(str(path))}"
 
 
-def what_is_saved(path: Path) -> str:
-    """Say what a run that ended too early has left behind, and how to go on."""
+def _is_of_outside(path: Path) -> bool:
+    """Return whether a run needs modules from outside: `package.module:Class`."""
+    try:
+        config = tomllib.loads((path / "config.toml").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return any(":" in str(config.get(key)) for key in ("env", "noise", "bonus"))
+
+
+def what_is_saved(path: Path, error: TrainingError | None = None) -> str:
+    """Say what a run that ended too early, perhaps by an error, has left behind; how to go on."""
     if not (path / "config.toml").exists():
         return f"nothing is saved in {path}; the same command begins anew"
     about = checkpoint.about_latest(path / "checkpoints")
     if about is None:
         return f"nothing was saved; `{resume_command(path)}` begins it anew"
-    return f"saved at step {about['steps']:,}; go on with: {resume_command(path)}"
+    first = "" if error is None or error.may_pass else "mend the cause, then "
+    return f"saved at step {about['steps']:,}; {first}go on with: {resume_command(path)}"

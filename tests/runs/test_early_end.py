@@ -47,8 +47,8 @@ def project(tmp_path, monkeypatch):
         (
             "nan",
             1,
-            "bonus_loss is nan after update 1; saved at step 0; "
-            "go on with: ssedb train --resume 'my run'\n",
+            "bonus_loss is nan after update 1; saved at step 0; mend the cause, then "
+            "go on with: PYTHONPATH={path} ssedb train --resume 'my run'\n",
         ),
         ("crash", 1, "the trap"),
         ("kill", -signal.SIGKILL, ""),
@@ -60,17 +60,18 @@ def test_train_whose_first_update_fails_can_be_resumed(
 ):
     command = ["train", "--bonus", "trap:Trap", *FLAGS, "--out", "my run"]
     monkeypatch.setenv("TRAP", how)
-    monkeypatch.setenv("PYTHONPATH", f"{project}:{os.environ.get('PYTHONPATH', '')}")
+    path = f"{project}:{os.environ.get('PYTHONPATH', '')}"
+    monkeypatch.setenv("PYTHONPATH", path)
     if how == "kill":
         assert run_ssedb(*command).returncode == code
     else:
         assert cli.main(command) == code
-        assert said in capsys.readouterr().err
+        assert said.format(path=path) in capsys.readouterr().err
     monkeypatch.delenv("TRAP")
     assert cli.main(command) == 2
     message = (
         "ssedb: my run already holds a run; "
-        "go on with `ssedb train --resume 'my run'`, or choose another --out\n"
+        f"go on with `PYTHONPATH={path} ssedb train --resume 'my run'`, or choose another --out\n"
     )
     assert capsys.readouterr().err.endswith(message)
     assert cli.main(["train", "--resume", "my run"]) == 0
@@ -137,7 +138,7 @@ def test_train_on_sigterm_ends_with_a_checkpoint(project):
     wait_for(lambda: metrics.exists() and metrics.stat().st_size)
     process.send_signal(signal.SIGTERM)
     out, said = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == 130, said
     assert "stopping after this update, with a checkpoint" in said
     assert "stopped early; go on with: ssedb train --resume run\n" in out
     assert (
