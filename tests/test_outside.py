@@ -13,6 +13,7 @@ import torch
 import ssedb
 from ssedb import cli
 from ssedb.compare.results import Run, conditions
+from ssedb.errors import ConfigError
 from ssedb.runs.metrics import read_metrics
 from ssedb.sweep.grid import read_grid
 from tests.helpers import wait_for
@@ -314,3 +315,32 @@ def test_module_with_a_fault_names_it_and_says_what_to_correct(tmp_path, monkeyp
         ssedb.ConfigError, match=r"nosuchpackage.*; correct .*, or install what it imports$"
     ):
         ssedb.TrainConfig(bonus="faultybonus:Bonus")
+
+
+LACKING = """
+from ssedb.bonuses.base import Bonus
+from ssedb.bonuses.none import NoBonus
+
+class NoLoss(Bonus):
+    def reward(self, obs, actions, next_obs):
+        return obs
+
+class NoArguments(NoBonus):
+    def __init__(self):
+        pass
+
+class Faulty(NoBonus):
+    def __init__(self, obs_shape, num_actions, options):
+        len(5)
+"""
+
+
+def test_make_bonus_of_a_class_that_cannot_be_made_says_why(tmp_path, monkeypatch):
+    (tmp_path / "lackingbonus.py").write_text(LACKING)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError, match="'lackingbonus:NoLoss' has no loss; docs/new-bonus"):
+        ssedb.make_bonus("lackingbonus:NoLoss", (4, 84, 84), 4)
+    with pytest.raises(ConfigError, match=r"cannot be made .* must take obs_shape, num_actions"):
+        ssedb.make_bonus("lackingbonus:NoArguments", (4, 84, 84), 4)
+    with pytest.raises(TypeError, match="object of type 'int' has no len"):
+        ssedb.make_bonus("lackingbonus:Faulty", (4, 84, 84), 4)

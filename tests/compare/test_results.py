@@ -321,3 +321,12 @@ def test_older_runs_are_not_taken_for_those_of_new_defaults(tmp_path):
     older = TrainConfig.from_toml(tmp_path / "re3-older" / "config.toml")
     assert older.bonus_options["distance"] == "mean"
     assert older.bonus_learning_rate == older.learning_rate
+
+
+def test_run_with_fewer_steps_of_the_same_is_a_duplicate_that_says_so(tmp_path):
+    config = make_run(tmp_path / "short", steps=128) / "config.toml"
+    config.write_text(config.read_text().replace("steps = 256", "steps = 128", 1))
+    make_run(tmp_path / "long")
+    runs = {run.path.name: run for run in results.load_runs(tmp_path)}
+    assert runs["short"].status == "duplicate"
+    assert runs["short"].reason.endswith("long, with 128 of its 256 steps")
