@@ -29,9 +29,13 @@ class NoiseSubject:
         self.name, self.device, self.cls = name, pick_device(device), noise_class(name)
 
     @property
-    def kinds(self) -> tuple[str, ...]:
-        """Kinds of frames that the noise is shown, the usual one first."""
-        return tuple(SHAPES if self.cls.disturbs == "images" else VECTORS)
+    def usual(self) -> str:
+        """Kind of frames that every noise of this class gets."""
+        return "gray" if self.cls.disturbs == "images" else "vector"
+
+    def kinds(self, noise: Noise) -> tuple[str, ...]:
+        """Return the kinds of frames that the noise gets; `raw` alone gets colour."""
+        return (self.usual, "colour") if self.usual == "gray" and noise.raw else (self.usual,)
 
     def variants(self, strength: float = 1.0) -> Iterator[Noise]:
         """Yield the noise in each of its variants."""

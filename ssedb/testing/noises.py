@@ -43,7 +43,7 @@ BOUND = 5.0
 def frames_and_actions_keep_their_kind(subject: NoiseSubject) -> None:
     """Check that frames and actions keep dtype, shape (vectors may get wider) and device."""
     for noise in subject.variants():
-        for kind in subject.kinds:
+        for kind in subject.kinds(noise):
             trace = subject.trace(noise, kind)
             for name in ("actions", "frames"):
                 for before, after in before_and_after(trace, name):
@@ -79,7 +79,7 @@ def _kinds(memory: Memory) -> dict[str, tuple[torch.dtype, torch.Size]]:
 def strength_0_is_none(subject: NoiseSubject) -> None:
     """Check that at strength 0 frames and actions are as they were."""
     for noise in subject.variants(0.0):
-        for kind in subject.kinds:
+        for kind in subject.kinds(noise):
             trace = subject.trace(noise, kind)
             for name in ("actions", "frames"):
                 for before, after in before_and_after(trace, name):
@@ -96,7 +96,7 @@ def the_same_seed_gives_the_same_noise(subject: NoiseSubject) -> None:
             np.random.seed(seed)
             random.seed(seed)
             before = _global_randomness()
-            traces.append(subject.trace(noise, subject.kinds[0]))
+            traces.append(subject.trace(noise, subject.usual))
             if _global_randomness() != before:
                 raise Failure("it draws from a global random state; use the generator alone")
         first, second = ([x for values in t.values() for x in values] for t in traces)
@@ -116,7 +116,7 @@ def arguments_are_left_alone(subject: NoiseSubject) -> None:
         generator = subject.generator(0)
         memory = noise.begin(ENVS, ACTIONS, generator)
         actions = torch.arange(ENVS, device=subject.device) % ACTIONS
-        dones, frames = actions > 2, subject.frames(subject.kinds[0])
+        dones, frames = actions > 2, subject.frames(subject.usual)
         given = {"actions": actions, "dones": dones, "frames": frames, **memory}
         before = {name: value.clone() for name, value in given.items()}
         noise.disturb_actions(actions, memory, generator)
@@ -129,7 +129,7 @@ def arguments_are_left_alone(subject: NoiseSubject) -> None:
 def mask_holds_all_that_changed(subject: NoiseSubject) -> None:
     """Check that outside of the mask nothing changes, and asking for the mask changes no frame."""
     for noise in subject.variants():
-        for kind in subject.kinds:
+        for kind in subject.kinds(noise):
             trace = subject.trace(noise, kind)
             masks = {"frames": trace["mask"], "actions": trace["replaced"]}
             for name, found in masks.items():
@@ -141,7 +141,7 @@ def mask_holds_all_that_changed(subject: NoiseSubject) -> None:
                         raise Failure(f"{name} change outside of the mask")
         memory, frames = (
             noise.begin(ENVS, ACTIONS, subject.generator(0)),
-            subject.frames(subject.kinds[0]),
+            subject.frames(subject.usual),
         )
         seen, without = (
             noise.disturb_frames(frames, memory, subject.generator(1), want_mask=want)[0]
@@ -154,7 +154,7 @@ def mask_holds_all_that_changed(subject: NoiseSubject) -> None:
 def rows_do_not_mix(subject: NoiseSubject) -> None:
     """Check that what one environment sees and does changes nothing for the others."""
     for noise in subject.variants():
-        usual, odd = (subject.trace(noise, subject.kinds[0], odd_row=odd) for odd in (False, True))
+        usual, odd = (subject.trace(noise, subject.usual, odd_row=odd) for odd in (False, True))
         for name, rows in usual.items():
             if any(not torch.equal(a[1:], b[1:]) for a, b in zip(rows, odd[name], strict=True)):
                 raise Failure(f"another first row changes {name} of the other rows")
@@ -166,7 +166,7 @@ def each_environment_has_noise_of_its_own(subject: NoiseSubject) -> None:
         raise Skip("it leaves frames alone")
     for noise in subject.variants():
         generator = subject.generator(0)
-        before, frames = generator.get_state(), subject.frames(subject.kinds[0], MANY)
+        before, frames = generator.get_state(), subject.frames(subject.usual, MANY)
         noisy, _ = noise.disturb_frames(frames, _memory(noise, frames, generator), generator)
         if torch.equal(generator.get_state(), before):
             raise Skip("it draws nothing at random")
@@ -179,7 +179,7 @@ def a_batch_is_like_one_by_one(subject: NoiseSubject) -> None:
     if not subject.cls.changes_frames():
         raise Skip("it leaves frames alone")
     for noise in subject.variants():
-        frames, generator = subject.frames(subject.kinds[0], MANY), subject.generator(0)
+        frames, generator = subject.frames(subject.usual, MANY), subject.generator(0)
         batch = _changes(noise, frames, generator)
         single = torch.cat([_changes(noise, frame[None], generator) for frame in frames])
         error = ((batch.var(0) + single.var(0)) / MANY).sqrt().clamp_min(1e-6)

@@ -13,6 +13,8 @@ from ssedb.testing.noises import CHECKS, check_noise
 class Whole(Noise):
     """A sound noise to break: brightens frames and forgets to act."""
 
+    raw = True
+
     def begin(self, num_envs, num_actions, generator):
         return {"light": torch.rand(num_envs, generator=generator, device=generator.device)}
 
@@ -132,6 +134,22 @@ def failed(cls: type[Noise]) -> list[str]:
 
 def test_sound_noise_passes_every_check():
     assert failed(Whole) == []
+
+
+class GrayOnly(Whole):
+    raw = False
+
+    def light(self, frames, memory):
+        return memory["light"].view(-1, 1, 1)
+
+
+def test_noise_without_raw_gets_no_colour_frames():
+    assert failed(GrayOnly) == []
+    assert "frames_and_actions_keep_their_kind" in failed(RawGray)
+
+
+class RawGray(GrayOnly):
+    raw = True
 
 
 @pytest.mark.parametrize("check", [check.__name__ for check in CHECKS])
