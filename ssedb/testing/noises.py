@@ -28,7 +28,7 @@ from ssedb.testing.noise_subject import (
     before_and_after,
     widened,
 )
-from ssedb.testing.subject import Failure, Skip
+from ssedb.testing.subject import Failure, Skip, seeded
 
 MANY, FIELDS = 200, 4
 """Frames and fields of each by which a batch is compared with frames one by one."""
@@ -48,8 +48,8 @@ def frames_and_actions_keep_their_kind(subject: NoiseSubject) -> None:
             for name in ("actions", "frames"):
                 for before, after in before_and_after(trace, name):
                     _require_kind(after, before.dtype, before, name)
-            for mask, frames in zip(trace["mask"], trace["frames"][::2], strict=True):
-                _require_kind(mask, torch.bool, frames, "the mask")
+            for mask in trace["mask"]:
+                _require_kind(mask, torch.bool, trace["frames"][0], "the mask")
 
 
 def _require_kind(found: Tensor, dtype: torch.dtype, like: Tensor, what: str) -> None:
@@ -131,6 +131,8 @@ def mask_holds_all_that_changed(subject: NoiseSubject) -> None:
     for noise in subject.variants():
         for kind in subject.kinds(noise):
             trace = subject.trace(noise, kind)
+            if len(trace["mask"]) < STEPS:
+                raise Failure("disturb_frames returns no mask, though it is wanted")
             masks = {"frames": trace["mask"], "actions": trace["replaced"]}
             for name, found in masks.items():
                 pairs = list(before_and_after(trace, name))
@@ -143,18 +145,23 @@ def mask_holds_all_that_changed(subject: NoiseSubject) -> None:
             noise.begin(ENVS, ACTIONS, subject.generator(0)),
             subject.frames(subject.usual),
         )
-        seen, without = (
-            noise.disturb_frames(frames, memory, subject.generator(1), want_mask=want)[0]
-            for want in (True, False)
-        )
-        if not torch.equal(seen, without):
+        seen = []
+        for want in (True, False):
+            torch.manual_seed(0)
+            generator = subject.generator(1)
+            seen.append(noise.disturb_frames(frames, memory, generator, want_mask=want)[0])
+        if not torch.equal(*seen):
             raise Failure("the frames differ between want_mask=True and False")
 
 
 def rows_do_not_mix(subject: NoiseSubject) -> None:
     """Check that what one environment sees and does changes nothing for the others."""
     for noise in subject.variants():
-        usual, odd = (subject.trace(noise, subject.usual, odd_row=odd) for odd in (False, True))
+        traces = []
+        for odd_row in (False, True):
+            torch.manual_seed(0)  # draws from the global generator are another check's
+            traces.append(subject.trace(noise, subject.usual, odd_row=odd_row))
+        usual, odd = traces
         for name, rows in usual.items():
             if any(not torch.equal(a[1:], b[1:]) for a, b in zip(rows, odd[name], strict=True)):
                 raise Failure(f"another first row changes {name} of the other rows")
@@ -169,7 +176,7 @@ def each_environment_has_noise_of_its_own(subject: NoiseSubject) -> None:
         before, frames = generator.get_state(), subject.frames(subject.usual, MANY)
         noisy, _ = noise.disturb_frames(frames, _memory(noise, frames, generator), generator)
         if torch.equal(generator.get_state(), before):
-            raise Skip("it draws nothing at random")
+            raise Skip("it draws nothing from the generator that it is given")
         if torch.equal(noisy, noisy[:1].expand_as(noisy)):
             raise Failure("all environments get the same noise")
 
@@ -239,12 +246,14 @@ def _episode(subject: NoiseSubject, noise: Noise | None, restore_at: int | None 
             plain = Points(ENVS, subject.device)
         return NoisyEnv(plain, noise or Noise(), seed=seed)
 
+    torch.manual_seed(0)  # draws from the global generator are another check's
     env, inputs = make(0), torch.Generator().manual_seed(0)
     seen = [env.reset()]
     for t in range(20):
         if t == restore_at:
-            twin = make(1)
-            twin.reset()
+            with seeded(subject.device):
+                twin = make(1)
+                twin.reset()
             twin.load_state_dict(env.state_dict())
             env = twin
         actions = torch.randint(ACTIONS, (ENVS,), generator=inputs)

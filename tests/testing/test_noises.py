@@ -159,6 +159,35 @@ def test_noise_that_is_broken_in_one_place_fails_that_check_alone(check):
     assert failed(BROKEN[check]) == [check, *also]
 
 
+class Rain(Noise):
+    def disturb_frames(self, frames, memory, generator, want_mask=False):
+        drops = torch.rand(frames.shape) < 0.1 * self.strength
+        return torch.where(drops, 255, frames).to(torch.uint8), drops
+
+
+class MasklessRain(Rain):
+    def disturb_frames(self, frames, memory, generator, want_mask=False):
+        return super().disturb_frames(frames, memory, generator, want_mask)[0], None
+
+
+def test_noise_from_the_global_generator_fails_for_that_alone():
+    results = {result.name: result for result in check_noise(f"{__name__}:Rain")}
+    wrong = {name: result.why for name, result in results.items() if result.outcome == "fail"}
+    assert list(wrong) == ["the_same_seed_gives_the_same_noise"]
+    assert wrong.popitem()[1].startswith("it draws from a global random state")
+    skipped = results["each_environment_has_noise_of_its_own"]
+    assert skipped.why == "it draws nothing from the generator that it is given"
+
+
+def test_missing_mask_is_reported_once_and_hides_no_other_fault():
+    wrong = {r.name: r.why for r in check_noise(f"{__name__}:MasklessRain") if r.outcome == "fail"}
+    assert wrong == {
+        "the_same_seed_gives_the_same_noise": "it draws from a global random state; "
+        "use the generator alone",
+        "mask_holds_all_that_changed": "disturb_frames returns no mask, though it is wanted",
+    }
+
+
 def test_check_command_tells_a_noise_from_a_bonus(capsys):
     assert cli.main(["check", "flicker"]) == 0
     said = capsys.readouterr().out
