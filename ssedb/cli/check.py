@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import tyro
 
@@ -11,6 +12,9 @@ from ssedb.cli.parsing import parse
 from ssedb.config import TrainConfig
 from ssedb.noises import is_noise
 from ssedb.terminal import plural
+
+if TYPE_CHECKING:
+    from ssedb.testing.subject import Subject
 
 
 @dataclass(frozen=True)
@@ -51,22 +55,41 @@ def print_checks(name: str, device: str) -> bool:
     console = terminal.console()
     failed = 0
     subject = NoiseSubject(name, device) if is_noise(name) else Subject(name, device)
-    checks = (conformance if isinstance(subject, Subject) else noises).CHECKS
-    for check in checks:
-        result = conformance.run_check(check, subject)
+    if isinstance(subject, Subject):
+        results, count = conformance.run_checks(subject), len(conformance.CHECKS)
+    else:
+        results, count = noises.run_checks(subject), len(noises.CHECKS)
+    verdict = "keeps its contract"
+    for result in results:
         failed += result.outcome == "fail"
+        if failed:
+            verdict = f"{failed} of {plural(count, 'check')} failed"
+        if result.fatal:
+            verdict = "breaks its contract; no further check was run"
         colour = {"pass": "green", "fail": "bold red", "skip": "dim"}[result.outcome]
         begin = f"{result.outcome}  {result.name:<38} "
         line = Text(terminal.wrapped(result.why, begin, indent=" " * 6))
         line.stylize(colour, 0, len(result.outcome))
         console.print(line, soft_wrap=True)
     if not failed and isinstance(subject, Subject):
-        reads = "(0 is blind to it, 1 sees nothing else)"
-        console.print(f"\nshare of noise in the bonus, hardly trained {reads}:")
-        for noise, share in conformance.sensitivity(subject).items():
-            found = "the bonus does not vary" if share is None else f"{share:.2f}"
-            console.print(f"  {noise:<12} {found}")
-        console.print("`ssedb analyze probe` measures a trained run\n")
-    failures = f"{failed} of {plural(len(checks), 'check')} failed"
-    console.print(f"{name}: {failures if failed else 'keeps its contract'}")
+        print_sensitivity(subject)
+    console.print(f"{name}: {verdict}")
     return not failed
+
+
+def print_sensitivity(subject: Subject) -> None:
+    """Print the share of each noise in a bonus, and with how many transitions it was measured."""
+    from ssedb.testing import conformance
+    from ssedb.testing.subject import NOISE_DRAWS, SAMPLES
+
+    console = terminal.console()
+    console.print("\nshare of noise in the bonus (0 is blind to it, 1 sees nothing else),")
+    measured = f"{SAMPLES} transitions under {NOISE_DRAWS} draws of the noise"
+    console.print(f"hardly trained, measured with {measured}:")
+    for noise, share in conformance.sensitivity(subject).items():
+        found = "the bonus does not vary" if share is None else f"{share:.2f}"
+        console.print(f"  {noise:<12} {found}")
+    if not conformance.clean_bonus_varies(subject):
+        console.print(f"note: without noise the bonus is the same for all {SAMPLES} transitions;")
+        console.print("the shares say little then")
+    console.print("`ssedb analyze probe` measures a trained run\n")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
@@ -276,7 +276,11 @@ CHECKS: tuple[Callable[[NoiseSubject], None], ...] = (
 )
 
 
+def run_checks(subject: NoiseSubject) -> Iterator[Result]:
+    """Run all checks of a noise, one by one."""
+    return (run_check(check, subject) for check in CHECKS)
+
+
 def check_noise(name: str, device: str = "cpu") -> list[Result]:
     """Run all checks of a noise, by its name or `package.module:Class`."""
-    subject = NoiseSubject(name, device)
-    return [run_check(check, subject) for check in CHECKS]
+    return list(run_checks(NoiseSubject(name, device)))
