@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,8 +11,11 @@ import tyro
 from ssedb import terminal
 from ssedb.cli.parsing import parse
 from ssedb.config import TrainConfig
-from ssedb.noises import is_noise
+from ssedb.errors import ConfigError, did_you_mean
+from ssedb.noises import is_noise, list_noises
+from ssedb.options import bonus_names, canonical_bonus
 from ssedb.terminal import plural
+from ssedb.validate import class_hint
 
 if TYPE_CHECKING:
     from ssedb.testing.subject import Subject
@@ -30,10 +34,39 @@ class Check:
 def main(args: list[str]) -> int:
     """Run the command; return the exit code."""
     options = parse(Check, args, "check")
-    kind = "noise" if is_noise(options.name) else "bonus"
+    kind = kind_of(options.name)
     # A configuration names the mistakes in both settings.
     config = TrainConfig(env="rooms-small", device=options.device, **{kind: options.name})  # type: ignore[arg-type]
     return 0 if print_checks(getattr(config, kind), config.device) else 1
+
+
+def kind_of(name: str) -> str:
+    """Return `noise` or `bonus`; for a wrong name, the one that it is more likely to mean.
+
+    Raises:
+        ConfigError: if the name means a class or a module, and is not written as module:Class.
+    """
+    if is_noise(name):
+        return "noise"
+    if ":" in name:
+        return _kind_beside(name.partition(":")[0])
+    if canonical_bonus(name) in bonus_names() or did_you_mean(name, bonus_names()):
+        return "bonus"
+    if did_you_mean(name, list_noises()):
+        return "noise"
+    if hint := class_hint(name):
+        raise ConfigError(f"{name!r}: {hint}")
+    return "bonus"
+
+
+def _kind_beside(module: str) -> str:
+    """Return `noise` if an imported module has noises and no bonus, else `bonus`."""
+    from ssedb.bonuses.base import Bonus
+    from ssedb.noises.base import Noise
+
+    classes = [value for value in vars(sys.modules[module]).values() if isinstance(value, type)]
+    noises, bonuses = (any(issubclass(c, base) for c in classes) for base in (Noise, Bonus))
+    return "noise" if noises and not bonuses else "bonus"
 
 
 def print_checks(name: str, device: str) -> bool:

@@ -188,8 +188,18 @@ def test_check_command_says_when_the_shares_say_little(cls, noted, capsys):
     [
         (["icmm"], "bonus='icmm': did you mean icm? use one of cb, count"),
         (["tests.broken:Nothing"], "module 'tests.broken' has no attribute 'Nothing'"),
-        (["no.such.module:Class"], "No module named 'no'"),
+        (
+            ["no.such.module:Class"],
+            "ssedb: 'no.such.module:Class': cannot import 'no.such.module' (",
+        ),
         (["tests.broken:SIDE"], "is not a subclass of ssedb.bonuses.base.Bonus"),
+        (["flickr"], "noise='flickr': did you mean flicker? use one of none, clouds"),
+        (["ssedb.noises.base:Snow"], "noise='ssedb.noises.base:Snow': module"),
+        (["tests.broken.Sound"], "'tests.broken.Sound': write tests.broken:Sound"),
+        (["tests.broken"], "'tests.broken': write tests.broken:Class"),
+        (["tests"], "'tests': write tests:Class"),
+        (["./tests/broken.py"], "'./tests/broken.py': write broken:Class, and set PYTHONPATH to"),
+        (["./broken.py:Sound"], "'./broken.py:Sound': write broken for ./broken.py, and set"),
         (["icm", "--device", "tpu"], "device='tpu': use auto, cpu"),
     ],
 )
