@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 from annotated_types import Ge
 
 from ssedb.envs.names import canonical_env
-from ssedb.errors import ConfigError, did_you_mean
+from ssedb.errors import ConfigError
 from ssedb.noises import check_noise
 from ssedb.validate import (
     Channels,
@@ -21,6 +21,7 @@ from ssedb.validate import (
     PositiveInt,
     checked,
     require,
+    unknown_name,
 )
 
 Fidelity = Literal["paper", "released", "ours"]
@@ -182,15 +183,16 @@ def bonus_names() -> list[str]:
 
 
 def canonical_bonus(name: str) -> str:
-    """Return the name of a bonus with dashes; `package.module:Class` stays as it is."""
-    return name if ":" in name else name.replace("_", "-")
+    """Return the name of a bonus of this package with dashes; any other name stays as it is."""
+    dashed = name.replace("_", "-")
+    return dashed if dashed in bonus_names() else name
 
 
 def options_class(bonus: str) -> type[Any]:
     """Return the frozen dataclass of a bonus's settings."""
     names = bonus_names()
-    remedy = f"{did_you_mean(bonus, names)}use one of {', '.join(names)}, or package.module:Class"
-    require(":" in bonus or bonus in names, "bonus", repr(bonus), remedy)
+    if ":" not in bonus and bonus not in names:
+        raise ConfigError(f"bonus={bonus!r}: {unknown_name(bonus, names)}")
     if bonus in OPTIONS:
         return OPTIONS[bonus]
     from ssedb.bonuses import bonus_class

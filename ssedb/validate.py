@@ -5,14 +5,15 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import os
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 from annotated_types import Ge, Gt, Le
@@ -20,7 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 from pydantic_core import ErrorDetails, to_jsonable_python
 
-from ssedb.errors import ConfigError, Note, one_line
+from ssedb.errors import ConfigError, Note, did_you_mean, one_line
 
 T = TypeVar("T")
 
@@ -172,6 +173,31 @@ def import_class(kind: str, name: str, base: type[T]) -> type[T]:
     return found
 
 
+def unknown_name(name: str, known: Sequence[str]) -> str:
+    """Return the remedy for a name that is not known: the nearest, a class's form, or all names."""
+    meant = did_you_mean(name, known)
+    hint = "" if meant else class_hint(name)
+    return hint or f"{meant}use one of {', '.join(known)}, or package.module:Class"
+
+
+def class_hint(name: str) -> str:
+    """Return how to write a name that seems to mean a class or a module, "" for any other name."""
+    if name.endswith(".py"):
+        return f"write {Path(name).stem}:Class, and set PYTHONPATH to its folder"
+    module, _, last = name.rpartition(".")
+    if not name.replace(".", "_").isidentifier() or not last:
+        return ""
+    if module:
+        return f"write {module}:{last}" if last[0].isupper() else f"write {name}:Class"
+    if name in sys.stdlib_module_names:  # `dis` is no bonus of the user
+        return ""
+    try:
+        found = find_spec(name) is not None  # imports nothing, as the name has no dot
+    except ValueError:  # a module without a spec, such as __main__
+        found = False
+    return f"write {name}:Class" if found or os.path.exists(f"{name}.py") else ""
+
+
 def import_outside(setting: str, module: str) -> ModuleType:
     """Import a module that a setting names, and tell the user which file that runs.
 
@@ -180,13 +206,16 @@ def import_outside(setting: str, module: str) -> ModuleType:
     """
     if module in sys.modules:
         return sys.modules[module]
+    if module.endswith(".py"):
+        remedy = f"write {Path(module).stem} for {module}, and set PYTHONPATH to its folder"
+        raise ConfigError(f"{setting}: {remedy}")
     top = module.partition(".")[0]
     spec = None
     try:
         spec = find_spec(top)
         if spec is not None:
             text = f"importing {module} from {spec.origin}, which {setting} names"
-            warnings.warn(text, Note, stacklevel=3)
+            warnings.warn(text, Note, stacklevel=_callers_level())
         return import_module(module)
     except (Exception, SystemExit) as error:  # whatever a module does when it is imported
         if spec is not None:
@@ -198,3 +227,13 @@ def import_outside(setting: str, module: str) -> ModuleType:
         raise ConfigError(
             f"{setting}: cannot import {module!r} ({one_line(error)}); {remedy}"
         ) from None
+
+
+def _callers_level() -> int:
+    """Return the `stacklevel` at which a warning shows the nearest line outside of this package."""
+    frame: FrameType | None = sys._getframe(1)  # of the function that warns, whose level is 1
+    level = 1
+    while frame is not None and f"{frame.f_globals.get('__name__')}.".startswith("ssedb."):
+        frame = frame.f_back
+        level += 1
+    return level

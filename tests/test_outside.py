@@ -308,6 +308,33 @@ def test_sticky_actions_that_an_id_loses_are_noted(env, noise, noted, capsys):
     assert said[:-1] == ([note] if noted else [])
 
 
+@pytest.mark.parametrize("setting", ["bonus", "noise"])
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("strange_bonus.Column", "write strange_bonus:Column"),
+        ("strange_bonus", "write strange_bonus:Class"),
+        ("./strange_bonus.py", "write strange_bonus:Class, and set PYTHONPATH to its folder"),
+    ],
+)
+def test_name_of_a_class_in_another_form_gets_a_hint(tmp_path, monkeypatch, setting, name, hint):
+    (tmp_path / "strange_bonus.py").write_text("raise SystemExit('imported')")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ssedb.ConfigError) as refused:
+        ssedb.TrainConfig(**{setting: name})
+    assert str(refused.value) == f"{setting}={name!r}: {hint}"
+
+
+def test_note_about_an_import_shows_the_line_of_the_caller(tmp_path, monkeypatch):
+    write_package(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    forget_package()
+    with pytest.warns(ssedb.errors.Note, match="importing strangebonus from") as noted:
+        ssedb.TrainConfig(bonus="strangebonus:Column")
+    assert [note.filename for note in noted] == [__file__]
+    forget_package()
+
+
 def test_module_with_a_fault_names_it_and_says_what_to_correct(tmp_path, monkeypatch):
     (tmp_path / "faultybonus.py").write_text("import nosuchpackage\n")
     monkeypatch.syspath_prepend(str(tmp_path))

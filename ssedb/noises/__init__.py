@@ -9,8 +9,8 @@ import pkgutil
 from importlib import import_module
 from typing import TYPE_CHECKING, Literal
 
-from ssedb.errors import ConfigError, did_you_mean
-from ssedb.validate import import_class, import_outside
+from ssedb.errors import ConfigError
+from ssedb.validate import import_class, import_outside, unknown_name
 
 if TYPE_CHECKING:
     from ssedb.config import TrainConfig
@@ -45,11 +45,15 @@ def about_noises() -> dict[str, str]:
 
 
 def is_noise(name: str) -> bool:
-    """Tell whether a name is that of a noise; `none`, which is a bonus as well, is not."""
+    """Tell whether a name is that of a noise; `none`, which is a bonus as well, is not.
+
+    Raises:
+        ConfigError: if the module of `package.module:Class` cannot be imported.
+    """
     if ":" not in name:
         return name != "none" and name in list_noises()
+    import_outside(repr(name), name.partition(":")[0])  # which may be a bonus's
     try:
-        import_outside(repr(name), name.partition(":")[0])  # which may be a bonus's
         noise_class(name)
     except ConfigError:
         return False
@@ -60,10 +64,7 @@ def noise_class(name: str) -> type[Noise]:
     """Return the class in the file of that name, or the class that `package.module:Class` names."""
     if ":" not in name:
         if name not in list_noises():
-            raise ConfigError(
-                f"noise={name!r}: {did_you_mean(name, list_noises())}"
-                f"use one of {', '.join(list_noises())}, or package.module:Class"
-            )
+            raise ConfigError(f"noise={name!r}: {unknown_name(name, list_noises())}")
         return import_module(f"ssedb.noises.{name.replace('-', '_')}").NOISE
     from ssedb.noises.base import Noise
 

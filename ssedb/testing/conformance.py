@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
+from torch import Tensor
 
 from ssedb.analysis.measures import noise_share
 from ssedb.analysis.probe import rewards_of
@@ -20,9 +21,11 @@ from ssedb.testing import behaviour, contract
 from ssedb.testing.subject import (
     NOISE_DRAWS,
     Failure,
+    Fatal,
     Skip,
     Subject,
     real_transitions,
+    reward_of,
     seeded,
     told,
 )
@@ -58,6 +61,8 @@ class Result:
     name: str
     outcome: Literal["pass", "fail", "skip"]
     why: str
+    fatal: bool = False
+    """Whether the failure leaves nothing else to check."""
 
 
 def sentence(check: Callable[[Any], None]) -> str:
@@ -73,10 +78,32 @@ def run_check(check: Callable[[Any], None], subject: Any) -> Result:
     except Skip as skip:
         return Result(check.__name__, "skip", str(skip))
     except Failure as failure:
-        return Result(check.__name__, "fail", str(failure))
+        return Result(check.__name__, "fail", str(failure), isinstance(failure, Fatal))
     except Exception as error:  # anything the bonus may raise
         return Result(check.__name__, "fail", f"raised {told(error)}")
     return Result(check.__name__, "pass", sentence(check))
+
+
+def run_checks(subject: Subject) -> Iterator[Result]:
+    """Build a bonus and run its checks; end with a failure that leaves nothing else to check."""
+    built = run_check(can_be_built, subject)
+    if built.fatal:
+        yield built
+        return
+    for check in CHECKS:
+        result = run_check(check, subject)
+        yield result
+        if result.fatal:
+            return
+
+
+def can_be_built(subject: Subject) -> None:
+    """Check that the class makes a bonus from the arguments that the trainer gives."""
+    try:
+        subject.fresh()
+    except Exception as error:  # whatever `__init__` raises
+        how = "cls(obs_shape, num_actions, options)"
+        raise Fatal(f"{subject.name} cannot be built as {how}: {told(error)}") from error
 
 
 def check_bonus(name: str, device: str = "cpu", **options: Any) -> list[Result]:
@@ -88,7 +115,14 @@ def check_bonus(name: str, device: str = "cpu", **options: Any) -> list[Result]:
         options: of the bonus.
     """
     subject = Subject(name, device, **options)
-    return [run_check(check, subject) for check in CHECKS]
+    return list(run_checks(subject))
+
+
+def clean_bonus_varies(subject: Subject) -> bool:
+    """Tell whether the bonus differs between the transitions without noise."""
+    with seeded(subject.device):
+        bonus = subject.practised()
+        return _varies(reward_of(bonus, subject.batch(bonus)))
 
 
 def sensitivity(subject: Subject) -> dict[str, float | None]:
@@ -108,4 +142,8 @@ def sensitivity(subject: Subject) -> dict[str, float | None]:
 
 def _share(bonus: Bonus, data: Transitions) -> float | None:
     rewards = torch.stack([rewards_of(bonus, data, draw) for draw in range(NOISE_DRAWS)])
-    return noise_share(rewards) if rewards.std() > 1e-6 * rewards.abs().mean() else None
+    return noise_share(rewards) if _varies(rewards) else None
+
+
+def _varies(rewards: Tensor) -> bool:
+    return bool(rewards.std() > 1e-6 * rewards.abs().mean())

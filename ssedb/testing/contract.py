@@ -13,14 +13,21 @@ import torch
 from torch import Tensor
 
 from ssedb.bonuses.base import Bonus
-from ssedb.testing.subject import SAMPLES, Failure, Skip, Subject, reward_of
+from ssedb.testing.subject import (
+    SAMPLES,
+    Failure,
+    Skip,
+    Subject,
+    require_tensor,
+    reward_of,
+)
 
 
 def reward_is_a_float_for_each_transition(subject: Subject) -> None:
     """Check that reward returns float32 [B] on the device of its input."""
     bonus = subject.fresh()
     batch = subject.batch(bonus)
-    reward = bonus.reward(*batch)
+    reward = require_tensor(bonus.reward(*batch), "reward")
     found = (tuple(reward.shape), reward.dtype, reward.device)
     wanted = ((SAMPLES,), torch.float32, batch[0].device)
     for name, is_, should in zip(("shape", "dtype", "device"), found, wanted, strict=True):
@@ -32,6 +39,7 @@ def loss_is_a_scalar_with_metrics(subject: Subject) -> None:
     """Check that loss returns a scalar and a dict of tensors without gradient."""
     bonus = subject.fresh()
     loss, metrics = bonus.loss(*subject.batch(bonus)[:3])
+    require_tensor(loss, "loss")
     if loss.shape != () or not loss.isfinite():
         found = f"of shape {tuple(loss.shape)} and worth {loss.detach().cpu().numpy()}"
         raise Failure(f"loss is {found}, must be a finite scalar")
@@ -74,7 +82,7 @@ def reward_is_finite(subject: Subject) -> None:
     """Check that reward is finite, before training and after some."""
     for make, when in ((subject.fresh, "untrained"), (subject.practised, "after some training")):
         bonus = make()
-        reward = bonus.reward(*subject.batch(bonus))
+        reward = require_tensor(bonus.reward(*subject.batch(bonus)), "reward")
         if odd := int((~reward.isfinite()).sum()):
             raise Failure(f"{odd} of {len(reward)} rewards are not finite, {when}")
 
@@ -82,7 +90,7 @@ def reward_is_finite(subject: Subject) -> None:
 def reward_has_no_gradient(subject: Subject) -> None:
     """Check that reward carries no gradient."""
     bonus = subject.fresh()
-    if bonus.reward(*subject.batch(bonus)).requires_grad:
+    if require_tensor(bonus.reward(*subject.batch(bonus)), "reward").requires_grad:
         raise Failure("reward requires gradient; decorate it with torch.no_grad()")
 
 

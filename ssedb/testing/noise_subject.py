@@ -11,7 +11,6 @@ from ssedb.engine.host import pick_device
 from ssedb.envs.base import Env, Step
 from ssedb.noises import noise_class
 from ssedb.noises.base import Noise
-from ssedb.testing.subject import Failure
 
 ENVS, ACTIONS, STEPS = 6, 5, 4
 
@@ -29,9 +28,13 @@ class NoiseSubject:
         self.name, self.device, self.cls = name, pick_device(device), noise_class(name)
 
     @property
-    def kinds(self) -> tuple[str, ...]:
-        """Kinds of frames that the noise is shown, the usual one first."""
-        return tuple(SHAPES if self.cls.disturbs == "images" else VECTORS)
+    def usual(self) -> str:
+        """Kind of frames that every noise of this class gets."""
+        return "gray" if self.cls.disturbs == "images" else "vector"
+
+    def kinds(self, noise: Noise) -> tuple[str, ...]:
+        """Return the kinds of frames that the noise gets; `raw` alone gets colour."""
+        return (self.usual, "colour") if self.usual == "gray" and noise.raw else (self.usual,)
 
     def variants(self, strength: float = 1.0) -> Iterator[Noise]:
         """Yield the noise in each of its variants."""
@@ -52,7 +55,7 @@ class NoiseSubject:
         return frame.to(torch.uint8).to(self.device).expand(count, *frame.shape).clone()
 
     def trace(self, noise: Noise, kind: str, seed: int = 0, odd_row: bool = False) -> Trace:
-        """Return what a few steps give: actions, frames, masks and memory.
+        """Return what a few steps give: actions, frames, masks where there are any, and memory.
 
         With `odd_row`, the first environment sees and does something else than it otherwise would.
         """
@@ -69,12 +72,10 @@ class NoiseSubject:
             executed, replaced = noise.disturb_actions(actions, memory, generator)
             memory = noise.advance(memory, executed, dones, generator)
             noisy, mask = noise.disturb_frames(frames, memory, generator, want_mask=True)
-            if mask is None:
-                raise Failure("disturb_frames returns no mask, though it is wanted")
             trace["actions"] += [actions, executed]
             trace["replaced"] += [replaced] if replaced is not None else []
             trace["frames"] += [widened(frames, noisy), noisy]
-            trace["mask"] += [mask]
+            trace["mask"] += [mask] if mask is not None else []
             trace["memory"] += list(memory.values())
         return trace
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
@@ -28,7 +28,7 @@ from ssedb.testing.noise_subject import (
     before_and_after,
     widened,
 )
-from ssedb.testing.subject import Failure, Skip
+from ssedb.testing.subject import Failure, Skip, seeded
 
 MANY, FIELDS = 200, 4
 """Frames and fields of each by which a batch is compared with frames one by one."""
@@ -43,13 +43,13 @@ BOUND = 5.0
 def frames_and_actions_keep_their_kind(subject: NoiseSubject) -> None:
     """Check that frames and actions keep dtype, shape (vectors may get wider) and device."""
     for noise in subject.variants():
-        for kind in subject.kinds:
+        for kind in subject.kinds(noise):
             trace = subject.trace(noise, kind)
             for name in ("actions", "frames"):
                 for before, after in before_and_after(trace, name):
                     _require_kind(after, before.dtype, before, name)
-            for mask, frames in zip(trace["mask"], trace["frames"][::2], strict=True):
-                _require_kind(mask, torch.bool, frames, "the mask")
+            for mask in trace["mask"]:
+                _require_kind(mask, torch.bool, trace["frames"][0], "the mask")
 
 
 def _require_kind(found: Tensor, dtype: torch.dtype, like: Tensor, what: str) -> None:
@@ -79,7 +79,7 @@ def _kinds(memory: Memory) -> dict[str, tuple[torch.dtype, torch.Size]]:
 def strength_0_is_none(subject: NoiseSubject) -> None:
     """Check that at strength 0 frames and actions are as they were."""
     for noise in subject.variants(0.0):
-        for kind in subject.kinds:
+        for kind in subject.kinds(noise):
             trace = subject.trace(noise, kind)
             for name in ("actions", "frames"):
                 for before, after in before_and_after(trace, name):
@@ -96,7 +96,7 @@ def the_same_seed_gives_the_same_noise(subject: NoiseSubject) -> None:
             np.random.seed(seed)
             random.seed(seed)
             before = _global_randomness()
-            traces.append(subject.trace(noise, subject.kinds[0]))
+            traces.append(subject.trace(noise, subject.usual))
             if _global_randomness() != before:
                 raise Failure("it draws from a global random state; use the generator alone")
         first, second = ([x for values in t.values() for x in values] for t in traces)
@@ -116,7 +116,7 @@ def arguments_are_left_alone(subject: NoiseSubject) -> None:
         generator = subject.generator(0)
         memory = noise.begin(ENVS, ACTIONS, generator)
         actions = torch.arange(ENVS, device=subject.device) % ACTIONS
-        dones, frames = actions > 2, subject.frames(subject.kinds[0])
+        dones, frames = actions > 2, subject.frames(subject.usual)
         given = {"actions": actions, "dones": dones, "frames": frames, **memory}
         before = {name: value.clone() for name, value in given.items()}
         noise.disturb_actions(actions, memory, generator)
@@ -129,8 +129,10 @@ def arguments_are_left_alone(subject: NoiseSubject) -> None:
 def mask_holds_all_that_changed(subject: NoiseSubject) -> None:
     """Check that outside of the mask nothing changes, and asking for the mask changes no frame."""
     for noise in subject.variants():
-        for kind in subject.kinds:
+        for kind in subject.kinds(noise):
             trace = subject.trace(noise, kind)
+            if len(trace["mask"]) < STEPS:
+                raise Failure("disturb_frames returns no mask, though it is wanted")
             masks = {"frames": trace["mask"], "actions": trace["replaced"]}
             for name, found in masks.items():
                 pairs = list(before_and_after(trace, name))
@@ -141,20 +143,25 @@ def mask_holds_all_that_changed(subject: NoiseSubject) -> None:
                         raise Failure(f"{name} change outside of the mask")
         memory, frames = (
             noise.begin(ENVS, ACTIONS, subject.generator(0)),
-            subject.frames(subject.kinds[0]),
+            subject.frames(subject.usual),
         )
-        seen, without = (
-            noise.disturb_frames(frames, memory, subject.generator(1), want_mask=want)[0]
-            for want in (True, False)
-        )
-        if not torch.equal(seen, without):
+        seen = []
+        for want in (True, False):
+            torch.manual_seed(0)
+            generator = subject.generator(1)
+            seen.append(noise.disturb_frames(frames, memory, generator, want_mask=want)[0])
+        if not torch.equal(*seen):
             raise Failure("the frames differ between want_mask=True and False")
 
 
 def rows_do_not_mix(subject: NoiseSubject) -> None:
     """Check that what one environment sees and does changes nothing for the others."""
     for noise in subject.variants():
-        usual, odd = (subject.trace(noise, subject.kinds[0], odd_row=odd) for odd in (False, True))
+        traces = []
+        for odd_row in (False, True):
+            torch.manual_seed(0)  # draws from the global generator are another check's
+            traces.append(subject.trace(noise, subject.usual, odd_row=odd_row))
+        usual, odd = traces
         for name, rows in usual.items():
             if any(not torch.equal(a[1:], b[1:]) for a, b in zip(rows, odd[name], strict=True)):
                 raise Failure(f"another first row changes {name} of the other rows")
@@ -166,10 +173,10 @@ def each_environment_has_noise_of_its_own(subject: NoiseSubject) -> None:
         raise Skip("it leaves frames alone")
     for noise in subject.variants():
         generator = subject.generator(0)
-        before, frames = generator.get_state(), subject.frames(subject.kinds[0], MANY)
+        before, frames = generator.get_state(), subject.frames(subject.usual, MANY)
         noisy, _ = noise.disturb_frames(frames, _memory(noise, frames, generator), generator)
         if torch.equal(generator.get_state(), before):
-            raise Skip("it draws nothing at random")
+            raise Skip("it draws nothing from the generator that it is given")
         if torch.equal(noisy, noisy[:1].expand_as(noisy)):
             raise Failure("all environments get the same noise")
 
@@ -179,7 +186,7 @@ def a_batch_is_like_one_by_one(subject: NoiseSubject) -> None:
     if not subject.cls.changes_frames():
         raise Skip("it leaves frames alone")
     for noise in subject.variants():
-        frames, generator = subject.frames(subject.kinds[0], MANY), subject.generator(0)
+        frames, generator = subject.frames(subject.usual, MANY), subject.generator(0)
         batch = _changes(noise, frames, generator)
         single = torch.cat([_changes(noise, frame[None], generator) for frame in frames])
         error = ((batch.var(0) + single.var(0)) / MANY).sqrt().clamp_min(1e-6)
@@ -239,12 +246,14 @@ def _episode(subject: NoiseSubject, noise: Noise | None, restore_at: int | None 
             plain = Points(ENVS, subject.device)
         return NoisyEnv(plain, noise or Noise(), seed=seed)
 
+    torch.manual_seed(0)  # draws from the global generator are another check's
     env, inputs = make(0), torch.Generator().manual_seed(0)
     seen = [env.reset()]
     for t in range(20):
         if t == restore_at:
-            twin = make(1)
-            twin.reset()
+            with seeded(subject.device):
+                twin = make(1)
+                twin.reset()
             twin.load_state_dict(env.state_dict())
             env = twin
         actions = torch.randint(ACTIONS, (ENVS,), generator=inputs)
@@ -267,7 +276,11 @@ CHECKS: tuple[Callable[[NoiseSubject], None], ...] = (
 )
 
 
+def run_checks(subject: NoiseSubject) -> Iterator[Result]:
+    """Run all checks of a noise, one by one."""
+    return (run_check(check, subject) for check in CHECKS)
+
+
 def check_noise(name: str, device: str = "cpu") -> list[Result]:
     """Run all checks of a noise, by its name or `package.module:Class`."""
-    subject = NoiseSubject(name, device)
-    return [run_check(check, subject) for check in CHECKS]
+    return list(run_checks(NoiseSubject(name, device)))

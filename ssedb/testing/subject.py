@@ -30,6 +30,10 @@ class Failure(AssertionError):
     """Breach of the contract of a bonus or a noise; the text says how."""
 
 
+class Fatal(Failure):
+    """Breach of the contract that leaves nothing else to check."""
+
+
 class Skip(Exception):
     """Lack of anything to check; the text says why."""
 
@@ -85,7 +89,15 @@ def told(error: Exception) -> str:
 def reward_of(bonus: Bonus, batch: tuple[Any, ...], seed: int = 0) -> Tensor:
     """Return the reward under a seed, so that one that draws can be compared with itself."""
     torch.manual_seed(seed)
-    return bonus.reward(*batch).detach()
+    return require_tensor(bonus.reward(*batch), "reward").detach()
+
+
+def require_tensor(value: Any, method: str) -> Tensor:
+    """Return what a method has returned; raise Fatal unless it is a tensor."""
+    if isinstance(value, Tensor):
+        return value
+    kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
+    raise Fatal(f"{method} returned a {kind}, must be a torch.Tensor")
 
 
 def require_close(actual: Tensor, expected: Tensor, what: str) -> None:

@@ -11,8 +11,10 @@ import torch
 
 import ssedb
 from ssedb import cli
-from ssedb.testing import behaviour
-from ssedb.testing.conformance import CHECKS, check_bonus, sensitivity
+from ssedb.bonuses.base import Bonus
+from ssedb.cli.check import print_sensitivity
+from ssedb.testing import behaviour, contract
+from ssedb.testing.conformance import CHECKS, check_bonus, run_check, sensitivity
 from ssedb.testing.subject import Subject
 from tests.broken import BROKEN
 
@@ -109,13 +111,95 @@ def test_check_command_lists_the_checks_and_exits_1_on_a_failure(capsys):
     assert "tests.broken:PaysByPosition: 1 of 19 checks failed" in shown
 
 
+class NoLoss(Bonus):
+    def reward(self, obs, actions, next_obs):
+        return torch.zeros(len(obs))
+
+
+class NoArguments(Brightness):
+    def __init__(self):
+        super().__init__((4, 84, 84), 5, None)
+
+
+class NumPyReward(Brightness):
+    def reward(self, obs, actions, next_obs):
+        return super().reward(obs, actions, next_obs).numpy()
+
+
+class FloatLoss(Brightness):
+    def loss(self, obs, actions, next_obs, mask=None):
+        return 0.0, {}
+
+
+@pytest.mark.parametrize(
+    ("cls", "error"),
+    [
+        (NoLoss, "Can't instantiate abstract class NoLoss "),
+        (NoArguments, "NoArguments.__init__() takes 1 positional argument but 4 were given"),
+    ],
+)
+def test_bonus_that_cannot_be_built_is_reported_once(cls, error, capsys):
+    name = f"{__name__}:{cls.__name__}"
+    assert cli.main(["check", name]) == 1
+    shown = " ".join(capsys.readouterr().out.split())  # lines may be wrapped
+    assert shown.startswith("fail can_be_built ")
+    assert shown.count("fail ") == 1
+    assert f"cannot be built as cls(obs_shape, num_actions, options): TypeError: {error}" in shown
+    assert shown.endswith(f"{name}: breaks its contract; no further check was run")
+    # The plugin runs each check on its own.
+    result = run_check(behaviour.vectors_are_rewarded_too, Subject(name))
+    assert result.outcome == "fail"
+
+
+def test_bonus_that_returns_no_tensor_is_reported_once():
+    results = check_bonus(f"{__name__}:NumPyReward")
+    assert [(r.outcome, r.why) for r in results] == [
+        ("fail", "reward returned a numpy.ndarray, must be a torch.Tensor")
+    ]
+    results = check_bonus(f"{__name__}:FloatLoss")
+    assert results[-1].why == "loss returned a float, must be a torch.Tensor"
+
+
+@pytest.mark.parametrize("name", ["is_finite", "has_no_gradient", "is_deterministic"])
+def test_check_of_a_reward_on_its_own_names_what_is_no_tensor(name):
+    check = getattr(contract, f"reward_{name}")
+    result = run_check(check, Subject(f"{__name__}:NumPyReward"))
+    assert result.why == "reward returned a numpy.ndarray, must be a torch.Tensor"
+
+
+class Constant(Brightness):
+    def reward(self, obs, actions, next_obs):
+        return torch.ones(len(obs))
+
+
+@pytest.mark.parametrize(("cls", "noted"), [(Constant, True), (Brightness, False)])
+def test_check_command_says_when_the_shares_say_little(cls, noted, capsys):
+    print_sensitivity(Subject(f"{__name__}:{cls.__name__}"))
+    shown = capsys.readouterr().out
+    assert "measured with 40 transitions under 4 draws of the noise:\n  clouds  " in shown
+    note = (
+        "note: without noise the bonus is the same for all 40 transitions;\nthe shares say little"
+    )
+    assert (note in shown) == noted
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [
         (["icmm"], "bonus='icmm': did you mean icm? use one of cb, count"),
         (["tests.broken:Nothing"], "module 'tests.broken' has no attribute 'Nothing'"),
-        (["no.such.module:Class"], "No module named 'no'"),
+        (
+            ["no.such.module:Class"],
+            "ssedb: 'no.such.module:Class': cannot import 'no.such.module' (",
+        ),
         (["tests.broken:SIDE"], "is not a subclass of ssedb.bonuses.base.Bonus"),
+        (["flickr"], "noise='flickr': did you mean flicker? use one of none, clouds"),
+        (["ssedb.noises.base:Snow"], "noise='ssedb.noises.base:Snow': module"),
+        (["tests.broken.Sound"], "'tests.broken.Sound': write tests.broken:Sound"),
+        (["tests.broken"], "'tests.broken': write tests.broken:Class"),
+        (["tests"], "'tests': write tests:Class"),
+        (["./tests/broken.py"], "'./tests/broken.py': write broken:Class, and set PYTHONPATH to"),
+        (["./broken.py:Sound"], "'./broken.py:Sound': write broken for ./broken.py, and set"),
         (["icm", "--device", "tpu"], "device='tpu': use auto, cpu"),
     ],
 )

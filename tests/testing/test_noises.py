@@ -13,6 +13,8 @@ from ssedb.testing.noises import CHECKS, check_noise
 class Whole(Noise):
     """A sound noise to break: brightens frames and forgets to act."""
 
+    raw = True
+
     def begin(self, num_envs, num_actions, generator):
         return {"light": torch.rand(num_envs, generator=generator, device=generator.device)}
 
@@ -134,11 +136,56 @@ def test_sound_noise_passes_every_check():
     assert failed(Whole) == []
 
 
+class GrayOnly(Whole):
+    raw = False
+
+    def light(self, frames, memory):
+        return memory["light"].view(-1, 1, 1)
+
+
+def test_noise_without_raw_gets_no_colour_frames():
+    assert failed(GrayOnly) == []
+    assert "frames_and_actions_keep_their_kind" in failed(RawGray)
+
+
+class RawGray(GrayOnly):
+    raw = True
+
+
 @pytest.mark.parametrize("check", [check.__name__ for check in CHECKS])
 def test_noise_that_is_broken_in_one_place_fails_that_check_alone(check):
     # One draw for a whole batch is also unlike as many draws as there are frames.
     also = ["a_batch_is_like_one_by_one"] if BROKEN[check] is SameForAll else []
     assert failed(BROKEN[check]) == [check, *also]
+
+
+class Rain(Noise):
+    def disturb_frames(self, frames, memory, generator, want_mask=False):
+        drops = torch.rand(frames.shape) < 0.1 * self.strength
+        return torch.where(drops, 255, frames).to(torch.uint8), drops
+
+
+class MasklessRain(Rain):
+    def disturb_frames(self, frames, memory, generator, want_mask=False):
+        return super().disturb_frames(frames, memory, generator, want_mask)[0], None
+
+
+def test_noise_from_the_global_generator_fails_for_that_alone():
+    results = {result.name: result for result in check_noise(f"{__name__}:Rain")}
+    wrong = {name: result.why for name, result in results.items() if result.outcome == "fail"}
+    assert list(wrong) == ["the_same_seed_gives_the_same_noise"]
+    assert wrong.popitem()[1].startswith("it draws from a global random state")
+    skipped = results["each_environment_has_noise_of_its_own"]
+    assert skipped.why == "it draws nothing from the generator that it is given"
+
+
+def test_missing_mask_is_reported_once_and_hides_no_other_fault():
+    wrong = {r.name: r.why for r in check_noise(f"{__name__}:MasklessRain") if r.outcome == "fail"}
+    assert wrong == {
+        "the_same_seed_gives_the_same_noise": "it draws from a global random state; "
+        "use the generator alone",
+        "mask_holds_all_that_changed": "disturb_frames returns no mask, though it is wanted",
+    }
 
 
 def test_check_command_tells_a_noise_from_a_bonus(capsys):
