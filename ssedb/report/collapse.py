@@ -17,7 +17,7 @@ RULE = (
     f"A bottleneck is open if I_nce is at least {NEAR} nats above blind guessing "
     "(minus the log of the minibatch's size): z tells about the next state. "
     f"It is shut if I_nce is not, and either I_upper is below {NEAR} nats "
-    "or an earlier tenth was open. This raises the collapse alarm, "
+    "or an earlier tenth was open. This raises an alarm, "
     "because the bonus is about constant if z is empty. "
     "It has not opened yet if z keeps information (I_upper) "
     "that does not tell about the next state so far. "

@@ -103,7 +103,7 @@ function information(root) {
       time("i_pred", "How likely the encoded next state is under the prediction from z. Higher is better."),
       time("i_nce", "How well z tells the true next state from others. The dotted line is blind guessing.", "i_nce_chance"),
       ...(has("rank_z") ? [time("rank_z", "At 1, z varies in one direction only: all observations look nearly alike in z.")] : []),
-      ...(has("rank_state") ? [time("rank_state", "At 1, the encoder has collapsed: it tells observations hardly apart.")] : []),
+      ...(has("rank_state") ? [time("rank_state", "At 1, the encoder has collapsed: it hardly tells observations apart.")] : []),
     );
   };
   root.append(
