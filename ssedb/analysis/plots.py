@@ -42,34 +42,26 @@ def plot_probe(
     world: World | None,
     data: Transitions,
     path: Path,
+    title: str,
 ) -> None:
     """Plot the fall of the bonus under repetition, and the shares of noise and state in it.
 
-    On Rooms, plot also the bonus against visits and over the cells.
+    On Rooms, plot also the bonus against visits and over the cells. The title names the run.
     """
     rows = 1 if world is None else 2
-    figure = Figure(figsize=(10, 4 * rows), layout="constrained")
+    figure = Figure(figsize=(11, 4 * rows), layout="constrained")
+    figure.suptitle(title)
+    layout: Any = figure.get_layout_engine()
+    layout.set(w_pad=0.15)  # inches, between the labels of one panel and the next panel
     axes = figure.subplots(rows, 2, squeeze=False)
     fall, shares = axes[-1]
     clean, noisy = (np.array(f) / f[0] for f in (probe.fall_clean, probe.fall_noisy))
     fall.plot(probe.fall_steps, clean, "o-", color=BLUE, label="clean")
     fall.plot(probe.fall_steps, noisy, "s--", color=ORANGE, label=probe.noise)
-    fall.set(xlabel="gradient steps on the same transitions", ylabel="bonus, start = 1")
+    fall.set(xlabel="updates on the same transitions", ylabel="bonus, start = 1")
     fall.set_title("fall under repetition")
     fall.legend()
-    bars = {
-        "noise in the bonus": probe.bonus_noise_share,
-        "noise in the features": probe.feature_noise_share,
-        "room named": probe.room_accuracy,
-        "place explained": probe.place_explained,
-        "noise explained": probe.noise_explained,
-    }
-    bars = {name: value for name, value in bars.items() if value is not None}
-    colours = [ORANGE if "noise" in name else BLUE for name in bars]
-    shares.barh(list(bars), list(bars.values()), color=colours)
-    blue = "" if world is None else ", true state (blue)"
-    shares.set(xlim=(0, 1), title=f"what it sees: noise (orange){blue}")
-    shares.invert_yaxis()
+    _plot_shares(shares, probe)
     if world is not None and pair_visits is not None and data.states is not None:
         visits, chart = axes[0]
         counts = pair_visits[data.states, data.actions].cpu().numpy()
@@ -83,6 +75,34 @@ def plot_probe(
         figure.colorbar(shown, ax=chart, label="bonus")
         chart.set_title("bonus over the map")
     figure.savefig(path, dpi=120)
+
+
+def _plot_shares(axes: Any, probe: Probe) -> None:
+    """Draw a bar for each share that the probe has, of noise in orange, of the state in blue."""
+    noise = {
+        "noise in the bonus": probe.bonus_noise_share,
+        "noise in the features": probe.feature_noise_share,
+        "noise explained\nby the features": probe.noise_explained,
+    }
+    state = {
+        "room named\nfrom the features": probe.room_accuracy,
+        "place explained\nby the features": probe.place_explained,
+    }
+    shares = [
+        (name, value, colour)
+        for several, colour in ((noise, ORANGE), (state, BLUE))
+        for name, value in several.items()
+        if value is not None
+    ]
+    names, values, colours = zip(*shares, strict=True)
+    bars = axes.barh(names, values, 0.6, color=colours)
+    axes.bar_label(bars, fmt="%.2f", padding=3)  # a bar of 0 is not seen
+    # Three rows at least, so that a single bar does not fill the panel.
+    axes.set(xlim=(0, 1.12), xticks=np.linspace(0, 1, 6), ylim=(max(len(names), 3) - 0.5, -0.5))
+    title = "share of noise (orange)" + (" and of the true state (blue)" if BLUE in colours else "")
+    if probe.feature_noise_share is None:
+        title = "share of noise; the bonus has no features to probe"
+    axes.set_title(title)
 
 
 def plot_demo(results: list[Result], world: World, config: TrainConfig, path: Path) -> None:
@@ -126,7 +146,9 @@ def plot_demo(results: list[Result], world: World, config: TrainConfig, path: Pa
 
 def plot_spike_curve(episode: Episode, trace: BonusTrace, spikes: list[Spike], path: Path) -> None:
     """Plot the bonus along an episode, with numbered spikes."""
-    figure = Figure(figsize=(11, 3.6), layout="constrained")
+    from ssedb.analysis.spikes import GAP, MOST
+
+    figure = Figure(figsize=(11, 3.8), layout="constrained")
     axes = figure.subplots()
     axes.plot(trace.bonus, color=BLUE, lw=0.9)
     axes.margins(x=0.01, y=0.12)
@@ -134,7 +156,11 @@ def plot_spike_curve(episode: Episode, trace: BonusTrace, spikes: list[Spike], p
     for clear, label in ((True, "clear spike"), (False, "may be noise")):
         axes.plot([], [], "o", color=ORANGE, fillstyle="full" if clear else "none", label=label)
     axes.legend(loc="lower right", ncols=2, fontsize=8)
-    axes.set(xlabel="step of the episode", ylabel="bonus")
+    rule = (
+        f"numbered: the {MOST} highest peaks above the running median, at most; "
+        f"not those closer than {GAP} steps to a higher numbered one"
+    )
+    axes.set(xlabel=f"step of the episode\n{rule}", ylabel="bonus")
     axes.set_title(f"{trace.bonus_name} on {_about(episode)}")
     figure.savefig(path, dpi=120)
 

@@ -238,5 +238,7 @@ def probe_run(
     about = {"run": str(run), "steps": agent.steps, "bonus": config.bonus, "fresh": fresh}
     write_json(run / "probe.json", {**about, **asdict(result)})
     picture = run / "probe.png"
-    plot_probe(result, rewards_of(bonus, data, 0), pair_visits, world, data, picture)
+    when = "untrained" if fresh else f"step {agent.steps:,}"
+    title = f"{run.resolve().name}: {config.bonus} on {config.env}, noise {config.noise}, {when}"
+    plot_probe(result, rewards_of(bonus, data, 0), pair_visits, world, data, picture, title)
     return result, picture

@@ -20,6 +20,9 @@ from ssedb.compare.results import Run, conditions, number_or_none, tasks_of
 
 Row = dict[str, Any]
 
+LEAST_RUNS, LEAST_TASKS = 3, 3
+"""Below both, an interval over runs and tasks covers nearly everything."""
+
 
 def run_table(runs: Iterable[Run], keys: Sequence[str] = ()) -> list[Row]:
     """Return a row for each run: what it was, how it ended, its measures (`keys`, or all)."""
@@ -82,6 +85,17 @@ def scores_by_task(runs: Iterable[Run], key: str) -> dict[str, dict[str, list[fl
         if values := _values(several, key):
             found.setdefault(method, {})[f"{env}, {noise}"] = values
     return found
+
+
+def has_few_runs(scores: Mapping[str, Mapping[str, Sequence[float]]]) -> bool:
+    """Tell whether no method has 3 runs in any task, and the tasks are fewer than 3.
+
+    Args:
+        scores: values of the finished runs by method and by task, as `scores_by_task` has them.
+    """
+    tasks = {task for own in scores.values() for task in own}
+    most = max((len(values) for own in scores.values() for values in own.values()), default=0)
+    return most < LEAST_RUNS and len(tasks) < LEAST_TASKS
 
 
 def _values(runs: Iterable[Run], key: str) -> list[float]:

@@ -5,19 +5,20 @@ Each function takes runs and returns a matplotlib Figure, or None where the runs
 
 from __future__ import annotations
 
-import itertools
 import textwrap
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.markers import TICKUP
 
 from ssedb.compare import statistics
 from ssedb.compare.aggregate import (
     Row,
     aggregate_table,
     condition_table,
+    has_few_runs,
     improvement_table,
     scores_by_task,
     under_noise,
@@ -27,10 +28,10 @@ from ssedb.compare.results import RECOMMENDED, Run, method_order
 from ssedb.compare.style import (
     COLOURS,
     GRAY,
-    MARKERS,
     add_legend,
     label_axes,
     method_styles,
+    noise_styles,
     panels,
 )
 from ssedb.terminal import plural
@@ -47,11 +48,11 @@ def by_condition(runs: Sequence[Run], key: str) -> Figure | None:
     methods = [m for m in method_order(runs) if any(row["method"] == m for row in rows)]
     noises, envs = (list(dict.fromkeys(row[name] for row in rows)) for name in ("noise", "env"))
     apart = min(0.22, 0.8 / len(noises))  # the rows of two methods stay apart
-    looks = zip(noises, itertools.cycle(COLOURS), itertools.cycle(MARKERS), strict=False)
-    styles = {noise: {"color": c, "marker": m, "ls": ""} for noise, c, m in looks}
+    styles = noise_styles(noises)
     # In one line the labels of neighbouring panels would lie on each other.
-    below = [*textwrap.wrap(label(key), LABEL), "mean, 95% interval, runs"]
-    height = 0.65 + 0.15 * len(below) + 0.11 * len(methods) * max(len(noises), 2)
+    marks = ("marker: mean; line: 95% interval;", "ticks above: single runs")
+    below = [*textwrap.wrap(label(key), LABEL), *marks]
+    height = 0.65 + 0.15 * len(below) + 0.14 * len(methods) * max(len(noises), 2)
     width = 5.5 if len(envs) == 1 else 3.4
     figure, axes = panels(len(envs), height=height, width=width, sharey=True)
     for panel, env in zip(axes, envs, strict=True):
@@ -59,7 +60,8 @@ def by_condition(runs: Sequence[Run], key: str) -> Figure | None:
             shift = noises.index(row["noise"]) - (len(noises) - 1) / 2
             y = methods.index(row["method"]) + apart * shift
             values, style = row["values"], styles[row["noise"]]
-            panel.plot(values, [y] * len(values), "|", color=style["color"], alpha=0.45, ms=4)
+            ticks: dict[str, Any] = dict(marker=TICKUP, ms=5.5, mew=1, ls="", zorder=3)
+            panel.plot(values, [y] * len(values), color=style["color"], **ticks)
             if row["low"] is not None:
                 panel.plot([row["low"], row["high"]], [y, y], color=style["color"], lw=1.6)
             panel.plot(row["mean"], y, ms=4.5, **style)
@@ -86,9 +88,12 @@ def _draw_bar(panel: Any, y: int, row: Row, name: str, ends: Sequence[str], **st
 
 
 def aggregates(runs: Sequence[Run], key: str, noise: str = "") -> Figure | None:
-    """Draw IQM, mean, median and optimality gap over the tasks that all have, with intervals."""
+    """Draw IQM, mean, median and optimality gap over the tasks that all have, with intervals.
+
+    There is nothing to compare, and no figure, where a single method has them.
+    """
     rows = {row["method"]: row for row in aggregate_table(runs, key) if "iqm" in row}
-    if not rows:
+    if len(rows) < 2:
         return None
     methods = [m for m in method_order(runs) if m in rows]
     tasks = rows[methods[0]]["tasks"]
@@ -112,7 +117,7 @@ def profiles(runs: Sequence[Run], key: str, noise: str = "") -> Figure | None:
     """Draw, for every threshold, the share of runs above it, with 95% bands."""
     scores = scores_by_task(runs, key)
     values = [v for tasks in scores.values() for runs_ in tasks.values() for v in runs_]
-    if not values:
+    if has_few_runs(scores):
         return None
     low, high = min(values), max(values)
     margin = 0.03 * (high - low) or 0.5
@@ -136,7 +141,7 @@ def improvement(runs: Sequence[Run], key: str, noise: str = "") -> Figure | None
     """Draw how probably a run of our bonus, else of the first method, beats one of each other."""
     rows = {(row["first"], row["second"]): row for row in improvement_table(runs, key)}
     order = [m for m in method_order(runs) if any(first == m for first, _ in rows)]
-    if len(order) < 2:
+    if len(order) < 2 or has_few_runs(scores_by_task(runs, key)):
         return None
     method = next((m for m in order if m.split()[0] == RECOMMENDED), order[0])
     others = [other for other in order if (method, other) in rows]

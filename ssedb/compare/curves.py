@@ -152,7 +152,8 @@ def _draw_curve(
     if len(curves) == 2 and first < last:
         # An interval from two runs is so wide that it hides the others: the runs say more.
         low = high = found.value
-        panel.plot(grid, np.transpose(on_grid[""]), color=style["color"], alpha=0.5, lw=0.7)
+        thin = {"color": style["color"], "ls": style["ls"], "alpha": 0.5, "lw": 0.7}
+        panel.plot(grid, np.transpose(on_grid[""]), **thin)
     _draw_line(panel, grid, (found.value, low, high), style, band)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import matplotlib
+import numpy as np
 from matplotlib.figure import Figure
 
 from ssedb.compare.aggregate import by_noise
@@ -38,7 +39,8 @@ def _draw(runs: Sequence[Run], keys: Sequence[str], main: str) -> Figures:
     envs = list(dict.fromkeys(env for env, _ in tasks))
     noises = list(dict.fromkeys(noise for _, noise in tasks))
     for key in ("score", "states_share"):
-        if not any(run.curve(key)[0].size for run in runs):
+        values = np.concatenate([run.curve(key)[1] for run in runs])
+        if not (np.nan_to_num(values).any() or (key in keys and values.size)):
             continue
         if len(tasks) <= 6:
             yield f"curves-{key}", learning_curves(runs, key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -17,6 +18,20 @@ BLUE, ORANGE, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 COLOURS = (BLUE, ORANGE, GREEN, PURPLE, "#56B4E9", "#E69F00", "#000000")
 GRAY = "#777777"
 LINES, MARKERS = ("-", "--", ":", "-."), ("o", "s", "^", "D", "v", "P", "X")
+NOISE_LOOKS = {
+    "none": ("#444444", "o"),
+    "random-box": ("#882255", "D"),
+    "pixel": ("#999933", "^"),
+    "noisy-tv": ("#332288", "s"),
+    "sticky": ("#DC6B7A", "v"),
+    "clouds": ("#6699CC", "P"),
+    "flicker": ("#117733", "X"),
+    "gaussian-dims": ("#AA4499", "^"),
+    "tv-dims": ("#8C5A2B", "s"),
+}
+"""Colour and marker of each noise, in every figure; no method has one of these colours."""
+OTHER_NOISES = (("#44AA99", "P"), ("#B8860B", "X"), ("#7B6BD6", "o"))
+"""Looks of noises that have none of their own, before those of noises that a figure lacks."""
 
 STYLE: dict[Any, Any] = {
     "font.size": 9,
@@ -36,6 +51,14 @@ def method_styles(methods: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Choose a colour, a line and a marker for each method; the random agent is gray."""
     looks = method_looks(methods)
     return {method: _style(looks[method]) for method in methods}
+
+
+def noise_styles(noises: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Choose a colour and a marker for each noise; known noises have theirs in every figure."""
+    absent = (look for noise, look in NOISE_LOOKS.items() if noise not in noises)
+    free = itertools.cycle([*OTHER_NOISES, *absent])
+    looks = {noise: NOISE_LOOKS.get(noise) or next(free) for noise in noises}
+    return {noise: {"color": c, "marker": m, "ls": ""} for noise, (c, m) in looks.items()}
 
 
 def _style(look: int) -> dict[str, Any]:

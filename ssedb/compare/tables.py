@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,8 +15,10 @@ from ssedb.compare.aggregate import (
     aggregate_table,
     by_noise,
     condition_table,
+    has_few_runs,
     improvement_table,
     left_out,
+    scores_by_task,
     under_noise,
 )
 from ssedb.compare.measures import MEASURES, NORMALISED, PROBED, about, label, measure
@@ -36,9 +38,11 @@ SHOWN = (
     "area:states_share",
     *PROBED,
 )
-"""Measures shown unless others are asked for, where any run has them."""
+"""Measures shown unless others are asked for, where any run has them (see `all_zero`)."""
 MAIN = ("human_score", "states_share", "score")
 """The first of these that any run has is compared between methods."""
+ALL_PAIRS = 5
+"""Methods, at most, of a table of who beats whom that has a column for each."""
 
 
 @dataclass(frozen=True)
@@ -88,14 +92,24 @@ def choose_measures(runs: Sequence[Run], asked: Sequence[str] = ()) -> tuple[lis
     if asked:
         return list(asked), asked[0]
     known = [k for k in {*SHOWN, *MAIN} if any(run.value(k) is not None for run in finished)]
-    main = next((key for key in MAIN if key in known), "score")
-    return [key for key in SHOWN if key in known], main
+    telling = [key for key in known if not all_zero(finished, key)] or known
+    main = next((key for key in MAIN if key in telling), "score")
+    return [key for key in SHOWN if key in telling], main
+
+
+def all_zero(runs: Iterable[Run], key: str) -> bool:
+    """Tell whether a measure is 0 in every run that has it, so that it compares nothing.
+
+    False where less is better: 0 is the best that a bonus can do about noise.
+    """
+    return measure(key).better != "low" and not any(run.value(key) for run in runs)
 
 
 def make_tables(runs: Sequence[Run], asked: Sequence[str] = ()) -> list[Table]:
     """Make the tables: runs, each measure, aggregates and comparisons of the main one, left out."""
     shown, main = choose_measures(runs, asked)
     tables = [_overview(runs)]
+    tables[0].notes.extend(_left_out_measures(runs, shown) if not asked else [])
     tables += [_measure(runs, key) for key in shown]
     if NORMALISED.keys() & {*shown, main}:
         tables += [_references(runs)]
@@ -103,7 +117,7 @@ def make_tables(runs: Sequence[Run], asked: Sequence[str] = ()) -> list[Table]:
         tables += [
             _aggregates(part, key, noise)
             for key in aggregated(shown, main)
-            if any("iqm" in row for row in aggregate_table(part, key))
+            if sum("iqm" in row for row in aggregate_table(part, key)) > 1
         ]
         if improvement_table(part, main):
             tables += [_improvement(part, main, noise)]
@@ -135,6 +149,14 @@ def _overview(runs: Sequence[Run]) -> Table:
         notes.append(f"The runs were made by {versions}: {'; '.join(codes)}.")
     notes += said_of_logs(runs)
     return Table("Runs", ["method", "tasks", "finished", "steps of a run"], rows, notes)
+
+
+def _left_out_measures(runs: Sequence[Run], shown: Sequence[str]) -> list[str]:
+    """Return a sentence about the usual measures that are left out because they are 0."""
+    finished = [run for run in runs if run.finished]
+    had = [key for key in SHOWN if any(run.value(key) is not None for run in finished)]
+    names = [label(key) for key in had if key not in shown]
+    return [f"Left out, because 0 in every finished run: {'; '.join(names)}."] * bool(names)
 
 
 def _alarms(runs: Sequence[Run]) -> Table:
@@ -277,11 +299,13 @@ def _aggregates(runs: Sequence[Run], key: str, noise: str) -> Table:
 
 
 def _improvement(runs: Sequence[Run], key: str, noise: str) -> Table:
-    """Compare with DB, in each of its variants, with our bonus, and with the random agent."""
+    """Compare all methods; if they are many, with DB, our bonus and the random agent alone."""
     rows = {(r["first"], r["second"]): r for r in improvement_table(runs, key)}
     methods = [m for m in method_order(runs) if any(first == m for first, _ in rows)]
     compared = ("db", RECOMMENDED, "none")
     against = [m for m in methods if m.split()[0] in compared][:4] or methods[:1]
+    if len(methods) <= ALL_PAIRS:
+        against = methods
     body = [
         [method, *(_probability(rows.get((method, other))) for other in against)]
         for method in methods
@@ -290,12 +314,20 @@ def _improvement(runs: Sequence[Run], key: str, noise: str) -> Table:
         "Probability that a run of the row is better than one of the column on the same task, "
         "with the 95% interval."
     )
-    more = (
-        "1.00 [1.00, 1.00] says that these runs never overlap, not that others could not. "
-        "All pairs are in stats.json."
-    )
+    notes = [
+        note,
+        "1.00 [1.00, 1.00] says that these runs never overlap, not that others could not.",
+    ]
+    if len(against) < len(methods):
+        left = len(methods) - len(against)
+        notes.append(
+            f"Columns: {', '.join(against)} only. {plural(left, 'other method')} left out here; "
+            "all pairs are in stats.json."
+        )
+    if has_few_runs(scores_by_task(runs, key)):
+        notes.append("No method has 3 runs in a task: the intervals say little.")
     title = f"Who beats whom{under_noise(noise)}: {label(key)}"
-    return Table(title, ["", *against], body, [note, more])
+    return Table(title, ["", *against], body, notes)
 
 
 def _probability(row: dict[str, Any] | None) -> str:

@@ -14,13 +14,14 @@ NEAR = 0.1
 """Nats: so little information in z, and so little gain over blind guessing, count as none."""
 RULE = (
     "Medians over the last tenth of a run decide. "
-    f"Open: the contrast is at least {NEAR} nats better than blind guessing "
-    "(I_nce against minus the log of the minibatch), so z tells of the next state. "
-    f"Shut, and the alarm rings: it is not, and z holds less than {NEAR} nats (I_upper), "
-    "or an earlier tenth was open; "
-    "the bonus of an empty z is about constant. "
-    "Not opened yet: z holds nats that have told nothing of the next state so far. "
-    "Without the contrast (alpha3 = 0) I_upper alone decides."
+    f"A bottleneck is open if I_nce is at least {NEAR} nats above blind guessing "
+    "(minus the log of the minibatch's size): z tells about the next state. "
+    f"It is shut if I_nce is not, and either I_upper is below {NEAR} nats "
+    "or an earlier tenth was open. This raises an alarm, "
+    "because the bonus is about constant if z is empty. "
+    "It has not opened yet if z keeps information (I_upper) "
+    "that does not tell about the next state so far. "
+    "Without the contrastive term (alpha3 = 0), I_upper alone decides."
 )
 
 

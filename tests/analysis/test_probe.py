@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import ssedb
-from ssedb.analysis.probe import probe_bonus, probe_run, rewards_of
+from ssedb.analysis.probe import Probe, probe_bonus, probe_run, rewards_of
 from ssedb.analysis.transitions import draw_transitions
 from ssedb.bonuses.base import Bonus
 from ssedb.envs.rooms.world import World
@@ -130,6 +130,35 @@ def test_probe_of_a_game_measures_noise_alone(tmp_path, monkeypatch, fidelity):
         ssedb.ConfigError, match="noise=sticky: the probe draws noise over pictures"
     ):
         probe_run(run, noise="sticky")
+
+
+@pytest.mark.parametrize("features", [True, False])
+def test_probe_figure_names_the_run_and_what_it_draws(tmp_path, monkeypatch, features):
+    pytest.importorskip("matplotlib")
+    from ssedb.analysis import plots
+
+    drawn = []
+    save = plots.Figure.savefig
+    monkeypatch.setattr(
+        plots.Figure, "savefig", lambda self, *a, **k: (drawn.append(self), save(self, *a, **k))
+    )
+    measured = dict.fromkeys(("feature_noise_share", "room_accuracy", "place_explained"))
+    if features:
+        measured = dict.fromkeys(measured, 0.5)
+    fall = dict(fall_steps=(0, 1), fall_clean=(1.0, 0.5), fall_noisy=(1.0, 0.6))
+    rest = dict(noise="random-box", bonus_mean=1.0, bonus_noise_share=0.0, count_correlation=0.9)
+    probe = Probe(**rest, **measured, noise_explained=None, **fall)
+    plots.plot_probe(probe, torch.ones(3), None, None, None, tmp_path / "probe.png", "run-7: count")
+    (figure,) = drawn
+    assert figure.get_suptitle() == "run-7: count"
+    left, right = figure.axes
+    assert left.get_xlabel() == "updates on the same transitions"
+    assert ("blue" in right.get_title()) == features
+    assert ("no features" in right.get_title()) == (not features)
+    assert right.texts[0].get_text() == "0.00"
+    figure.draw_without_rendering()
+    names = [label.get_window_extent().x0 for label in right.get_yticklabels()]
+    assert min(names) > left.get_window_extent().x1 + 10
 
 
 def test_probe_of_rooms_with_sticky_actions_measures_counts_and_no_noise(tmp_path):

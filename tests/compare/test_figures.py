@@ -4,9 +4,13 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from ssedb.compare import bars, curves, style
+from matplotlib.markers import TICKUP
+
+from ssedb.compare import bars, curves, figures, style
 from ssedb.compare.references import MEASURED
 from ssedb.compare.results import load_runs
+from ssedb.compare.tables import choose_measures
+from ssedb.noises import list_noises
 from tests.helpers import make_run
 
 
@@ -73,16 +77,16 @@ def test_learning_curves_of_two_runs_draw_them_instead_of_a_band(tmp_path):
 def test_noise_figure_draws_noise_against_none(runs):
     panel = curves.noise_curves(runs, "score", "pixel").axes[0]
     assert [line.get_linestyle() for line in lines(panel)] == ["-", "--", "-", "--"]
+    thin = [line.get_linestyle() for line in lines(panel, thin=True)]  # two runs of each
+    assert thin == ["-", "-", "--", "--"] * 2
     assert curves.noise_curves(runs, "score", "sticky") is None
 
 
 def test_condition_figure_shows_every_run(runs):
     panel = bars.by_condition(runs, "score").axes[0]
-    ticks = [
-        line.get_xdata().tolist() if hasattr(line.get_xdata(), "tolist") else line.get_xdata()
-        for line in panel.lines
-    ]
-    assert [10.0, 12.0] in ticks
+    ticks = [list(line.get_xdata()) for line in panel.lines if line.get_marker() == TICKUP]
+    assert ticks == [[10, 12], [20, 22]] * 2
+    assert "ticks above: single runs" in panel.get_xlabel().replace("\n", " ")
     marks = [
         float(line.get_xdata()[0]) for line in panel.lines if line.get_marker() in style.MARKERS
     ]
@@ -113,7 +117,12 @@ def test_noise_figure_has_room_for_its_label(tmp_path):
     assert 0 < extent.y0 < extent.y1 < figure.bbox.y1
 
 
-def test_improvement_and_aggregate_figures_are_drawn(runs):
+def test_improvement_and_aggregate_figures_are_drawn(tmp_path):
+    for bonus, score in (("db", 10.0), ("rnd", 20.0)):
+        for seed in range(3):
+            options = {"bonus": bonus, "bonus_options": {}, "seed": seed}
+            make_run(tmp_path / f"{bonus}-{seed}", env="breakout", score=score + seed, **options)
+    runs = load_runs(tmp_path)
     panel = bars.improvement(runs, "score").axes[0]
     assert [text.get_text() for text in panel.get_yticklabels()] == ["rnd"]
     assert "P(db better than ...)" in panel.get_xlabel()
@@ -124,10 +133,41 @@ def test_improvement_and_aggregate_figures_are_drawn(runs):
     assert len(curves.sample_efficiency(runs, "score").axes[0].lines) == 2
 
 
+def test_figures_with_intervals_over_few_runs_are_left_out(runs, tmp_path):
+    assert bars.profiles(runs, "score") is None  # two runs of each method in two tasks
+    assert bars.improvement(runs, "score") is None
+    for bonus in ("db", "rnd"):
+        options = {"bonus": bonus, "bonus_options": {}}
+        make_run(tmp_path / f"{bonus}-alien", env="alien", score=3.0, **options)
+    more = load_runs(tmp_path)  # a third task
+    assert bars.profiles(more, "score") is not None
+    assert bars.improvement(more, "score") is not None
+
+
+def test_aggregate_figure_of_one_method_is_left_out(runs):
+    alone = [run for run in runs if run.method == "db"]
+    assert bars.aggregates(alone, "score") is None
+
+
+def test_curves_of_a_score_that_is_always_zero_are_left_out(tmp_path):
+    for seed in range(2):
+        make_run(tmp_path / "runs" / str(seed), score=0.0, seed=seed)
+    runs = load_runs(tmp_path / "runs")
+
+    def drawn(*asked):
+        paths = figures.write_figures(runs, tmp_path / "out", *choose_measures(runs, asked))
+        return {path.stem for path in paths}
+
+    usual = drawn()
+    assert "curves-states_share" in usual
+    assert not any("score" in name for name in usual)
+    assert {"curves-score", "measure-score"} <= drawn("score")
+
+
 def test_improvement_figure_is_of_the_recommended_bonus(tmp_path):
     for bonus in ("db", "db-ensemble"):
         options = {"bonus": bonus, "bonus_options": {}}
-        for seed in range(2):
+        for seed in range(3):
             folder = tmp_path / f"{bonus}-{seed}"
             make_run(folder, env="breakout", score=len(bonus), seed=seed, **options)
     panel = bars.improvement(load_runs(tmp_path), "score", "pixel").axes[0]
@@ -141,6 +181,14 @@ def test_styles_tell_many_methods_apart():
     methods = [f"m{i}" for i in range(20)] + ["none"]
     styles = style.method_styles(methods).values()
     assert len({(each["color"], each["ls"]) for each in styles}) == 21
+
+
+def test_noises_have_looks_of_their_own():
+    few, many = (style.noise_styles(n) for n in (["pixel", "mine"], [*list_noises(), "a", "b"]))
+    assert few["pixel"] == many["pixel"]
+    assert len({(each["color"], each["marker"]) for each in many.values()}) == len(many)
+    assert not {each["color"] for each in many.values()} & {*style.COLOURS, style.GRAY}
+    assert set(list_noises()) <= set(style.NOISE_LOOKS)
 
 
 def test_styles_of_known_methods_are_the_same_in_every_figure():

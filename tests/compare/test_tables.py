@@ -152,7 +152,7 @@ def test_tables_aggregate_several_games_under_each_noise_too(tmp_path):
         assert f"All tasks {part}: score above a random agent's, in its own scores" in titles
     beaten = {table.title: table for table in tables.make_tables(runs)}
     under_boxes = beaten["Who beats whom under random-box: human-normalised score"]
-    assert under_boxes.columns == ["", "db-ensemble"]
+    assert under_boxes.columns == ["", "db-ensemble", "rnd"]
     parts = write.as_data(runs)["by_noise"]
     iqm = {
         noise: {
@@ -168,12 +168,63 @@ def test_tables_aggregate_several_games_under_each_noise_too(tmp_path):
 
 def test_tables_of_one_game_have_no_aggregate_for_each_noise(tmp_path):
     for noise in ("none", "random-box"):
-        make_run(tmp_path / noise, env="breakout", noise=noise, score=3.0)
+        for bonus in ("db", "rnd"):
+            own = {"bonus": bonus, "bonus_options": {}, "noise": noise}
+            make_run(tmp_path / f"{bonus}-{noise}", env="breakout", score=3.0, **own)
     titles = [table.title for table in tables.make_tables(load_runs(tmp_path))]
     assert [title for title in titles if title.startswith("All tasks ")] == [
         "All tasks together: human-normalised score",
         "All tasks together: score above a random agent's, in its own scores",
     ]
+
+
+def test_tables_of_one_method_have_no_aggregate(tmp_path):
+    for game in ("breakout", "gopher"):
+        make_run(tmp_path / game, env=game, score=3.0)
+    titles = [table.title for table in tables.make_tables(load_runs(tmp_path))]
+    assert not any(title.startswith("All tasks") for title in titles)
+
+
+def test_measure_that_is_zero_in_every_run_is_shown_only_if_asked_for(tmp_path):
+    probe = {"noise": "random-box", "bonus_noise_share": 0.0, "fresh": False}
+    make_run(tmp_path / "a", score=0.0, probe=probe)
+    runs = load_runs(tmp_path)
+    shown, main = tables.choose_measures(runs)
+    assert (shown[0], main) == ("states_share", "states_share")
+    assert "score" not in shown
+    assert "bonus_noise_share" in shown  # 0 is the best that there is
+    left = "Left out, because 0 in every finished run: score, last 100 episodes."
+    assert left in tables.make_tables(runs)[0].notes
+    assert left not in tables.make_tables(runs, ["states_share"])[0].notes
+    assert tables.choose_measures(runs, ["score"]) == (["score"], "score")
+    make_run(tmp_path / "b", score=1.0, seed=1)
+    assert tables.choose_measures(load_runs(tmp_path))[0][0] == "score"
+
+
+def test_measures_that_are_all_zero_are_shown_where_there_are_no_others(tmp_path):
+    make_run(tmp_path / "a", states=0.0, score=0.0)
+    assert "states_share" in tables.choose_measures(load_runs(tmp_path))[0]
+
+
+@pytest.mark.parametrize("count", [5, 6])
+def test_table_of_who_beats_whom_names_its_columns(tmp_path, count):
+    bonuses = ("db", "rnd", "icm", "count", "none", "e3b")[:count]
+    for bonus in bonuses:
+        for seed in range(2):
+            folder = tmp_path / f"{bonus}-{seed}"
+            make_run(folder, bonus=bonus, bonus_options={}, seed=seed)
+    made = {table.title: table for table in tables.make_tables(load_runs(tmp_path))}
+    beats = made["Who beats whom: share of states seen"]
+    assert len(beats.rows) == count
+    few = "No method has 3 runs in a task: the intervals say little."
+    assert beats.notes[-1] == few
+    if count == 5:
+        assert set(beats.columns) == {"", *bonuses}
+        assert not any("Columns" in note for note in beats.notes)
+    else:
+        assert beats.columns == ["", "db", "none"]
+        note = "Columns: db, none only. 4 other methods left out here; all pairs are in stats.json."
+        assert note in beats.notes
 
 
 def test_tables_note_what_makes_runs_hard_to_compare(tmp_path):

@@ -6,7 +6,7 @@ function information(root) {
   root.append(el("h2", { textContent: "Information plane" }));
   if (!runs.length)
     return root.append(
-      el("p", { textContent: "No run has a bottleneck: only DB and its kin log I_upper, I_pred and I_nce." }),
+      el("p", { textContent: "No run has a bottleneck: only DB and its variants log I_upper, I_pred and I_nce." }),
     );
   const inState = (state) => runs.filter((r) => r.neck?.state === state),
     shut = inState("shut"),
@@ -30,7 +30,7 @@ function information(root) {
       { class: `notice ${shut.length ? "bad" : unopened.length ? "" : "good"}` },
       ...(shut.length ? [badge("alarm", "collapse alarm"), " the bottleneck is shut in", listOf(shut)] : []),
       ...(unopened.length
-        ? [badge("unfinished", "not opened yet"), " z tells nothing of the next state so far in", listOf(unopened)]
+        ? [badge("unfinished", "not opened yet"), " z does not tell about the next state so far in", listOf(unopened)]
         : []),
       ...(shut.length || unopened.length
         ? []
@@ -44,9 +44,9 @@ function information(root) {
   const redraw = () => {
     const own = runs.filter((r) => r.env === task[0] && r.noise === task[1]),
       plane = new LineChart({
-        label: "Information plane: what z keeps against what it tells of the next state",
-        xLabel: "I_upper: nats that z keeps",
-        yLabel: "I_nce above chance (nats)",
+        label: "Information plane: how much z keeps of its input against how much z tells about the next state",
+        xLabel: "I_upper: information that z keeps (nats)",
+        yLabel: "I_nce above blind guessing (nats)",
         height: 300,
         shape: "path",
       });
@@ -96,14 +96,14 @@ function information(root) {
         el("div", {
           class: "soft",
           textContent:
-            "One line a run, from its beginning to the dot. Right: z keeps more. Up: z tells more about what comes next. Near the origin it is shut.",
+            "Each line is a run, from its start to the mark at its end. Further right, z keeps more of its input. Further up, z tells more about the next state. A run that ends near the origin has a shut bottleneck.",
         }),
       ),
-      time("i_upper", "Near 0 the bottleneck is shut."),
-      time("i_pred", "Log-likelihood of the encoded next state under the prediction from z."),
-      time("i_nce", "At the dotted line nothing has been learned.", "i_nce_chance"),
-      ...(has("rank_z") ? [time("rank_z", "1 means that all observations look alike in z.")] : []),
-      ...(has("rank_state") ? [time("rank_state", "1 means that the encoder has collapsed.")] : []),
+      time("i_upper", "Information that z keeps of its input. Near 0 the bottleneck is shut."),
+      time("i_pred", "How likely the encoded next state is under the prediction from z. Higher is better."),
+      time("i_nce", "How well z tells the true next state from others. The dotted line is blind guessing.", "i_nce_chance"),
+      ...(has("rank_z") ? [time("rank_z", "At 1, z varies in one direction only: all observations look nearly alike in z.")] : []),
+      ...(has("rank_state") ? [time("rank_state", "At 1, the encoder has collapsed: it hardly tells observations apart.")] : []),
     );
   };
   root.append(

@@ -1,17 +1,43 @@
 /* Other charts: estimates with intervals, points of an episode, values on a plan. */
 "use strict";
 
-function shorten(text, length) {
-  return text.length > length ? text.slice(0, Math.floor(length) - 1) + "…" : text;
+const measureText = document.createElement("canvas").getContext("2d");
+
+/* Width in pixels of a text in the font of `svg text` (report.css). */
+function textWidth(text) {
+  measureText.font = "13px system-ui, sans-serif";
+  return measureText.measureText(text).width;
 }
 
-/* Estimates with their intervals, one row each, as SVG. */
+/* Break a text into lines of at most `width` pixels: at blanks, and inside a word that is longer. */
+function wrapText(text, width) {
+  const lines = [""];
+  for (const word of text.split(" ")) {
+    const last = lines[lines.length - 1],
+      longer = last ? `${last} ${word}` : word;
+    if (textWidth(longer) <= width) {
+      lines[lines.length - 1] = longer;
+      continue;
+    }
+    if (last) lines.push("");
+    for (const letter of word) {
+      if (lines[lines.length - 1] && textWidth(lines[lines.length - 1] + letter) > width) lines.push("");
+      lines[lines.length - 1] += letter;
+    }
+  }
+  return lines;
+}
+
+/* Estimates with their intervals, one row each, as SVG. Names are wrapped, never cut, so that methods
+   that differ in their last setting stay apart. */
 function intervalChart(rows, label) {
   const width = Math.max(280, Math.min(640, main.clientWidth - 60)),
-    row = 30,
-    names = width * 0.27,
+    line = 16,
     right = width * 0.17,
-    height = rows.length * row + 30;
+    wrapped = rows.map((r) => wrapText(r.method, width * 0.4)),
+    names = Math.max(width * 0.2, ...wrapped.flat().map((text) => textWidth(text) + 14)),
+    heights = wrapped.map((lines) => 14 + line * lines.length),
+    height = heights.reduce((sum, h) => sum + h, 30);
   const ends = rows.flatMap((r) => [r.value, r.low, r.high]).filter((v) => v !== null && v !== undefined);
   let low = Math.min(...ends),
     high = Math.max(...ends);
@@ -20,14 +46,20 @@ function intervalChart(rows, label) {
   high += pad;
   const px = (v) => names + ((v - low) / (high - low)) * (width - names - right);
   const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label });
-  for (const t of ticks(low, high, width / 130)) {
+  for (const t of ticks(low, high, (width - names) / 110)) {
     root.append(svg("line", { x1: px(t), x2: px(t), y1: 0, y2: height - 24, stroke: "var(--grid)" }));
     root.append(svg("text", { x: px(t), y: height - 8, "text-anchor": "middle", class: "soft" }, number(t, 3)));
   }
+  let top = 0;
   rows.forEach((r, i) => {
-    const y = i * row + row / 2,
-      colour = `var(${methodColourName(r.method)})`;
-    root.append(svg("text", { x: names - 10, y: y + 4, "text-anchor": "end" }, shorten(r.method, names / 7)));
+    const y = top + heights[i] / 2,
+      colour = `var(${methodColourName(r.method)})`,
+      name = svg("text", { "text-anchor": "end" });
+    top += heights[i];
+    wrapped[i].forEach((text, k) =>
+      name.append(svg("tspan", { x: names - 10, y: y + 4 + line * (k - (wrapped[i].length - 1) / 2) }, text)),
+    );
+    root.append(name);
     if (r.low !== null && r.low !== undefined) {
       root.append(
         svg("line", {

@@ -29,7 +29,7 @@ def test_information_plane_marks_its_alarm(report, open_page):
     alarm = page.inner_text("#view-information .notice")
     assert "collapse alarm" in alarm
     assert re.search(r"shut: I_upper 0\.004, I_nce 0\.01 below chance", alarm)
-    assert "less than 0.1 nats" in alarm
+    assert "I_upper is below 0.1 nats" in alarm
     labels = [
         c.get_attribute("aria-label") for c in page.query_selector_all("#view-information canvas")
     ]

@@ -1,5 +1,6 @@
 """overview.js in a browser: rankings, and notices of what went wrong."""
 
+import itertools
 import re
 
 import pytest
@@ -77,3 +78,29 @@ def test_overview_of_runs_of_other_lengths_and_fidelities_says_so(open_page, tmp
     notices = page.locator("#view-overview .notice").all_inner_texts()
     assert "Finished runs differ in length; they are compared as they ended." in notices
     assert any("by their fidelity" in notice for notice in notices)
+
+
+@pytest.mark.parametrize("width", [1300, 500])
+def test_overview_ranking_names_every_method_in_full(open_page, tmp_path, width):
+    names = ("mybonuses_of_thesis:HashCountWithALongName", "rnd")
+    for bonus in names:
+        for rate in (0.0001, 0.0002) if ":" in bonus else (0.0001,):
+            folder = make_run(tmp_path / "runs" / f"{bonus[:3]}-{rate}", learning_rate=rate)
+            config = (
+                (folder / "config.toml").read_text().replace('bonus = "db"', f'bonus = "{bonus}"')
+            )
+            (folder / "config.toml").write_text(config)
+    build_page((tmp_path / "runs",), episodes=0, title="t", device="cpu").write_file(
+        tmp_path / "one.html"
+    )
+    page = open_page(tmp_path / "one.html", width=width)
+    chart = page.locator("#view-overview svg[role=img]")
+    labels = [
+        label.text_content().replace(" ", "") for label in chart.locator("text:has(tspan)").all()
+    ]
+    assert sorted(labels) == [f"{names[0]}learning_rate=0.000{i}" for i in (1, 2)] + ["rnd"]
+    left = chart.bounding_box()["x"]
+    boxes = [label.bounding_box() for label in chart.locator("text:has(tspan)").all()]
+    assert all(box["x"] >= left for box in boxes)
+    for upper, lower in itertools.pairwise(boxes):
+        assert upper["y"] + upper["height"] <= lower["y"]
