@@ -29,12 +29,7 @@ def bonus_class(name: str) -> type[Bonus]:
         return import_module(f"ssedb.bonuses.{name.replace('-', '_')}").BONUS
     from ssedb.bonuses.base import Bonus
 
-    found = import_class("bonus", name, Bonus)  # type: ignore[type-abstract]
-    if missing := sorted(found.__abstractmethods__):
-        raise ConfigError(
-            f"bonus={name!r} has no {' and no '.join(missing)}; docs/new-bonus.md shows one"
-        )
-    return found
+    return import_class("bonus", name, Bonus)  # type: ignore[type-abstract]
 
 
 def make_bonus(
@@ -76,6 +71,10 @@ def make_bonus(
         name, options, fidelity=fidelity, preset=preset, env=env, noise=noise
     )
     cls: Any = bonus_class(name)  # a subclass takes its options as well
+    if missing := sorted(cls.__abstractmethods__):
+        raise ConfigError(
+            f"bonus={name!r} has no {' and no '.join(missing)}; docs/new-bonus.md shows one"
+        )
     try:
         return cls(obs_shape, num_actions, cls.Options(**settings))
     except TypeError as error:

@@ -16,6 +16,7 @@ from ssedb.analysis.measures import noise_share
 from ssedb.analysis.probe import rewards_of
 from ssedb.analysis.transitions import Transitions
 from ssedb.bonuses.base import Bonus
+from ssedb.errors import ConfigError
 from ssedb.noises import noise_class, noises_over
 from ssedb.testing import behaviour, contract
 from ssedb.testing.subject import (
@@ -101,6 +102,8 @@ def can_be_built(subject: Subject) -> None:
     """Check that the class makes a bonus from the arguments that the trainer gives."""
     try:
         subject.fresh()
+    except ConfigError as error:
+        raise Fatal(str(error)) from error
     except Exception as error:  # whatever `__init__` raises
         how = "cls(obs_shape, num_actions, options)"
         raise Fatal(f"{subject.name} cannot be built as {how}: {told(error)}") from error
