@@ -1,5 +1,6 @@
 """Our bonuses keep their contract; a bonus that breaks it is caught, there and nowhere else."""
 
+import importlib
 import os
 import subprocess
 import sys
@@ -244,6 +245,10 @@ class Crashes(Bright):
 @pytest.fixture
 def outside(pytester, monkeypatch):
     """Pytest in a project of its own."""
+    # Pytester forgets the modules that are first imported within it, and these of torch cannot be
+    # imported twice.
+    importlib.import_module("torch._inductor.compile_fx")
+    importlib.import_module("torch._inductor.test_operators")
     # The plugin is loaded by name, installed or not.
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.syspath_prepend(pytester.path)
