@@ -243,12 +243,15 @@ class Crashes(Bright):
 
 
 @pytest.fixture
-def outside(pytester, monkeypatch):
-    """Pytest in a project of its own."""
-    # Pytester forgets the modules that are first imported within it, and these of torch cannot be
-    # imported twice.
+def compiler():
+    """Import modules of torch that cannot be imported twice; pytester forgets what it imports."""
     importlib.import_module("torch._inductor.compile_fx")
     importlib.import_module("torch._inductor.test_operators")
+
+
+@pytest.fixture
+def outside(compiler, pytester, monkeypatch):
+    """Pytest in a project of its own."""
     # The plugin is loaded by name, installed or not.
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.syspath_prepend(pytester.path)
