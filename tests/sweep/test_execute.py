@@ -109,12 +109,18 @@ def test_execute_does_not_retry_what_would_come_again():
             "Column.reward gave shape",
             False,
         ),
+        (
+            {"env": "rooms-small", "bonus": "strangebonus:Forgetful", "bonus_options": {}},
+            "Forgetful.observe raised",
+            False,
+        ),
     ],
     ids=[
         "process dies",
         "environment raises",
         "environment raises in its process",
         "bonus of a wrong shape",
+        "bonus raises",
     ],
 )
 def test_execute_retries_what_may_pass(tmp_path, monkeypatch, settings, message, again):
