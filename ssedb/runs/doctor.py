@@ -20,7 +20,7 @@ from ssedb.config import migrated
 from ssedb.errors import PACKAGE_NAMES, ConfigError, one_line
 from ssedb.reading import read_json
 from ssedb.runs import checkpoint
-from ssedb.runs.folder import ERROR_LOG, FAILURE, difference, resume_command
+from ssedb.runs.folder import ERROR_LOG, FAILURE, difference, outside_settings, resume_command
 from ssedb.runs.metrics import MAPS, read_log
 from ssedb.terminal import plural
 
@@ -80,8 +80,7 @@ def _config(run: Path) -> tuple[dict[str, Any], Finding]:
     if "env" not in config:
         return {}, Finding(name, "bad", "names no env")
     shown = ", ".join(f"{key} {config.get(key)}" for key in ("env", "noise", "bonus", "seed"))
-    outside = [key for key in ("env", "noise", "bonus") if ":" in str(config.get(key))]
-    if outside:
+    if outside := outside_settings(config):
         whose = " and the ".join(f"{key}'s" for key in outside)
         module = "module" if len(outside) == 1 else "modules"
         return config, Finding(name, "note", f"{shown}; resume imports the {whose} {module}")

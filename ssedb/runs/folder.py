@@ -9,7 +9,7 @@ import dataclasses
 import os
 import shlex
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -297,17 +297,17 @@ def require_checkpoint(path: Path, config: TrainConfig) -> None:
 def resume_command(path: Path) -> str:
     """Return the command that goes on with a run, ready for a shell."""
     where = os.environ.get("PYTHONPATH", "")
-    python = f"PYTHONPATH={shlex.quote(where)} " if where and _is_of_outside(path) else ""
-    return f"{python}ssedb train --resume {shlex.quote(str(path))}"
-
-
-def _is_of_outside(path: Path) -> bool:
-    """Return whether a run needs modules from outside: `package.module:Class`."""
     try:
         config = tomllib.loads((path / "config.toml").read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return False
-    return any(":" in str(config.get(key)) for key in ("env", "noise", "bonus"))
+        config = {}
+    python = f"PYTHONPATH={shlex.quote(where)} " if where and outside_settings(config) else ""
+    return f"{python}ssedb train --resume {shlex.quote(str(path))}"
+
+
+def outside_settings(config: Mapping[str, Any]) -> list[str]:
+    """Return the settings of a run that name a module from outside, as `package.module:Class`."""
+    return [key for key in ("env", "noise", "bonus") if ":" in str(config.get(key))]
 
 
 def what_is_saved(path: Path, error: TrainingError | None = None) -> str:
