@@ -12,6 +12,7 @@ from rich.table import Table as RichTable
 
 from ssedb import terminal
 from ssedb.compare.aggregate import (
+    Row,
     aggregate_table,
     by_noise,
     condition_table,
@@ -119,8 +120,8 @@ def make_tables(runs: Sequence[Run], asked: Sequence[str] = ()) -> list[Table]:
             for key in aggregated(shown, main)
             if sum("iqm" in row for row in aggregate_table(part, key)) > 1
         ]
-        if improvement_table(part, main):
-            tables += [_improvement(part, main, noise)]
+        if pairs := improvement_table(part, main):
+            tables += [_improvement(part, pairs, main, noise)]
     if any(run.alarms for run in runs):
         tables.append(_alarms(runs))
     if left := left_out(runs):
@@ -298,9 +299,9 @@ def _aggregates(runs: Sequence[Run], key: str, noise: str) -> Table:
     return Table(title, columns, body, notes)
 
 
-def _improvement(runs: Sequence[Run], key: str, noise: str) -> Table:
+def _improvement(runs: Sequence[Run], pairs: Sequence[Row], key: str, noise: str) -> Table:
     """Compare all methods; if they are many, with DB, our bonus and the random agent alone."""
-    rows = {(r["first"], r["second"]): r for r in improvement_table(runs, key)}
+    rows = {(r["first"], r["second"]): r for r in pairs}
     methods = [m for m in method_order(runs) if any(first == m for first, _ in rows)]
     compared = ("db", RECOMMENDED, "none")
     against = [m for m in methods if m.split()[0] in compared][:4] or methods[:1]
