@@ -235,7 +235,7 @@ def stop_on_signals(progress: Progress = silent) -> Iterator[Callable[[], bool]]
         if again:
             raise KeyboardInterrupt
         asked = True
-        progress.note("stopping after this update, with a checkpoint; once more stops at once")
+        progress.interject("stopping after this update, with a checkpoint; once more stops at once")
 
     with stop_requests(ask):
         yield lambda: asked

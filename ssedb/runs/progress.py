@@ -23,6 +23,9 @@ class Progress:
     def note(self, text: str) -> None:
         """Show a line that stays."""
 
+    def interject(self, text: str) -> None:
+        """Show a line that stays, from a signal handler: `note` may be at work already."""
+
     def phase(self, text: str) -> None:
         """Show what is done before the training proper."""
 
@@ -73,6 +76,9 @@ class _Shown(Progress):
 
     def note(self, text: str) -> None:
         self._bar.note(text)
+
+    def interject(self, text: str) -> None:
+        self._bar.interject(text)
 
     def phase(self, text: str) -> None:
         self._phase_began = time.monotonic()

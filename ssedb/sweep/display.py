@@ -33,6 +33,10 @@ class Display:
         """Show a line that stays."""
         self._bar.note(text)
 
+    def interject(self, text: str) -> None:
+        """Show a line that stays, from a signal handler: `note` may be at work already."""
+        self._bar.interject(text)
+
     def started(self, run: Planned) -> None:
         """Count a run as running."""
         self._running.add(run.id)

@@ -49,6 +49,8 @@ class Worker:
     """When the worker got the run."""
     first: int | None = None
     """Step at which the run began or went on; None before the worker says so."""
+    asked: bool = False
+    """Whether it was asked to save its run and stop."""
     ending: bool = False
     """Whether it takes no more runs: it has run out of memory, and a new one begins clean."""
 
@@ -56,6 +58,11 @@ class Worker:
     def idle(self) -> bool:
         """Whether it waits for a run."""
         return self.run is None and not self.ending
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to the process, if it is still there."""
+        with contextlib.suppress(OSError, ValueError):
+            os.kill(self.process.pid, number)
 
 
 def run_pool(
@@ -87,18 +94,20 @@ def run_pool(
     pool = Pool(runs, probe, display, device, jobs, retries, threads, deadline)
 
     def ask(again: bool) -> None:
-        if not again:
-            display.note(
-                "stopping: every run ends with its update and saves; once more stops at once"
-            )
-        pool.stop()
+        if again:
+            pool.kill()
+            return
+        display.interject(
+            "stopping: every run ends with its update and saves; once more stops at once"
+        )
+        pool.outcome.stopped = True
 
     with stop_requests(ask):
         try:
             while pool.poll():
                 if deadline.over and not pool.outcome.stopped:
                     display.note(f"{minutes:g} minutes are over; every run saves and stops")
-                    pool.stop()
+                    pool.outcome.stopped = True
             if pool.waiting and not pool.outcome.stopped:
                 late = plural(len(pool.waiting), "run")
                 display.note(f"not begun, too late to finish in {minutes:g} minutes: {late}")
@@ -133,8 +142,9 @@ class Pool:
 
     def poll(self) -> bool:
         """Dispatch what may run and receive what was sent; return False when nothing is left."""
-        if not self.outcome.stopped:
-            self._dispatch()
+        self._dispatch()
+        if self.outcome.stopped:
+            self._ask_to_stop()
         busy = [worker for worker in self._workers if worker.run is not None]
         if not busy:
             return False
@@ -147,13 +157,17 @@ class Pool:
         self._display.update()
         return True
 
-    def stop(self) -> None:
-        """Ask every run to save and stop; asked twice, kill them."""
-        again, self.outcome.stopped = self.outcome.stopped, True
+    def kill(self) -> None:
+        """Kill every worker: its run goes on from the last checkpoint another time."""
         for worker in self._workers:
-            with contextlib.suppress(OSError, ValueError):
-                if worker.run is not None or again:
-                    os.kill(worker.process.pid, signal.SIGKILL if again else signal.SIGTERM)
+            worker.send(signal.SIGKILL)
+
+    def _ask_to_stop(self) -> None:
+        """Ask every run, once, to save and stop."""
+        for worker in self._workers:
+            if worker.run is not None and not worker.asked:
+                worker.asked = True
+                worker.send(signal.SIGTERM)
 
     def close(self) -> None:
         """Let the workers end, and kill those that do not."""
@@ -169,7 +183,7 @@ class Pool:
 
     def _dispatch(self) -> None:
         running = sum(worker.run is not None for worker in self._workers)
-        while running < self.limit.now and self._next_in_time():
+        while not self.outcome.stopped and running < self.limit.now and self._next_in_time():
             idle = next((worker for worker in self._workers if worker.idle), None)
             worker = idle or self._start_worker()
             run = self.waiting.popleft()

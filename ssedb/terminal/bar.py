@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -11,6 +13,8 @@ from typing import Any
 from ssedb import terminal
 
 PLAIN_LINE_EVERY = 10.0  # seconds
+CLEAR_LINE = "\r\x1b[2K"
+"""Command that empties the terminal's line, which holds a bar; the bar is soon drawn below."""
 
 
 class Bar:
@@ -56,6 +60,16 @@ class Bar:
             self._live.console.print(text, soft_wrap=True)
         else:
             print(terminal.literal(text), file=sys.stderr, flush=True)
+
+    def interject(self, text: str) -> None:
+        """Print a line from a signal handler, past the buffers of standard error.
+
+        The signal may have interrupted a write, and a buffer that is being written refuses another:
+        `RuntimeError: reentrant call`.
+        """
+        begin = CLEAR_LINE if self._live is not None else ""
+        with contextlib.suppress(OSError):
+            os.write(2, f"{begin}{terminal.literal(text)}\n".encode())
 
     def show(
         self,

@@ -1,7 +1,12 @@
 """What a run shows: steps of the whole rollouts that it makes, and now and then a plain line."""
 
+import io
+import signal
+import sys
+
 from ssedb.collect import environments
 from ssedb.runs import progress
+from ssedb.runs.loop import stop_on_signals
 from ssedb.terminal import bar
 from tests.toy import Sides, tiny_config
 
@@ -66,4 +71,28 @@ def test_look_around_shows_how_far_it_is_every_ten_seconds(tmp_path, capsys, mon
         "a random agent looks around for 50 steps",
         "24/50 random steps",
         "48/50 random steps",
+    ]
+
+
+class _Interrupted(io.FileIO):
+    """Standard error on which every write is interrupted by a signal."""
+
+    def write(self, data):
+        signal.raise_signal(signal.SIGTERM)
+        return super().write(data)
+
+    def isatty(self):
+        return False
+
+
+def test_signal_within_a_write_is_answered_and_leaves_the_line_whole(capfd, monkeypatch):
+    raw = _Interrupted(2, "wb", closefd=False)
+    stream = io.TextIOWrapper(io.BufferedWriter(raw), line_buffering=True)
+    monkeypatch.setattr(sys, "stderr", stream)
+    with progress.console() as shown, stop_on_signals(shown) as stopping:
+        shown.note("a line of the log")
+        assert stopping()
+    assert capfd.readouterr().err.splitlines() == [
+        "stopping after this update, with a checkpoint; once more stops at once",
+        "a line of the log",
     ]

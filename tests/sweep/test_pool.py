@@ -22,6 +22,7 @@ from tests.sweep.grids import (
     Killing,
     Silent,
     all_numbers,
+    deaf_worker,
     failing_worker,
     hungry_worker,
     numbers,
@@ -290,6 +291,42 @@ def test_sweep_stops_when_its_minutes_are_over(tmp_path, monkeypatch):
     (text, at), *_ = said
     assert text == "10 minutes are over; every run saves and stops"
     assert 600 < at <= 800
+
+
+def test_sweep_stopped_while_it_begins_runs_asks_them_too(tmp_path, monkeypatch):
+    runs = read_grid(write_grid(tmp_path), tmp_path / "runs", {"device": "cpu"}).runs[:2]
+    start, begun = Pool._start_worker, []
+
+    def stopped_meanwhile(workers):
+        begun.append(start(workers))
+        signal.raise_signal(signal.SIGTERM)  # before the worker has its run
+        return begun[-1]
+
+    monkeypatch.setattr(pool, "work", patient_worker)
+    monkeypatch.setattr(Pool, "_start_worker", stopped_meanwhile)
+    outcome = run_pool(runs, probe=False, display=Silent(runs), device="cpu", jobs=2)
+    assert outcome.stopped
+    assert (outcome.finished, outcome.failed) == ([], {})
+    assert len(begun) == 1  # the second run was not begun
+
+
+def test_sweep_stopped_twice_kills_its_runs(tmp_path, monkeypatch):
+    runs = read_grid(write_grid(tmp_path), tmp_path / "runs", {"device": "cpu"}).runs[:1]
+    start, begun = Pool._start_worker, []
+
+    class Stopping(Silent):
+        def stepped(self, run_id, steps):
+            super().stepped(run_id, steps)
+            for _ in range(2):
+                signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(pool, "work", deaf_worker)
+    monkeypatch.setattr(
+        Pool, "_start_worker", lambda workers: begun.append(start(workers)) or begun[-1]
+    )
+    outcome = run_pool(runs, probe=False, display=Stopping(runs), device="cpu", jobs=1)
+    assert outcome.stopped
+    assert [worker.process.exitcode for worker in begun] == [-signal.SIGKILL]
 
 
 @pytest.mark.parametrize(("whole", "finished"), [(True, 3), (False, 4)])
