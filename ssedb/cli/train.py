@@ -103,7 +103,7 @@ def _refuse_options_of_others(args: list[str], bonus: str, options: type[Any]) -
         owners = [other for other, cls in OPTIONS.items() if name in setting_names(cls)]
         if owners and name not in known:
             raise ConfigError(
-                f"{flag} is an option of {owners[0]}, not of {bonus}; "
+                f"{flag} is an option of {' and '.join(owners)}, not of {bonus}; "
                 f"see `ssedb train --bonus {bonus} --help`"
             )
 

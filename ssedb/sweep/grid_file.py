@@ -71,7 +71,8 @@ class GridFile:
     def wrong_run(self, point: Mapping[str, Any], error: ConfigError) -> ConfigError:
         """Return a complaint about a run that names the setting, or the combination of axes."""
         key = str(error).partition("=")[0]
-        if key in self.overrides or key in self.settings:
+        options = self.options.get(point.get("bonus", self._usual_bonus), {})
+        if key in self.overrides or key in self.settings or key in options:
             return ConfigError(f"{self.where(key)}{error}")
         run = ", ".join(f"{key}={value}" for key, value in point.items()) or "these settings"
         return ConfigError(f"{self.path}, the run with {run}: {error}")
@@ -81,6 +82,10 @@ class GridFile:
         if key in self.overrides:
             return "" if key == "device" else "--set "
         return f"{self.path}, {_line_of(self.text, key)}"
+
+    @property
+    def _usual_bonus(self) -> Any:
+        return self.settings.get("bonus", TrainConfig().bonus)
 
     def _read(self) -> dict[str, Any]:
         try:
@@ -141,8 +146,7 @@ class GridFile:
 
     def _check_options(self) -> dict[str, set[str]]:
         """Check the options of bonuses; return their names by bonus."""
-        usual = self.settings.get("bonus", TrainConfig().bonus)
-        bonuses = [str(bonus) for bonus in self.axes.get("bonus", [usual])]
+        bonuses = [str(bonus) for bonus in self.axes.get("bonus", [self._usual_bonus])]
         for bonus, given in self.options.items():
             if bonus not in bonuses and "bonus" in self.overrides:
                 continue  # the command line has left it out
@@ -152,6 +156,12 @@ class GridFile:
                     f"bonus_options holds a table for a bonus of the grid ({', '.join(bonuses)})",
                 )
         known = {bonus: self._options_of(bonus) for bonus in bonuses}
+        for bonus, names in known.items():
+            for key in self.options.get(bonus, {}):
+                if key not in names:
+                    meant = did_you_mean(key, sorted(names))
+                    has = ", ".join(sorted(names)) or "none"
+                    raise self.wrong(key, f"{bonus} has no such option; {meant}it has {has}")
         for key in self.axes:
             if key not in FIELDS and not any(key in names for names in known.values()):
                 raise self.wrong(

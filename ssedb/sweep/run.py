@@ -64,7 +64,8 @@ def run_sweep(
         write_plan(grid, root, threads)
         _say_what_is_there(console, grid, root, missing)
         if not missing:
-            console.print(f"nothing to do; look at it with: {_stats_command(root)}", soft_wrap=True)
+            console.print("nothing to do")
+            _say_what_next(console, root)
             return Outcome()
         display = later.enter_context(Display(missing, len(grid.runs) - len(missing)))
         settings: dict[str, Any] = dict(
@@ -115,8 +116,10 @@ def _say_how_it_ended(console: Console, grid: Grid, root: Path, outcome: Outcome
         else f"{left} of {plural(len(grid.runs), 'run')} not finished"
     )
     console.print(state + ("; the same command goes on with them" if left else ""))
-    console.print(f"tables       {_stats_command(root)}", soft_wrap=True)
+    _say_what_next(console, root)
 
 
-def _stats_command(root: Path) -> str:
-    return f"ssedb stats {shlex.quote(str(root))}"
+def _say_what_next(console: Console, root: Path) -> None:
+    folder = shlex.quote(str(root))
+    console.print(f"tables       ssedb stats {folder}", soft_wrap=True)
+    console.print(f"page         ssedb report {folder}", soft_wrap=True)

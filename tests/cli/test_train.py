@@ -111,7 +111,10 @@ def test_resume_with_a_checkpoint_of_another_game_is_refused(trained, tmp_path, 
 @pytest.mark.parametrize("flag", ["--alpha1", "--alpha1=0.1", "--no-momentum-target"])
 def test_options_of_another_bonus_are_told_from_mistakes(flag):
     name = flag.partition("=")[0]
-    message = f"{name} is an option of db, not of rnd; see `ssedb train --bonus rnd --help`"
+    message = (
+        f"{name} is an option of db and db-ensemble, not of rnd; "
+        "see `ssedb train --bonus rnd --help`"
+    )
     with pytest.raises(ConfigError, match=re.escape(message)):
         parse_train(["--bonus", "rnd", flag])
 

@@ -192,7 +192,16 @@ def test_grid_excludes_combinations(tmp_path):
             "[bonus_options.icm]\neta = 1\n[axes]",
             "icm: bonus_options holds a table for a bonus of the grid (db, rnd)",
         ),
-        ("[axes]", "[bonus_options.db]\neta = 1\n[axes]", "bonus 'db' has no setting 'eta'"),
+        (
+            "[axes]",
+            "[bonus_options.db]\nalpa1 = 1\n[axes]",
+            "line 16, alpa1: db has no such option; did you mean alpha1",
+        ),
+        (
+            "[axes]",
+            "[bonus_options.db]\nalpha1 = -1\n[axes]",
+            "line 16, alpha1=-1: must be 0 or more",
+        ),
         (
             "[axes]",
             '[[exclude]]\nbonus = "icm"\n[axes]',
