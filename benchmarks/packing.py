@@ -22,7 +22,6 @@ from typing import Any
 import ssedb
 from ssedb.cli.sweep import parse_override
 from ssedb.collect.environments import look_around
-from ssedb.runs.progress import Progress
 from ssedb.sweep.grid import read_grid
 from ssedb.sweep.worker import memory_of_this_process
 from ssedb.trainer import Trainer
@@ -43,13 +42,13 @@ class Stop(Exception):
     """Raised within a run that is to end."""
 
 
-class Gate(Progress):
-    """Progress that counts steps and holds a run while it is not its turn."""
+class Gate:
+    """Counter of a run's steps that holds the run while it is not its turn."""
 
     def __init__(self, number: int, steps: Any, allowed: Any) -> None:
         self.number, self.steps, self.allowed = number, steps, allowed
 
-    def step(self, steps: int) -> None:
+    def __call__(self, steps: int) -> None:
         """Count, and wait while fewer runs are allowed; raise Stop at the end."""
         self.steps[self.number] = steps
         while self.allowed.value <= self.number:
@@ -61,7 +60,7 @@ class Gate(Progress):
 def run(config: ssedb.TrainConfig, gate: Gate, ready: Any, needs: Any) -> None:
     """Train until told to stop; say when warm, and how much memory it takes."""
     seen = look_around(dataclasses.replace(config, obs_norm_steps=512))
-    trainer = Trainer(config, progress=gate)
+    trainer = Trainer(config, on_step=gate)
     trainer.fit_observations(seen)
     try:
         while True:

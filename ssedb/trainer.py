@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -26,7 +26,6 @@ from ssedb.errors import ConfigError, TrainingError
 from ssedb.networks import ActorCritic
 from ssedb.normalize import RewardNorm
 from ssedb.record import Metrics, Record, require_finite
-from ssedb.runs.progress import Progress, silent
 from ssedb.updates import bonus_step, descend
 
 Minibatches = list[tuple[Tensor, Tensor]]
@@ -40,21 +39,24 @@ class Trainer:
         self,
         config: TrainConfig,
         env: Env | Sequence[Env] | None = None,
-        progress: Progress = silent,
         group: Group = ALONE,
         seed_key: int = 0,
+        on_step: Callable[[int], None] = lambda steps: None,
+        on_minibatch: Callable[[], None] = lambda: None,
     ) -> None:
-        """Make everything that learns.
+        """Make environments, engine, collector, policy and bonus model.
 
         Args:
             config: the run's settings.
             env: environments to train in, or pools of them; those of the settings unless given.
-            progress: called at every step and update.
             group: the processes that share the run.
             seed_key: derives the environments' seeds from the run's; see `env_of`.
+            on_step: called with the run's steps after each step of all environments.
+            on_minibatch: called after each optimizer step.
         """
         self.config = config
-        self.progress = progress
+        self.on_step = on_step
+        self.on_minibatch = on_minibatch
         torch.manual_seed(config.seed)
         device = learner_device(config, group)
         if env is None:
@@ -153,9 +155,7 @@ class Trainer:
         advantages, returns = ppo.advantages_and_returns(
             rewards, rollout.values, config.gamma, config.gae_lambda
         )
-        # PPO and the bonus model make their passes over the same minibatches.
-        passes = max(config.ppo_epochs, config.bonus_epochs)
-        epochs = [list(rollout.minibatches(config.minibatch_envs)) for _ in range(passes)]
+        epochs = self.draw_minibatches(rollout)
         record = _new_record(rollout, bonus, scaled, returns)
         standardized = ppo.normalize_advantages(advantages)
         self.update_policy(rollout, epochs, standardized, returns, record)  # line 8
@@ -183,6 +183,11 @@ class Trainer:
             rewards[t, envs] = self.reward_step(t, envs, rollout=rollout)
         return rewards
 
+    def draw_minibatches(self, rollout: Rollout) -> list[Minibatches]:
+        """Draw minibatches for every pass; PPO and the bonus model share them."""
+        passes = max(self.config.ppo_epochs, self.config.bonus_epochs)
+        return [list(rollout.minibatches(self.config.minibatch_envs)) for _ in range(passes)]
+
     def update_policy(
         self,
         rollout: Rollout,
@@ -196,7 +201,7 @@ class Trainer:
             return
         for t, envs in chain(*epochs[: self.config.ppo_epochs]):
             record.add(**self.policy_step(t, envs, advantages, returns, rollout=rollout))
-            self.progress.learn()
+            self.on_minibatch()
 
     def update_bonus(
         self, rollout: Rollout, epochs: list[Minibatches], record: Record
@@ -205,7 +210,7 @@ class Trainer:
         for minibatches in epochs[: self.config.bonus_epochs]:
             for t, envs in minibatches:
                 record.add(**self.bonus_step(t, envs, rollout=rollout))
-                self.progress.learn()
+                self.on_minibatch()
                 yield
             self.bonus.after_epoch()
         self.after_rollout_step()
@@ -257,7 +262,7 @@ class Trainer:
 
     def _count_step(self, t: int) -> None:
         self.reached = self.steps + (t + 1) * self.config.num_envs
-        self.progress.step(self.reached)
+        self.on_step(self.reached)
 
     def _count_iteration(self, record: Record) -> None:
         self.steps += self.config.rollout_size

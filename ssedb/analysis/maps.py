@@ -32,7 +32,9 @@ class MapLog:
     def __init__(self, folder: Path, trainer: Trainer) -> None:
         self._path, self._trainer = folder / MAPS, trainer
         source = getattr(trainer.env, "env", None)
-        self._env = source if isinstance(source, RoomsEnv) and trainer.engine.rank == 0 else None
+        self._env = (
+            source if isinstance(source, RoomsEnv) and trainer.engine.group.rank == 0 else None
+        )
         if self._env is None:
             return
         world, config = self._env.world, trainer.config

@@ -64,7 +64,7 @@ class Collector:
     def _begin(self, frames: Tensor, steps: int) -> None:
         """Allocate storage: a second rollout where the last is used while the next is collected."""
         engine = self.engine
-        shape, process = tuple(frames.shape[1:]), (engine.rank, engine.size)
+        shape, process = tuple(frames.shape[1:]), (engine.group.rank, engine.group.size)
         self._storage = [
             Rollout(steps, len(frames), shape, engine.device, *process, self.env.num_actions)
             for _ in range(2 if engine.overlaps else 1)
@@ -76,9 +76,9 @@ class Collector:
 
     def _share(self) -> None:
         """Let all processes know what each of them has collected and counted."""
-        gather = self.engine.gather
-        self.rollout = self._own if self.engine.size == 1 else self._own.whole(gather)
-        self.env.merge(lambda tensor: gather(tensor[None], 0))
+        group = self.engine.group
+        self.rollout = self._own if group.size == 1 else self._own.whole(group.gather)
+        self.env.merge(lambda tensor: group.gather(tensor[None]))
 
     def keep_states(self) -> bool:
         """Store true states from now on; return whether the environments tell them."""
@@ -133,12 +133,12 @@ class Collector:
         self, t: Tensor, envs: Tensor, rollout: Rollout, act: Act
     ) -> tuple[Tensor, Tensor, Tensor]:
         obs = rollout.stacks(t, envs)
-        if self.engine.size == 1:
+        if self.engine.group.size == 1:
             return act(obs)
         # All processes draw for the environments of all, so that their generators stay equal.
         space = action_space(self.env.num_actions)
-        draws = torch.empty(self.engine.size, len(obs), space.width, device=obs.device)
-        return act(obs, space.fill(draws)[self.engine.rank])
+        draws = torch.empty(self.engine.group.size, len(obs), space.width, device=obs.device)
+        return act(obs, space.fill(draws)[self.engine.group.rank])
 
     def _store(self, *step: Tensor, rollout: Rollout) -> None:
         rollout.store_step(*step)
@@ -157,20 +157,20 @@ class Collector:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the last observation and the environments, of all processes."""
-        states = self.engine.gather_objects(self._env_state() if self.restorable else {})
+        states = self.engine.group.gather_objects(self._env_state() if self.restorable else {})
         ranks = {"env_ranks": states} if len(states) > 1 else {}
         return {"rollout": self.rollout.state_dict(), "env": states[0], **ranks}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue the episodes of a checkpoint; where they cannot be restored, number new ones."""
         states = state.get("env_ranks", [state["env"]])
-        if self.env.must_continue and len(states) != self.engine.size:
+        if self.env.must_continue and len(states) != self.engine.group.size:
             raise ConfigError(
                 f"the checkpoint is of {len(states)} processes, and here are "
-                f"{self.engine.size}; start as many"
+                f"{self.engine.group.size}; start as many"
             )
-        fits = self.restorable and len(states) == self.engine.size
-        self.continued = fits and self._load_env_state(states[self.engine.rank])
+        fits = self.restorable and len(states) == self.engine.group.size
+        self.continued = fits and self._load_env_state(states[self.engine.group.rank])
         if self.continued:
             self._own.load_state_dict(state["rollout"])
             self._continues = True

@@ -25,7 +25,6 @@ from ssedb.envs.noisy import NoisyEnv
 from ssedb.envs.rooms.layout import SIZES
 from ssedb.errors import ConfigError
 from ssedb.normalize import RunningMoments
-from ssedb.runs.progress import Progress, silent
 
 OBS_NORM_ENVS = 8
 """Environments of the random agent: few, so that its steps reach deep into the episodes."""
@@ -118,21 +117,29 @@ def learner_device(config: TrainConfig, group: Group = ALONE) -> torch.device:
 
 
 def look_around(
-    config: TrainConfig, progress: Progress = silent, group: Group = ALONE
+    config: TrainConfig,
+    group: Group = ALONE,
+    on_step: Callable[[int, int], None] = lambda done, steps: None,
 ) -> tuple[Tensor, Tensor]:
     """Return the mean observation and the std of what a random agent sees.
 
-    The agent has environments of its own. A run does so before it makes those it trains in: to
-    close one may take away what all of the process share.
+    The agent has environments of its own. Call this function before making the training
+    environments: closing an environment may free what all environments of the process share.
+
+    Args:
+        config: the run's settings.
+        group: the processes that share the run; the first one looks around for all.
+        on_step: called with the steps done and their number when the environments are made, and
+            after each step.
     """
     device = learner_device(config, group)
 
     def look() -> tuple[Tensor, Tensor]:
         env = env_of(config, min(OBS_NORM_ENVS, config.num_envs), seed_key=1, device=device)
-        progress.phase(f"a random agent looks around for {config.obs_norm_steps:,} steps")
+        steps = config.obs_norm_steps
+        on_step(0, steps)
         try:
-            steps = config.obs_norm_steps
-            mean, std = random_agent_statistics(env, steps, config.seed, progress.look)
+            mean, std = random_agent_statistics(env, steps, config.seed, on_step)
         finally:
             env.close()
         return mean.cpu(), std.cpu()

@@ -25,10 +25,10 @@ from ssedb.collect.collector import Act, Collector
 from ssedb.collect.rollout import Rollout
 from ssedb.engine.base import Engine
 from ssedb.engine.cuda import Transfer
-from ssedb.engine.worker import WorkerThread
 from ssedb.envs.base import HostEnv
 from ssedb.envs.noisy import NoisyEnv
 from ssedb.envs.timeout import result_of, wait_for
+from ssedb.threads import WorkerThread
 
 
 class PipelinedCollector(Collector):
@@ -56,7 +56,7 @@ class PipelinedCollector(Collector):
         self.pools = [Pool(env, i, len(envs), engine, self) for i, env in enumerate(envs)]
         super().__init__(envs[0], steps, engine, on_step)
         self._space = action_space(envs[0].num_actions)
-        shape = (steps + 1, engine.size, self._own.num_envs, self._space.width)
+        shape = (steps + 1, engine.group.size, self._own.num_envs, self._space.width)
         self.draws = torch.zeros(shape, device=engine.device)  # of all processes, kept equal
 
     def _reset(self) -> Tensor:

@@ -83,18 +83,8 @@ class Engine:
         self._generator: torch.Generator | None = None
         if device.type == "cuda" or own_draws:
             # Another seed, or both generators would draw the same numbers.
-            seeds = np.random.SeedSequence(seed).generate_state(self.rank + 1)
-            self._generator = torch.Generator(device).manual_seed(int(seeds[self.rank]))
-
-    @property
-    def rank(self) -> int:
-        """Number of this process, of those that share the run."""
-        return self.group.rank
-
-    @property
-    def size(self) -> int:
-        """Number of processes that share the run."""
-        return self.group.size
+            seeds = np.random.SeedSequence(seed).generate_state(group.rank + 1)
+            self._generator = torch.Generator(device).manual_seed(int(seeds[group.rank]))
 
     # The verbs of the trainer and the collector.
 
@@ -167,17 +157,9 @@ class Engine:
             trained = [nn.Parameter(torch.zeros(1, device=self.device))]
         return torch.optim.Adam(trained, lr=rate, eps=eps, fused=True, capturable=self.uses_graphs)
 
-    def gather(self, shard: Tensor, dim: int = 0) -> Tensor:
-        """Concatenate the shards of all processes along a dimension."""
-        return self.group.gather(shard, dim)
-
-    def gather_objects(self, own: T) -> list[T]:
-        """Return the objects of all processes, by rank."""
-        return self.group.gather_objects(own)
-
     def mean(self, values: Tensor) -> Tensor:
         """Average over the processes."""
-        return self.group.all_reduce(values) / self.size
+        return self.group.all_reduce(values) / self.group.size
 
     # What a task is made of.
 

@@ -40,10 +40,10 @@ class DataParallelEngine(Engine):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the random states of all processes."""
-        return {"ranks": self.gather_objects(super().state_dict())}
+        return {"ranks": self.group.gather_objects(super().state_dict())}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Load this process's random states; those of another number of processes do not fit."""
         ranks = state.get("ranks", [])
-        if len(ranks) == self.size:
-            super().load_state_dict(ranks[self.rank])
+        if len(ranks) == self.group.size:
+            super().load_state_dict(ranks[self.group.rank])

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import torch
 
 from ssedb.engine.base import Engine, Task
-from ssedb.engine.worker import WorkerThread
+from ssedb.threads import WorkerThread
 
 T = TypeVar("T")
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from contextlib import suppress
-from queue import Empty, SimpleQueue
-from typing import Any, TypeVar
+from queue import Empty
+from typing import TypeVar
 
 from ssedb.errors import TrainingError
+from ssedb.threads import WorkerThread
 
 T = TypeVar("T")
 
@@ -59,16 +59,14 @@ class Caller:
     """Thread on which environments are called, all by the same; if it is stuck, others go on."""
 
     def __init__(self) -> None:
-        self._jobs: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
-        threading.Thread(target=_serve, args=(self._jobs,), daemon=True).start()
+        self._thread = WorkerThread()
         self.stuck = False
 
     def call(
         self, function: Callable[[], T], what: str = SILENT, seconds: float | None = None
     ) -> T:
         """Call a function on the thread; raise TrainingError after the time-out."""
-        future: Future[T] = Future()
-        self._jobs.put((future, function))
+        future = self._thread.submit(function)
         try:
             return result_of(future, what, seconds)
         finally:
@@ -76,17 +74,4 @@ class Caller:
 
     def close(self) -> None:
         """End the thread; one that is stuck stays so."""
-        self._jobs.put(None)
-
-    def __del__(self) -> None:
-        self.close()
-
-
-def _serve(jobs: SimpleQueue[Any]) -> None:
-    while (job := jobs.get()) is not None:
-        future, function = job
-        try:
-            future.set_result(function())
-        except BaseException as error:
-            future.set_exception(error)
-        del job, future, function  # while the thread waits it keeps nothing alive
+        self._thread.close()

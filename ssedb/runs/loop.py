@@ -200,10 +200,11 @@ def _set_up(
 ) -> tuple[Trainer, dict[str, int] | None]:
     """Make a trainer, fresh or from the run's newest checkpoint; return it and its counters."""
     config = run.config
+    shown: dict[str, Any] = dict(on_step=progress.step, on_minibatch=progress.learn)
     saved = group.from_first(lambda: checkpoint.load_latest(run.checkpoints, tell=progress.note))
     if saved is None:
-        seen = look_around(config, progress, group)
-        trainer = Trainer(config, progress=progress, group=group)
+        seen = look_around(config, group, progress.look)
+        trainer = Trainer(config, group=group, **shown)
         trainer.fit_observations(seen)
         if not run.has_metrics:
             return trainer, None
@@ -213,7 +214,7 @@ def _set_up(
     require_own(run.path, about, config)
     # Environments that cannot be restored start new episodes; another stream keeps them from
     # replaying the first ones.
-    trainer = Trainer(config, progress=progress, group=group, seed_key=2 + state["updates"])
+    trainer = Trainer(config, group=group, seed_key=2 + state["updates"], **shown)
     if trainer.env.on_host and trainer.collector.restorable:
         progress.phase("the games play their episodes under way again")
     with checkpoint.must_fit(run.path):

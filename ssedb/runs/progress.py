@@ -30,7 +30,7 @@ class Progress:
         """Show what is done before the training proper."""
 
     def look(self, done: int, steps: int) -> None:
-        """Show how many of the random agent's steps are done."""
+        """Show how many of the random agent's steps are done; 0 when it begins."""
 
     def start(self, steps: int, config: TrainConfig) -> None:
         """Begin at that step."""
@@ -85,6 +85,8 @@ class _Shown(Progress):
         self.note(text)
 
     def look(self, done: int, steps: int) -> None:
+        if done == 0:
+            self.phase(f"a random agent looks around for {steps:,} steps")
         # In a log, the line of the phase is enough for some seconds.
         if self._bar.live or time.monotonic() - self._phase_began >= PLAIN_LINE_EVERY:
             self._bar.show([f"{done:,}/{steps:,} random steps"], done, steps, "looking around")

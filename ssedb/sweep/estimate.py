@@ -15,7 +15,6 @@ from rich.table import Table
 from ssedb import terminal
 from ssedb.config import TrainConfig
 from ssedb.runs.checkpoint import KEEP
-from ssedb.runs.progress import Progress
 from ssedb.sweep.grid import Grid, Planned
 from ssedb.sweep.plan import is_finished, share_of_cores, threads_of
 from ssedb.sweep.worker import cores
@@ -51,23 +50,6 @@ class Cost:
         )
 
 
-class Looks(Progress):
-    """Progress that times the random agent's steps, without the making of its environments."""
-
-    def __init__(self) -> None:
-        self._times: list[tuple[int, float]] = []
-
-    def look(self, done: int, steps: int) -> None:
-        """Note the time."""
-        self._times.append((done, time.perf_counter()))
-
-    @property
-    def seconds(self) -> float:
-        """Seconds of a step of one environment."""
-        (first, began), (last, ended) = self._times[0], self._times[-1]
-        return (ended - began) / max(1, last - first)
-
-
 def calibrate(config: TrainConfig) -> Cost:
     """Time one update after others that warm up (on a GPU, capture graphs); write nothing."""
     import torch
@@ -76,12 +58,15 @@ def calibrate(config: TrainConfig) -> Cost:
     from ssedb.trainer import Trainer
 
     short = replace(config, rollout_steps=min(SHORT_ROLLOUT, config.rollout_steps))
-    looks = Looks()
+    times: list[float] = []  # of the random agent, from when its environments are made
     began = time.perf_counter()
-    seen = look_around(replace(short, obs_norm_steps=SHORT_LOOK), looks)
+    seen = look_around(
+        replace(short, obs_norm_steps=SHORT_LOOK),
+        on_step=lambda done, steps: times.append(time.perf_counter()),
+    )
     trainer = Trainer(short)
     made = time.perf_counter() - began
-    start = made + looks.seconds * (config.obs_norm_steps - SHORT_LOOK)
+    start = made + (times[-1] - times[0]) * (config.obs_norm_steps / SHORT_LOOK - 1)
     try:
         trainer.fit_observations(seen)
         for _ in range(4 if trainer.engine.uses_graphs else 1):

@@ -66,7 +66,7 @@ def test_look_around_shows_how_far_it_is_every_ten_seconds(tmp_path, capsys, mon
             return super().step(actions)
 
     monkeypatch.setattr(environments, "env_of", lambda config, num_envs, **_: Slow(num_envs))
-    environments.look_around(tiny_config(tmp_path, obs_norm_steps=50), shown)
+    environments.look_around(tiny_config(tmp_path, obs_norm_steps=50), on_step=shown.look)
     assert capsys.readouterr().err.splitlines() == [
         "a random agent looks around for 50 steps",
         "24/50 random steps",

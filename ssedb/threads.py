@@ -1,4 +1,4 @@
-"""Worker thread."""
+"""Worker threads, of engines, collectors and environments."""
 
 from __future__ import annotations
 
@@ -13,12 +13,18 @@ import torch
 
 T = TypeVar("T")
 Job = tuple[Future[Any], Callable[[], Any]]
+CPU = torch.device("cpu")
 
 
 class WorkerThread:
     """A worker thread that runs one function after the other; a stuck one lets the process end."""
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device = CPU) -> None:
+        """Start the thread.
+
+        Args:
+            device: the device that its functions use.
+        """
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         gpu = None
         if device.type == "cuda":

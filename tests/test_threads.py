@@ -7,7 +7,7 @@ import weakref
 import pytest
 import torch
 
-from ssedb.engine.worker import WorkerThread
+from ssedb.threads import WorkerThread
 
 
 def wait_until(done):
