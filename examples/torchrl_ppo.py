@@ -28,7 +28,6 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=50_000)
     args = parser.parse_args()
     torch.manual_seed(0)
-
     game = gymnasium.make(args.env)
     reward = ssedb.IntrinsicReward("db", game, device="cpu")
     env = TransformedEnv(GymWrapper(game), IntrinsicRewardTransform(reward, add_to_reward=True))
@@ -51,8 +50,9 @@ def main() -> None:
             total.backward()
             optimizer.step()
             bonus.after_step()
-        mean = data["next", "intrinsic_reward"].mean()
-        print(f"intrinsic reward {mean:.3f}, episodes {int(data['next', 'done'].sum())}")
+        bonus.after_rollout()
+        ends, mean = data["next", "done"].sum(), data["next", "intrinsic_reward"].mean()
+        print(f"intrinsic reward {mean:.3f}, episodes {ends}")
 
 
 if __name__ == "__main__":

@@ -262,10 +262,14 @@ class FeatureNorm(nn.Module):
         self.square.lerp_(x.square().mean(0), self.WEIGHT)
 
 
+SUMS_AT_ONCE = 1024
+"""Steps of a triangle of powers, whose memory grows with their square."""
+
+
 def discounted_sums(rewards: Tensor, start: Tensor, gamma: float) -> Tensor:
     """Return R_t = gamma R_{t-1} + r_t, forward in time.
 
-    One product with a triangle of powers instead of T small steps, in float64 for long sums.
+    One product with a triangle of powers for each SUMS_AT_ONCE steps, instead of T small steps.
 
     Args:
         rewards: r, [T, N].
@@ -275,10 +279,18 @@ def discounted_sums(rewards: Tensor, start: Tensor, gamma: float) -> Tensor:
     Returns:
         R, float64 [T, N].
     """
-    steps = torch.arange(len(rewards), dtype=torch.float64, device=rewards.device)
+    steps = torch.arange(
+        min(len(rewards), SUMS_AT_ONCE), dtype=torch.float64, device=rewards.device
+    )
     age = steps[:, None] - steps[None, :]
-    powers = torch.where(age >= 0, gamma**age, 0.0)  # [T, T], lower triangle
-    return powers @ rewards.double() + gamma ** (steps[:, None] + 1) * start.double()
+    powers = torch.where(age >= 0, gamma**age, 0.0)  # lower triangle
+    fading = gamma ** (steps[:, None] + 1)
+    blocks = []
+    for block in rewards.double().split(SUMS_AT_ONCE):
+        count = len(block)
+        blocks.append(powers[:count, :count] @ block + fading[:count] * start.double())
+        start = blocks[-1][-1]
+    return torch.cat(blocks)
 
 
 class RecentVariance(nn.Module):

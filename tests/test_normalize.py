@@ -8,6 +8,7 @@ import torch
 
 import ssedb
 from ssedb.normalize import (
+    SUMS_AT_ONCE,
     FeatureNorm,
     FrameNorm,
     ObsNorm,
@@ -27,11 +28,13 @@ def filtered_by_loop(rewards: np.ndarray, start: np.ndarray, gamma: float) -> np
     return np.array(out)
 
 
-def test_discounted_sums_match_a_loop():
+@pytest.mark.parametrize("steps", [128, SUMS_AT_ONCE, 2 * SUMS_AT_ONCE + 3])
+def test_discounted_sums_match_a_loop(steps):
     rng = np.random.default_rng(0)
-    rewards, start = rng.normal(size=(128, 3)), rng.normal(size=3)
+    rewards, start = rng.normal(size=(steps, 3)), rng.normal(size=3)
     actual = discounted_sums(torch.from_numpy(rewards), torch.from_numpy(start), 0.99)
-    np.testing.assert_allclose(actual, filtered_by_loop(rewards, start, 0.99), rtol=1e-10)
+    expected = filtered_by_loop(rewards, start, 0.99)
+    np.testing.assert_allclose(actual, expected, rtol=1e-10, atol=1e-12)
 
 
 def test_reward_norm_carries_sums_and_statistics_over_rollouts():

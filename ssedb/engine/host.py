@@ -31,9 +31,7 @@ def pick_device(name: str) -> torch.device:
     if device.type != "cuda":
         return device
     if not torch.cuda.is_available():
-        raise ConfigError(
-            f"device={name!r}: torch {torch.__version__} sees no GPU here; use --device cpu"
-        )
+        raise ConfigError(f"device={name!r}: torch {torch.__version__} sees no GPU here; use cpu")
     gpus = torch.cuda.device_count()
     if (device.index or 0) >= gpus:
         raise ConfigError(

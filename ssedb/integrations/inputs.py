@@ -58,9 +58,9 @@ class Inputs:
         lead = tuple(np.shape(samples.get("terminateds", ())))
         x = tensors({name: self.select(x, lead) for name, x in samples.items()}, self._device)
         dones = x["terminateds"].bool() | x["truncateds"].bool()
-        for name in ("observations", "next_observations"):
+        for name in ("observations", "actions", "next_observations"):
             if x[name].is_floating_point() and not x[name].isfinite().all():
-                raise ConfigError(f"{name} with NaN or Inf: mend the environment that gives them")
+                raise ConfigError(f"{name} with NaN or Inf: mend what gives them")
         return Samples(
             self._observations(x["observations"], lead),
             self._actions(x["actions"], lead),

@@ -19,7 +19,7 @@ from ssedb.integrations.inputs import Inputs
 from ssedb.integrations.samples import SampleDict, Samples, join, one_step
 from ssedb.integrations.saved import as_text, must_load, require_made_for, to_cpu
 from ssedb.integrations.scale import RewardScale
-from ssedb.integrations.settings import require_valid
+from ssedb.integrations.settings import plain, require_valid
 from ssedb.integrations.spaces import resets_in_next_step
 from ssedb.options import canonical_bonus, resolve_options
 from ssedb.record import Record, require_finite
@@ -92,8 +92,9 @@ class IntrinsicReward:
             options: settings of the bonus.
         """
         own = {**locals(), "device": str(device)}
-        self.settings = {k: v for k, v in own.items() if k not in ("self", "envs", "options")}
-        self.settings |= options
+        own = plain({k: v for k, v in own.items() if k not in ("self", "envs", "options")})
+        options = plain(options)
+        self.settings = own | options
         require_valid(self.settings)
         self.device = host.pick_device(str(device))
         self.inputs = Inputs(envs, self.device, rgb, obs_key)
@@ -112,7 +113,7 @@ class IntrinsicReward:
         self.bonus: Bonus = self._engine.prepare(made)
         if self.bonus.needs_states:
             raise ConfigError(f"bonus={bonus!r}: it counts true states, which no trainer tells")
-        self._adam = self._engine.adam(self.bonus, learning_rate, adam_eps)
+        self._adam = self._engine.adam(self.bonus, own["learning_rate"], own["adam_eps"])
         self._step = self._engine.wrap(bonus_step)
         scale = FIDELITIES[fidelity]["reward_scale"] if reward_scale is None else reward_scale
         self.scale = RewardScale(scale, gamma, self.device)

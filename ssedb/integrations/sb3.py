@@ -12,10 +12,12 @@ import torch
 
 from ssedb.errors import ConfigError, Note, require_installed
 from ssedb.integrations.reward import IntrinsicReward, as_reward
+from ssedb.integrations.settings import plain
 from ssedb.integrations.stepwise import Stepwise
 
 require_installed("stable_baselines3", extra="sb3")
 
+from stable_baselines3.common.buffers import RolloutBuffer  # noqa: E402
 from stable_baselines3.common.callbacks import BaseCallback  # noqa: E402
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm  # noqa: E402
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper  # noqa: E402
@@ -96,18 +98,18 @@ class IntrinsicRewardCallback(BaseCallback):
     def _on_step(self) -> bool:
         step = self.locals
         next_obs = final_observations(self.reward, step["new_obs"], step["dones"], step["infos"])
-        dones, actions = step["dones"], step["clipped_actions"]
+        dones = step["dones"]
+        actions = step.get("clipped_actions", step["actions"])  # MaskablePPO clips none
         self.reward.watch(step["obs_tensor"], actions, step["rewards"], dones, dones, next_obs)
         self._extrinsic.append(np.array(step["rewards"]))
         return True
 
     def _on_rollout_end(self) -> None:
         intrinsic = self.reward.compute().cpu().numpy()
-        buffer = self.locals["rollout_buffer"]
         # The buffer's rewards hold the values at time limits, too, which stay.
-        buffer.rewards += (self.extrinsic_coef - 1) * np.stack(self._extrinsic)
-        buffer.rewards += self.intrinsic_coef * intrinsic
-        buffer.compute_returns_and_advantage(self.locals["values"], self.locals["dones"])
+        changed = (self.extrinsic_coef - 1) * np.stack(self._extrinsic)
+        added = changed + self.intrinsic_coef * intrinsic
+        add_rewards(self.locals["rollout_buffer"], added, self.locals["dones"])
         for name, value in self.reward.metrics.items():
             self.logger.record(f"intrinsic/{name}", value)
 
@@ -179,6 +181,8 @@ class VecIntrinsicReward(VecEnvWrapper):
             for info, own, game in zip(infos, intrinsic, rewards, strict=True):
                 info["intrinsic_reward"], info["extrinsic_reward"] = float(own), float(game)
             rewards = self.extrinsic_coef * rewards + self.intrinsic_coef * intrinsic
+        elif dones.any():
+            self._stepwise.begin_episodes(dones)
         self._obs = self.reward.inputs.select(obs, (self.num_envs,))
         return obs, rewards, dones, infos
 
@@ -195,7 +199,7 @@ class VecIntrinsicReward(VecEnvWrapper):
         try:
             saved = torch.load(path, map_location="cpu", weights_only=True)
             checkpoint = saved.pop("reward")
-        except (AttributeError, EOFError, KeyError, RuntimeError, UnpicklingError):
+        except (AttributeError, EOFError, KeyError, RuntimeError, TypeError, UnpicklingError):
             raise ConfigError(
                 f"{path}: no file of VecIntrinsicReward.save, or a damaged one; give another"
             ) from None
@@ -203,12 +207,34 @@ class VecIntrinsicReward(VecEnvWrapper):
         return VecIntrinsicReward(venv, reward, **saved)
 
     def _own_settings(self) -> dict[str, Any]:
-        return {
-            "intrinsic_coef": self.intrinsic_coef,
-            "extrinsic_coef": self.extrinsic_coef,
-            "update_every": self._stepwise.update_every,
-            "training": self.training,
-        }
+        return plain(
+            {
+                "intrinsic_coef": self.intrinsic_coef,
+                "extrinsic_coef": self.extrinsic_coef,
+                "update_every": self._stepwise.update_every,
+                "training": self.training,
+            }
+        )
+
+
+def add_rewards(buffer: RolloutBuffer, added: np.ndarray, dones: np.ndarray) -> None:
+    """Add rewards to a rollout buffer, and what follows from them to its advantages and returns.
+
+    Advantages are linear in rewards and values. So those of the added rewards alone are enough, and
+    the value of the last observation, which only some trainers tell, is not needed.
+
+    Args:
+        buffer: whose advantages are computed.
+        added: [T, N].
+        dones: whether episodes ended with the last step, bool [N].
+    """
+    rewards, values = buffer.rewards, buffer.values
+    advantages, returns = buffer.advantages.copy(), buffer.returns.copy()
+    buffer.rewards, buffer.values = added.astype(rewards.dtype), np.zeros_like(values)
+    buffer.compute_returns_and_advantage(torch.zeros(buffer.n_envs), dones)
+    buffer.rewards, buffer.values = rewards + buffer.rewards, values
+    buffer.returns = returns + buffer.advantages
+    buffer.advantages = advantages + buffer.advantages
 
 
 def final_observations(

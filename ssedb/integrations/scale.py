@@ -1,4 +1,4 @@
-"""Scale of intrinsic rewards for environments of any number."""
+"""Scale of intrinsic rewards for environments of any number and rollouts of any length."""
 
 from __future__ import annotations
 
@@ -9,11 +9,17 @@ import torch
 from torch import Tensor
 
 from ssedb.errors import ConfigError
-from ssedb.normalize import RewardNorm
+from ssedb.normalize import RecentVariance, RunningMoments, discounted_sums
+
+WINDOW = 128
+"""Fewest steps whose sums vary enough to tell a recent variance; a few neighbours are alike."""
 
 
 class RewardScale:
-    """Std of discounted sums of rewards, by which rewards are divided; or no scale at all."""
+    """Std of discounted sums of rewards, by which rewards are divided; or no scale at all.
+
+    As long as the std is 0, there is no scale, and the rewards are 0.
+    """
 
     def __init__(self, kind: str, gamma: float, device: torch.device) -> None:
         """Begin without rewards.
@@ -25,43 +31,60 @@ class RewardScale:
         """
         if kind not in ("run", "recent", "none"):
             raise ConfigError(f"reward_scale={kind!r}: use run, recent or none")
+        self._kind = kind
+        self._gamma = gamma
+        recent = kind == "recent"
+        moments = RecentVariance() if recent else RunningMoments(dtype=torch.float64)
+        self._moments: RecentVariance | RunningMoments = moments.to(device)
+        self._window = WINDOW if recent else 1
         # One sum broadcasts: the first rollout tells how many environments there are.
-        norm = RewardNorm(1, gamma, device, recent=kind == "recent")
-        self._norm = None if kind == "none" else norm
-        self._counted = False
+        self._sums = torch.zeros(1, dtype=torch.float64, device=device)
+        self._waiting = self._sums[:0]  # sums of `_steps` steps that the moments do not have yet
+        self._steps = 0
 
     def add(self, raw: Tensor) -> Tensor:
         """Count the rewards of a rollout, [T, N], and divide them by the scale."""
-        self._counted = True
-        return _added(self._norm, raw)
+        if self._kind == "none":
+            return raw
+        if len(self._sums) not in (1, raw.shape[1]):  # other environments begin other sums
+            self._sums = self._sums.new_zeros(1)
+        sums = discounted_sums(raw, self._sums, self._gamma)
+        self._sums = sums[-1].clone()
+        self._waiting = torch.cat([self._waiting, sums.flatten()])
+        self._steps += len(raw)
+        if self._steps >= self._window:
+            self._moments.add(self._waiting)
+            self._waiting = self._sums[:0]
+            self._steps = 0
+        return self.divide(raw)
 
     def after(self, raw: Tensor) -> Tensor:
         """Return what `add` would, and change nothing."""
-        return _added(copy.deepcopy(self._norm), raw)
+        return copy.deepcopy(self).add(raw)
 
     def divide(self, raw: Tensor) -> Tensor:
-        """Divide rewards by the scale as it stands; return zeros before anything counted."""
-        if self._norm is None:
+        """Divide rewards by the scale as it stands; return zeros as long as there is none."""
+        if self._kind == "none":
             return raw
-        if not self._counted:
-            return torch.zeros_like(raw)
-        return raw / self._norm.moments.variance.sqrt().clamp_min(1e-8).to(raw.dtype)
+        variance = self._moments.variance
+        if self._steps:  # before the first window is full, what there is
+            first = self._waiting.var(correction=0)
+            variance = torch.where(self._moments.count > 0, variance, first)
+        std = variance.sqrt().to(raw.dtype)
+        return torch.where(std > 0, raw / std, 0.0)
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that changes."""
-        norm = None if self._norm is None else self._norm.state_dict()
-        return {"norm": norm, "counted": self._counted}
+        return {
+            "moments": self._moments.state_dict(),
+            "sums": self._sums,
+            "waiting": self._waiting,
+            "steps": self._steps,
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Load a state of the same kind."""
-        if self._norm is not None:
-            self._norm.load_state_dict(state["norm"])
-        self._counted = state["counted"]
-
-
-def _added(norm: RewardNorm | None, raw: Tensor) -> Tensor:
-    if norm is None:
-        return raw
-    if len(norm.sums) not in (1, raw.shape[1]):  # other environments begin other sums
-        norm.sums = norm.sums.new_zeros(1)
-    return norm(raw)
+        self._moments.load_state_dict(state["moments"])
+        self._sums = state["sums"].to(self._sums.device)
+        self._waiting = state["waiting"].to(self._sums.device)
+        self._steps = state["steps"]

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ssedb.validate import require
+
+
+def plain(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return settings with Python's numbers for NumPy's, which a saved file may not hold."""
+    return {k: v.item() if isinstance(v, np.generic) else v for k, v in settings.items()}
 
 
 def require_valid(settings: dict[str, Any]) -> None:
@@ -13,6 +20,9 @@ def require_valid(settings: dict[str, Any]) -> None:
         value = settings[name]
         valid = isinstance(value, int) and value >= least
         require(valid, name, repr(value), f"must be a whole number, {least} or more")
+    for name in ("learning_rate", "adam_eps", "gamma", "share"):
+        value = settings[name]
+        require(isinstance(value, int | float), name, repr(value), "must be a number")
     rate, gamma, share = settings["learning_rate"], settings["gamma"], settings["share"]
     require(0 < rate < 1, "learning_rate", rate, "must be between 0 and 1")
     require(0 <= gamma <= 1, "gamma", gamma, "must be from 0 to 1")

@@ -30,7 +30,8 @@ def spaces_of(envs: Any) -> tuple[spaces.Space[Any], spaces.Space[Any]]:
         return envs.single_observation_space, envs.single_action_space
     if isinstance(envs, Env) or hasattr(envs, "observation_space"):
         return envs.observation_space, envs.action_space
-    if isinstance(envs, tuple | list) and len(envs) == 2:
+    pair = isinstance(envs, tuple | list) and len(envs) == 2
+    if pair and all(isinstance(x, spaces.Space) for x in envs):
         return envs[0], envs[1]
     raise ConfigError(
         f"envs={envs!r}: give environments, or their (observation_space, action_space)"
@@ -58,7 +59,8 @@ def make_observations(space: spaces.Space[Any], rgb: bool | None = None) -> Imag
     if isinstance(space, spaces.Box) and is_image(space):
         bounds = float(space.low.min()), float(space.high.max())
         return Images(shape, rgb, (0.0, 255.0) if space.dtype == np.uint8 else bounds)
-    flat = isinstance(space, spaces.Box) and (len(shape) <= 2 or space.dtype == np.uint8)
+    small = len(shape) <= 2 or (len(shape) <= 4 and not _is_large(shape))
+    flat = isinstance(space, spaces.Box) and small
     if flat or isinstance(space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
         return Vectors(space)
     raise ConfigError(
@@ -70,11 +72,14 @@ def make_observations(space: spaces.Space[Any], rgb: bool | None = None) -> Imag
 def is_image(space: spaces.Space[Any]) -> bool:
     """Tell whether the observations of a space are images: see `make_observations`."""
     shape = tuple(space.shape or ())
-    shape = shape[1:] if len(shape) == 4 else shape
-    large = len(shape) in (2, 3) and sorted(shape)[-2] >= SMALLEST_IMAGE
-    if not isinstance(space, spaces.Box) or not large:
+    if not isinstance(space, spaces.Box) or not _is_large(shape):
         return False
-    return space.dtype == np.uint8 or (len(shape) == 3 and space.is_bounded())
+    return space.dtype == np.uint8 or (len(shape[-3:]) == 3 and space.is_bounded())
+
+
+def _is_large(shape: tuple[int, ...]) -> bool:
+    """Tell whether arrays [H, W], [H, W, C], [C, H, W] or stacks of these have sides of images."""
+    return 2 <= len(shape) <= 4 and sorted(shape[-3:])[-2] >= SMALLEST_IMAGE
 
 
 class Images:
@@ -136,13 +141,21 @@ class Images:
         """Convert what lies within the bounds to bytes."""
         black, white = self._bounds
         if (black, white) == (0.0, 255.0):
-            if x.is_floating_point() and x.max() <= 1 and (x != x.round()).any():
-                raise ConfigError(
-                    "images of 0 to 1: the space has 0 to 255; give them as the environment does, "
-                    "before they are scaled"
-                )
+            if x.dtype != torch.uint8:
+                _require_bytes(x)
             return x.to(torch.uint8)
         return ((x - black) * (255 / (white - black))).round().clamp(0, 255).to(torch.uint8)
+
+
+def _require_bytes(x: Tensor) -> None:
+    """Raise ConfigError for pixels, not uint8, that are not of 0 to 255 or were scaled to 1."""
+    least, most = x.amin().item(), x.amax().item()
+    scaled = x.is_floating_point() and most <= 1 and bool((x != x.round()).any())
+    if scaled or least < 0 or most > 255:
+        raise ConfigError(
+            f"images of {least:.3g} to {most:.3g}: the space has 0 to 255; give them as the "
+            "environment does, before they are scaled"
+        )
 
 
 def _gray(x: Tensor) -> Tensor:

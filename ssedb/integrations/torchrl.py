@@ -133,7 +133,8 @@ class IntrinsicRewardLoss(LossModule):  # type: ignore[misc]
     """Loss of the model behind an intrinsic reward, as `loss_bonus`.
 
     The optimizer is the user's, over `loss.parameters()`. Call `after_step` after each of its
-    steps: momentum copies move there.
+    steps, `after_epoch` after each pass over a rollout, and `after_rollout` when all passes are
+    done: momentum copies move there, and counts and the models of LPM follow.
     """
 
     @dataclass
@@ -170,6 +171,14 @@ class IntrinsicRewardLoss(LossModule):  # type: ignore[misc]
     def after_step(self) -> None:
         """Call after each step of the optimizer."""
         self.bonus.after_step()
+
+    def after_epoch(self) -> None:
+        """Call after each pass over a rollout."""
+        self.bonus.after_epoch()
+
+    def after_rollout(self) -> None:
+        """Call when all passes over a rollout are done."""
+        self.bonus.after_rollout()
 
 
 def _flat(x: Tensor, batch: torch.Size) -> Tensor:

@@ -47,14 +47,15 @@ def test_every_dimension_of_vectors_has_its_own_scale():
     assert torch.allclose(reward.bonus.normalize.std, flat.std(0, correction=0), rtol=1e-4)
 
 
-def test_nan_in_observations_is_named_before_anything_learns():
-    vectors = (spaces.Box(-1, 1, (4,)), spaces.Discrete(2))
+@pytest.mark.parametrize("name", ["observations", "actions", "next_observations"])
+def test_nan_in_samples_is_named_before_anything_learns(name):
+    vectors = (spaces.Box(-1, 1, (4,)), spaces.Box(-1, 1, (2,)))
     samples = random_samples(*vectors)
     reward = ssedb.IntrinsicReward("db", vectors, preset="rooms", device="cpu")
     reward.compute(samples)
     before = weights(reward)
-    samples["next_observations"] = samples["next_observations"].copy()
-    samples["next_observations"][1, 0] = np.nan
-    with pytest.raises(ssedb.ConfigError, match="next_observations with NaN"):
+    samples[name] = samples[name].copy()
+    samples[name][1, 0] = np.nan
+    with pytest.raises(ssedb.ConfigError, match=f"{name} with NaN"):
         reward.compute(samples)
     assert torch.equal(weights(reward), before)

@@ -7,6 +7,7 @@ from importlib import import_module
 import numpy as np
 import pytest
 import torch
+from sb3_contrib import MaskablePPO, RecurrentPPO
 from stable_baselines3 import A2C, DQN, PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
@@ -93,6 +94,36 @@ def test_returns_by_hand_equal_the_buffers(algorithm, intrinsic, extrinsic):
     advantages = gae(found["rewards"], found["values"], found["episode_starts"], *callback.last)
     assert np.allclose(found["advantages"], advantages, atol=1e-5)
     assert np.allclose(found["returns"], advantages + found["values"], atol=1e-5)
+
+
+class Maskable(Corridor):
+    """A corridor in which every action is allowed."""
+
+    def action_masks(self):
+        return np.ones(3, bool)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "policy"), [(RecurrentPPO, "MlpLstmPolicy"), (MaskablePPO, "MlpPolicy")]
+)
+def test_other_on_policy_algorithms_get_returns_of_the_bonus_too(algorithm, policy):
+    def train(callback=None):
+        sizes = dict(n_steps=STEPS, batch_size=7, n_epochs=1)
+        env = DummyVecEnv([Maskable] * ENVS)
+        return algorithm(policy, env, seed=0, device="cpu", **sizes).learn(STEPS * ENVS, callback)
+
+    found = {}
+    for weight in (0.0, 2.0):
+        callback = Rollouts(CLOCK, reward_scale="none", intrinsic_coef=weight)
+        model = train(callback)
+        found[weight] = callback.after
+        assert torch.equal(weights(model), weights(train())) == (weight == 0)
+    added = found[2.0]["rewards"] - found[0.0]["rewards"]
+    assert np.array_equal(added[:, 0], 2 * (np.arange(STEPS) % LENGTH + 1))
+    starts, dones = found[2.0]["episode_starts"], callback.last[1]
+    more = gae(added, np.zeros_like(added), starts, np.zeros(ENVS), dones)
+    for name in ("advantages", "returns"):
+        assert np.allclose(found[2.0][name] - found[0.0][name], more, atol=1e-4)
 
 
 def test_extrinsic_coef_0_keeps_the_value_at_a_time_limit():
@@ -272,6 +303,25 @@ def test_wrapper_without_training_gives_the_games_rewards():
     env = wrapped(training=False)
     assert play(env, 5)[0][:, 0].tolist() == [0, 0, 0, 0, 1]
     assert env.reward.updates == 0
+
+
+def test_wrapper_without_training_numbers_the_episodes_that_end():
+    env = VecIntrinsicReward(corridors(), DIARY, update_every=1)
+    env.reset()
+    for t in range(2 * LENGTH):
+        env.training = t < 2 or t > LENGTH  # not when the first episodes end
+        env.step(np.zeros(ENVS, int))
+    assert [episodes[0].item() for episodes in Diary.episodes[:2]] == [0, 0]
+    assert [episodes[0].item() for episodes in Diary.episodes[2:]] == [ENVS] * (LENGTH - 1)
+
+
+def test_wrapper_with_numbers_of_numpy_is_saved_and_loaded(tmp_path):
+    numbers = dict(intrinsic_coef=np.float64(0.5), learning_rate=np.float32(1e-3))
+    env = VecIntrinsicReward(corridors(), "rnd", batch_size=np.int64(8), device="cpu", **numbers)
+    env.save(tmp_path / "bonus.pt")
+    loaded = VecIntrinsicReward.load(tmp_path / "bonus.pt", corridors())
+    assert loaded.intrinsic_coef == 0.5
+    assert loaded.reward.settings == env.reward.settings
 
 
 def test_wrapper_saved_and_loaded_goes_on_as_the_original(tmp_path):

@@ -7,7 +7,7 @@ from gymnasium import spaces
 from gymnasium.vector import SyncVectorEnv
 
 import ssedb
-from ssedb.integrations.spaces import Actions, make_observations
+from ssedb.integrations.spaces import Actions, Images, make_observations
 
 from .corridor import ACTIONS, CLOCK, SPACES, VECTORS, Clock, Corridor, random_samples, rollout
 
@@ -86,6 +86,8 @@ OBSERVATIONS = {
     "numbers": (spaces.Discrete(4, start=2), (4,)),
     "several numbers": (spaces.MultiDiscrete([[3, 2]], start=[[1, 0]]), (5,)),
     "bits": (spaces.MultiBinary(6), (6,)),
+    "planes of bits": (spaces.Box(0, 1, (10, 10, 4), bool), (400,)),
+    "planes of numbers": (spaces.Box(-np.inf, np.inf, (2, 5, 5), np.float32), (50,)),
 }
 
 
@@ -138,3 +140,11 @@ def test_choices_given_one_hot_equal_those_given_as_numbers(space):
 def test_observation_that_is_no_option_is_named():
     with pytest.raises(ssedb.ConfigError, match=r"observation 4: Discrete\(4\) has no such choice"):
         make_observations(spaces.Discrete(4))(torch.tensor([1, 4]), (2,))
+
+
+@pytest.mark.parametrize(("low", "high"), [(-3.0, 200.0), (0.0, 4000.0), (0.0, 0.9)])
+def test_pixels_out_of_range_are_named(low, high):
+    images = Images((36, 36, 1), None)
+    pixels = torch.linspace(low, high, 36 * 36).view(1, 36, 36, 1)
+    with pytest.raises(ssedb.ConfigError, match="the space has 0 to 255; give them"):
+        images(pixels, (1,))

@@ -167,7 +167,7 @@ def test_transform_rewards_what_the_environment_gave_whatever_follows_it(in_plac
     assert torch.equal(later, before + 1)
     loss = IntrinsicRewardLoss(env.transform[0].reward)
     if in_place:
-        with pytest.raises(ssedb.ConfigError, match="images of 0 to 1"):
+        with pytest.raises(ssedb.ConfigError, match="the space has 0 to 255"):
             loss(data)
     else:
         loss(data)
@@ -215,6 +215,16 @@ def test_after_step_moves_momentum_copies():
     loss.after_step()
     fixed = [name for name in before if name.startswith(reward.bonus.fixed)]
     assert any(not torch.equal(before[n], reward.bonus.state_dict()[n]) for n in fixed)
+
+
+def test_hooks_reach_the_bonus(monkeypatch):
+    called = []
+    monkeypatch.setattr(Clock, "after_epoch", lambda bonus: called.append("epoch"))
+    monkeypatch.setattr(Clock, "after_rollout", lambda bonus: called.append("rollout"))
+    loss = IntrinsicRewardLoss(small(CLOCK))
+    loss.after_epoch()
+    loss.after_rollout()
+    assert called == ["epoch", "rollout"]
 
 
 def test_keys_that_do_not_fit_are_answered_in_one_line():
