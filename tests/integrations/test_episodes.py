@@ -69,7 +69,7 @@ def test_every_step_acts_where_environments_reset_in_the_same_step():
     assert steps.acted(torch.ones(2, 2).bool()).all()
 
 
-def test_episode_numbers_saved_and_loaded_go_on():
+def test_episode_numbers_saved_and_loaded_continue():
     one, other = EpisodeNumbers(CPU, fixed=True), EpisodeNumbers(CPU, fixed=True)
     one.advance(ends([0, 1], [0, 1]))
     other.load_state_dict(one.state_dict())
@@ -79,7 +79,7 @@ def test_episode_numbers_saved_and_loaded_go_on():
     assert other.first(1).tolist() == [6]
 
 
-def test_reset_steps_saved_and_loaded_go_on():
+def test_reset_steps_saved_and_loaded_continue():
     one, other = ResetSteps(CPU, next_step=True), ResetSteps(CPU, next_step=True)
     dones = torch.tensor([[False, True]])
     one.advance(dones)
@@ -172,7 +172,7 @@ def test_steps_that_only_reset_are_known_from_the_environments(watched):
     assert 0 not in trained
 
 
-def test_reward_of_another_number_of_environments_that_begin_goes_on():
+def test_reward_of_another_number_of_environments_that_begin_continues():
     envs = SyncVectorEnv([Corridor] * 2, autoreset_mode=AutoresetMode.NEXT_STEP)
     reward = ssedb.IntrinsicReward("rnd", envs, preset="rooms", batch_size=8)
     reward.compute(rollout(envs=3))
@@ -180,7 +180,7 @@ def test_reward_of_another_number_of_environments_that_begin_goes_on():
 
 
 @pytest.mark.parametrize("bonus", ["e3b", "rnd"])
-def test_loaded_reward_goes_on_with_another_number_of_environments_after_a_reset(bonus):
+def test_loaded_reward_continues_with_another_number_of_environments_after_a_reset(bonus):
     envs = SyncVectorEnv([Corridor] * 2)
     reward = ssedb.IntrinsicReward(bonus, envs, preset="rooms", batch_size=8)
     before = small(bonus)

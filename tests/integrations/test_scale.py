@@ -29,7 +29,7 @@ def test_fidelity_implies_the_reward_scale():
     assert not torch.allclose(rewards[0], rewards[2])
 
 
-def test_other_number_of_environments_goes_on_with_a_bonus_that_knows_none():
+def test_other_number_of_environments_continues_with_a_bonus_that_knows_none():
     reward = small("rnd", reward_scale="run")
     reward.compute(rollout())
     assert reward.compute(rollout(envs=2), sync=False).shape == (8, 2)
