@@ -122,8 +122,8 @@ def look_around(
 ) -> tuple[Tensor, Tensor]:
     """Return the mean observation and the std of what a random agent sees.
 
-    The agent has environments of its own. A run does so before it makes those it trains in: to
-    close one may take away what all of the process share.
+    The agent has environments of its own. Call this before making the training environments:
+    closing an environment may free resources that all environments of the process share.
     """
     device = learner_device(config, group)
 
