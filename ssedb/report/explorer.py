@@ -67,7 +67,7 @@ def add_episodes(
             page.data["episodes"].append(entry)
     if len(chosen) > most:
         others = plural(len(chosen) - most, "more agent")
-        remedy = f"--episodes {len(chosen)} plays all"
+        remedy = f"--episodes {len(chosen)} runs all"
         complaints.append(f"no episode on the page of {others}; {remedy}")
     return complaints
 

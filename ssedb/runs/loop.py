@@ -215,7 +215,7 @@ def _set_up(
     # replaying the first ones.
     trainer = Trainer(config, progress=progress, group=group, seed_key=2 + state["updates"])
     if trainer.env.on_host and trainer.collector.restorable:
-        progress.phase("the games play their episodes under way again")
+        progress.phase("the emulators replay the actions of unfinished episodes")
     with checkpoint.must_fit(run.path):
         trainer.load_state_dict(state)
     progress.note(
