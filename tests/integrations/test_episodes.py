@@ -53,20 +53,20 @@ def test_episode_numbers_of_other_environments_are_unused_or_refused(fixed):
 def test_steps_after_an_end_only_reset_unless_environments_were_reset_by_hand():
     steps = ResetSteps(CPU, next_step=True)
     dones = torch.tensor([[0, 1], [0, 0], [1, 1]]).bool()
-    assert steps.acted(dones).tolist() == [[True, True], [True, False], [True, True]]
+    assert steps.acting_steps(dones).tolist() == [[True, True], [True, False], [True, True]]
     steps.advance(dones)
-    assert steps.acted(dones)[0].tolist() == [False, False]
+    assert steps.acting_steps(dones)[0].tolist() == [False, False]
     steps.begin(torch.tensor([True, False]))
-    assert steps.acted(dones)[0].tolist() == [True, False]
-    assert steps.acted(dones[:, :1])[0].tolist() == [True]  # other environments have just begun
+    assert steps.acting_steps(dones)[0].tolist() == [True, False]
+    assert steps.acting_steps(dones[:, :1])[0].tolist() == [True]  # other environments begin
     steps.begin(None)
-    assert steps.acted(dones)[0].tolist() == [True, True]
+    assert steps.acting_steps(dones)[0].tolist() == [True, True]
 
 
 def test_every_step_acts_where_environments_reset_in_the_same_step():
     steps = ResetSteps(CPU, next_step=False)
     steps.advance(torch.ones(1, 2).bool())
-    assert steps.acted(torch.ones(2, 2).bool()).all()
+    assert steps.acting_steps(torch.ones(2, 2).bool()).all()
 
 
 def test_episode_numbers_saved_and_loaded_continue():
@@ -84,7 +84,7 @@ def test_reset_steps_saved_and_loaded_continue():
     dones = torch.tensor([[False, True]])
     one.advance(dones)
     other.load_state_dict(one.state_dict())
-    assert other.acted(dones)[0].tolist() == [True, False]
+    assert other.acting_steps(dones)[0].tolist() == [True, False]
 
 
 def test_episodes_keep_their_numbers_from_rollout_to_rollout():
