@@ -34,9 +34,13 @@ class TrainResult:
     """Outcome of a run."""
 
     out: Path
+    """The run's folder."""
     steps: int
+    """Agent steps that the run has made, over all environments."""
     finished: bool
+    """Whether the run has made all steps of its settings; False if a signal stopped it."""
     summary: dict[str, Any]
+    """Scores, the last metrics, alarms, device and machine, as in `summary.json`."""
 
 
 def train(config: TrainConfig, progress: Progress = silent) -> TrainResult:
