@@ -29,7 +29,8 @@ class Record:
     Attributes:
         about: counters, and what the environments tell.
         seconds: how long the iteration took.
-        wrong: name and value of what was not finite first, if anything was.
+        wrong: first value that was not finite, in order of computation, with its name; None if all
+            were finite.
     """
 
     def __init__(self) -> None:
@@ -45,8 +46,7 @@ class Record:
     def means(self, over_processes: Callable[[Tensor], Tensor]) -> Metrics:
         """Return the mean of every metric; waits for the device, once.
 
-        If one is not finite, the first value that was not, in the order of the computation, is the
-        source of the others.
+        If a mean is not finite, set `wrong`.
 
         Args:
             over_processes: averages a tensor over the processes that share the run.

@@ -89,7 +89,7 @@ def test_figures_exploration_are_drawn_from_the_log_and_small_enough_for_the_doc
         assert (BENCHMARKS.parent / "docs" / name).stat().st_size < 150_000
 
 
-def test_random_references_play_whole_episodes_and_keep_other_games(tmp_path):
+def test_random_references_are_of_whole_episodes_and_keep_other_games(tmp_path):
     out = tmp_path / "references.json"
     known_file = BENCHMARKS.parent / "ssedb" / "compare" / "random_references.json"
     out.write_text(known_file.read_text())

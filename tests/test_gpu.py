@@ -464,7 +464,7 @@ def test_iteration_on_a_gpu_synchronises_a_few_times_however_long_it_is(tmp_path
 
 
 @pytest.mark.parametrize("bonus", ["db", "rnd", "e3b"])
-def test_intrinsic_reward_on_a_gpu_is_that_of_a_cpu_and_goes_on_there(bonus):
+def test_intrinsic_reward_on_a_gpu_is_that_of_a_cpu_and_continues_there(bonus):
     from tests.integrations.corridor import rollout, small
 
     on_cpu = small(bonus)

@@ -302,8 +302,8 @@ def test_sticky_actions_that_an_id_loses_are_noted(env, noise, noted, capsys):
     assert cli.main(args) == 2
     said = capsys.readouterr().err.splitlines()
     note = (
-        f"ssedb: {env} has sticky actions of its own, and is played as the paper plays breakout, "
-        "without them; use --noise sticky for sticky actions"
+        f"ssedb: {env} has sticky actions of its own, which ssedb leaves out, as the paper does "
+        "for breakout; use --noise sticky for sticky actions"
     )
     assert said[:-1] == ([note] if noted else [])
 

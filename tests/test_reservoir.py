@@ -86,7 +86,7 @@ def test_reservoir_sample_before_it_is_full_draws_only_what_is_stored():
 
 
 @pytest.mark.parametrize("count", [10, 200])
-def test_reservoir_state_restored_goes_on_as_the_first(count):
+def test_reservoir_state_restored_continues_as_the_first(count):
     first, second = filled(20, count), Reservoir(20, (4, SIDE, SIDE))
     state = first.state_dict()
     assert state["frames"].untyped_storage().nbytes() == min(count, 20) * 5 * SIDE**2

@@ -57,7 +57,7 @@ def equal(first, second):
 
 @pytest.mark.parametrize("space", ["multi-discrete", "continuous"])
 @pytest.mark.parametrize("bonus", ssedb.list_bonuses())
-def test_bonus_on_vectors_trains_and_goes_on_bit_for_bit(tmp_path, bonus, space):
+def test_bonus_on_vectors_trains_and_continues_bit_for_bit(tmp_path, bonus, space):
     def made(seed):
         env = Target(seed=seed, num_actions=SPACES[space])
         return Trainer(config(tmp_path, bonus=bonus, seed=seed, rollout_steps=16), env)

@@ -46,7 +46,16 @@ def plot_probe(
 ) -> None:
     """Plot the fall of the bonus under repetition, and the shares of noise and state in it.
 
-    On Rooms, plot also the bonus against visits and over the cells. The title names the run.
+    On Rooms, plot also the bonus against visits and over the cells.
+
+    Args:
+        probe: the measures.
+        rewards: bonus of the M transitions under one draw of the noise, [M].
+        pair_visits: N(s, a), int64 [states, actions]; None if the run has no visit counts.
+        world: the world of Rooms; None elsewhere.
+        data: the transitions.
+        path: PNG file to write.
+        title: names the run.
     """
     rows = 1 if world is None else 2
     figure = Figure(figsize=(11, 4 * rows), layout="constrained")

@@ -15,8 +15,8 @@ from ssedb.envs.base import Env
 from ssedb.errors import ConfigError
 
 Act = Callable[..., tuple[Tensor, Tensor, Tensor]]
-"""Observations [N, ...] to actions [N, ...], log-probabilities [N] and values [N]. It may be given
-what to draw the actions with, too: [N, width] of the action space's `fill`."""
+"""Observations [N, ...] to actions [N, ...], log-probabilities [N] and values [N]. Optional second
+argument: the random draws, [N, width], of `ActionSpace.fill`."""
 
 
 class Collector:

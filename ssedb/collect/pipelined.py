@@ -204,12 +204,11 @@ _next_pair = itertools.count(os.getpid())  # several processes begin at differen
 
 @contextmanager
 def low_priority_threads() -> Iterator[None]:
-    """Let threads that are started in the block run behind the one that feeds them and the GPU.
+    """Give threads started in the block the lowest priority, and pin each to two cores.
 
-    Emulators have more threads than there are cores, and a thread that is woken would otherwise
-    take the host's core for milliseconds while all other pools run dry. Each thread keeps to two
-    cores, in turn: to wander over all of them costs a few percent. (One core would do as well, but
-    whoever keeps that one busy would stop a whole pool.) Only on Linux, where a sandbox may refuse.
+    Emulators have more threads than there are cores. A woken one would take the learner's core for
+    milliseconds and starve the other pools. Pinning saves a few percent. Each gets two cores,
+    because another program may keep one busy. Linux only; a sandbox may refuse.
     """
     if sys.platform != "linux":
         yield

@@ -49,9 +49,9 @@ def human_normalised(game: str, score: float, *, literature: bool = False) -> fl
 
 
 def random_normalised(game: str, score: float) -> float | None:
-    """Scale a score: 0 is the random agent, 1 lies above it by as much again as its own score.
+    """Scale a score: 0 is the random agent, 1 is one random-agent score above the random agent.
 
-    Returns None if that is unknown, 0, or within two standard errors of 0.
+    Returns None if the random agent's score is unknown, 0, or within two standard errors of 0.
     """
     random = random_score(game)
     doubt = 2 * MEASURED[game].standard_error if game in MEASURED else 0.0

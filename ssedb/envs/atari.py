@@ -1,7 +1,8 @@
 """Atari by ale-py's vector environment: C++ threads, one call per step for all games.
 
 The vector environment cannot be read out. Its state follows from an emulator's seed, the number of
-episodes since and the actions of the one under way, so those are recorded and played again.
+episodes since and the actions of the one under way. A checkpoint holds these, and a resume
+repeats them.
 """
 
 from __future__ import annotations
@@ -125,7 +126,7 @@ class AtariEnv(HostEnv):
         return {"seed": self._seed, **tensors}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Play the episodes under way again, so that all are where they were at the same time."""
+        """Replay the actions of unfinished episodes; all emulators arrive in the same step."""
         self._seed = state["seed"]
         self._seedings[:] = state["seedings"].numpy()
         self._episodes[:] = state["episodes"].numpy()

@@ -111,8 +111,8 @@ def dropped_sticky_actions(name: str, noise: str) -> str | None:
     if game not in atari_games() or noise == "sticky" or not re.search(r"-v[05]$", name):
         return None
     return (
-        f"{name} has sticky actions of its own, and is played as the paper plays {game}, "
-        "without them; use --noise sticky for sticky actions"
+        f"{name} has sticky actions of its own, which ssedb leaves out, as the paper does for "
+        f"{game}; use --noise sticky for sticky actions"
     )
 
 

@@ -63,6 +63,8 @@ class Observer:
 
     def observe(self, frames: Tensor) -> Tensor:
         """Return the agent's frames, uint8 [N, side, side] or vectors, for those of the source."""
+        # A raw noise disturbs the source's frames, so they are converted after it. Any other
+        # disturbs the agent's frames, which the second conversion leaves as they are.
         if not self.noise.raw:
             frames = to_agent_frames(frames, self.side)
         if self.noise.changes_frames():

@@ -36,7 +36,7 @@ class Copies:
     """N environments stepped one after the other, with SAME_STEP autoreset.
 
     Attributes:
-        frames: the newest frames, uint8 [N, ...].
+        frames: the newest frames, [N, ...]: uint8 images or float32 vectors.
     """
 
     def __init__(self, make: Make, frames: np.ndarray) -> None:
@@ -49,7 +49,7 @@ class Copies:
             self.frames[i] = env.reset(seed=seed)[0]
 
     def send(self, actions: np.ndarray) -> None:
-        """Keep the actions [N] for `recv`."""
+        """Keep the actions, [N, *shape of one action], for `recv`."""
         self._actions = actions
 
     def recv(self) -> Answer:

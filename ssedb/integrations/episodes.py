@@ -88,8 +88,8 @@ class ResetSteps:
         self._next_step = next_step
         self._ended: Tensor | None = None  # bool [N], whether the step before was an episode's last
 
-    def acted(self, dones: Tensor) -> Tensor:
-        """Tell in which of the next steps environments act, bool [T, N].
+    def acting_steps(self, dones: Tensor) -> Tensor:
+        """Return in which of the next steps environments act, bool [T, N].
 
         Args:
             dones: bool [T, N], whether an episode ended in those steps.

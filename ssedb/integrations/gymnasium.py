@@ -37,9 +37,9 @@ class VectorIntrinsicReward(VectorWrapper):
         Args:
             env: the environments.
             bonus: a name, or a reward that is made already.
-            add_to: whether the bonus is only told, or makes up the reward with the game's.
-            intrinsic_coef: weight of the scaled bonus in that reward.
-            extrinsic_coef: weight of the game's; 0 switches it off.
+            add_to: `info`: report the bonus in `info` only; `reward`: also add it to the reward.
+            intrinsic_coef: weight of the scaled bonus in the reward.
+            extrinsic_coef: weight of the environment's own reward; 0 switches it off.
             update_every: steps of all environments between two updates of the bonus.
             settings: of `IntrinsicReward`, if a name is given.
         """

@@ -48,12 +48,13 @@ class Inputs:
         self.shape = self._observations.shape
         self.actions = self._actions.space
 
-    def samples(self, samples: SampleDict, acted: Callable[[Tensor], Tensor]) -> Samples:
+    def samples(self, samples: SampleDict, acting_steps: Callable[[Tensor], Tensor]) -> Samples:
         """Convert samples [T, N, ...].
 
         Args:
             samples: arrays or tensors by name.
-            acted: tells from dones [T, N] which steps are valid, bool [T, N], if samples do not.
+            acting_steps: returns from dones [T, N] which steps are valid, bool [T, N]. It is called
+                if the samples have no `valid`.
         """
         lead = tuple(np.shape(samples.get("terminateds", ())))
         x = tensors({name: self.select(x, lead) for name, x in samples.items()}, self._device)
@@ -66,7 +67,7 @@ class Inputs:
             self._actions(x["actions"], lead),
             self._observations(x["next_observations"], lead),
             dones,
-            x["valid"].bool() if "valid" in x else acted(dones),
+            x["valid"].bool() if "valid" in x else acting_steps(dones),
         )
 
     def transitions(self, obs: Any, actions: Any, next_obs: Any) -> tuple[Tensor, Tensor, Tensor]:

@@ -29,8 +29,8 @@ from ssedb.updates import bonus_step
 class IntrinsicReward:
     """A bonus with its own optimizer, observation statistics, reward scale and randomness.
 
-    Hand it whole rollouts (`compute`), or show it every step (`watch`) and ask at the rollout's
-    end (`compute` without samples).
+    Pass whole rollouts to `compute`. Or pass every step to `watch`, and call `compute` without
+    samples at the end of a rollout.
 
     Attributes:
         bonus: the model, an `ssedb.bonuses.base.Bonus`.
@@ -39,8 +39,8 @@ class IntrinsicReward:
         device: where the model lives.
         scale: what divides the rewards.
         metrics: means of the last update: losses, `bonus_raw` and `bonus`.
-        fitted: whether the observation statistics are fixed, as the first samples do.
-        updates: how often the model was trained on a rollout.
+        fitted: whether the observation statistics are fixed; the first samples fix them.
+        updates: number of rollouts that the model was trained on.
     """
 
     def __init__(
@@ -150,12 +150,12 @@ class IntrinsicReward:
         """Remember one step of all environments, [N, ...], until the next `compute` or `update`.
 
         Args:
-            observations: what was acted on.
-            actions: what was done.
+            observations: those before the step.
+            actions: those that the environments executed.
             rewards: the environment's; nothing depends on them.
             terminateds: whether the episode ended.
-            truncateds: whether it was cut.
-            next_observations: what came of it; at an episode's end its last observation.
+            truncateds: whether the episode was cut.
+            next_observations: those after the step; at an episode's end its last observation.
             valid: bool [N], False where an environment was only reset.
         """
         if np.ndim(terminateds) != 1:
@@ -180,8 +180,8 @@ class IntrinsicReward:
 
         Args:
             samples: the rollout; what was watched since the last one unless given.
-            sync: whether to learn from the rollout, too. If not, nothing changes, but that the
-                first samples of all fix the observation statistics.
+            sync: whether to update the model, the counts and the scale, too. If not, nothing
+                changes, except that the very first samples fix the observation statistics.
         """
         rollout = self._rollout(samples)
         raw = self.raw_rewards(rollout)
@@ -209,7 +209,7 @@ class IntrinsicReward:
             self._episodes.begin(which)
 
     def update(self, samples: SampleDict | None = None) -> None:
-        """Learn from a rollout: what `compute` does with `sync`, but for the rewards."""
+        """Update on a rollout as `compute` does, without returning the rewards."""
         self.compute(samples)
 
     def forget_watched(self) -> None:
@@ -256,7 +256,7 @@ class IntrinsicReward:
 
     def samples(self, samples: SampleDict) -> Samples:
         """Bring samples to the device in the shapes and numbers that the bonus takes."""
-        return self.inputs.samples(samples, self._reset_steps.acted)
+        return self.inputs.samples(samples, self._reset_steps.acting_steps)
 
     def fit_observations(self, obs: Tensor) -> None:
         """Fix the observation statistics by observations [B, *shape] as the bonus takes them."""

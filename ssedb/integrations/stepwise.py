@@ -45,13 +45,13 @@ class Stepwise:
         next_observations: Any,
         valid: Any = None,
     ) -> np.ndarray:
-        """Return the rewards of one step, float32 [N], and learn where it is time.
+        """Return the rewards of one step, float32 [N]; update the bonus where it is due.
 
         Args:
-            observations: what was acted on, [N, ...].
-            actions: what was done, [N, ...].
+            observations: those before the step, [N, ...].
+            actions: those that the environments executed, [N, ...].
             dones: bool [N], whether the episode ended.
-            next_observations: what came of it, [N, ...]; at an end the last observation.
+            next_observations: those after the step, [N, ...]; at an end the last observation.
             valid: bool [N], False where an environment was only reset; all True unless given.
         """
         if observations is None:

@@ -72,7 +72,13 @@ def noise_class(name: str) -> type[Noise]:
 
 
 def make_noise(name: str, strength: float = 1.0, variant: str = "") -> Noise:
-    """Build a noise by its name; the variant is the paper's unless given."""
+    """Build a noise by its name.
+
+    Args:
+        name: a name of `list_noises`, or `package.module:Class`.
+        strength: 0 changes nothing, 1 is the usual; at most the class's `max_strength`.
+        variant: one of the class's `variants`; the paper's unless given.
+    """
     return noise_class(name)(strength, variant)
 
 

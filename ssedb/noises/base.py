@@ -146,10 +146,10 @@ class Noise:
 
 
 def last_action(num_envs: int, num_actions: NumActions, device: torch.device) -> Tensor:
-    """Return the least that the last action is, [N], for `takes_last_action`.
+    """Return the threshold, [N], from which `takes_last_action` counts an action as the last one.
 
-    The last of all discrete actions, the last option of the last of several choices, or the upper
-    half of the last dimension of a vector.
+    The last action is the last discrete one, the last option of the last of several choices, or
+    the upper half of the last dimension of a vector.
     """
     space = action_space(num_actions)
     if isinstance(space, Box):

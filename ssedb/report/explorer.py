@@ -67,7 +67,7 @@ def add_episodes(
             page.data["episodes"].append(entry)
     if len(chosen) > most:
         others = plural(len(chosen) - most, "more agent")
-        remedy = f"--episodes {len(chosen)} plays all"
+        remedy = f"--episodes {len(chosen)} runs all"
         complaints.append(f"no episode on the page of {others}; {remedy}")
     return complaints
 
@@ -79,7 +79,18 @@ def describe(
     maps: Sequence[Embedding],
     names: Sequence[str],
 ) -> dict[str, Any]:
-    """Return an episode as the page wants it; add its frames to the page as picture sheets."""
+    """Return an episode as the page wants it; add its frames to the page as picture sheets.
+
+    Args:
+        page: the page.
+        episode: the episode, of T steps.
+        traces: bonuses of the episode, [T] each.
+        maps: t-SNE embeddings of the episode.
+        names: method of each trace; the page names the agent by the first.
+
+    Returns:
+        The entry of the page's list of episodes, ready for JSON.
+    """
     spikes = [find_spikes(trace.bonus) for trace in traces]
     steps = kept_steps(len(episode), {spike.step for several in spikes for spike in several})
     number = len(page.data["episodes"])

@@ -30,7 +30,7 @@ def make_report(
         runs: folders that hold runs, at any depth.
         out: folder of the page, or its file.
         single_file: whether everything goes into one HTML file.
-        episodes: agents that play an episode for the explorer.
+        episodes: most agents that run an episode for the explorer.
         title: of the page; the folders' names unless given.
         device: auto, cpu, cuda or cuda:N.
         progress: the display; silent unless given.
@@ -49,7 +49,7 @@ def build_page(
     device: str = "auto",
     progress: Progress = silent,
 ) -> Page:
-    """Read the runs and play their agents' episodes."""
+    """Read the runs, and run an episode of some of their agents."""
     runs = load_runs(*folders)
     for line in (plural(len(runs), "run"), *said_of_logs(runs)):
         progress.note(line)

@@ -28,7 +28,17 @@ if TYPE_CHECKING:
 
 
 class Agent:
-    """Policy of a run's newest checkpoint, with the run's settings."""
+    """Policy of a run's newest checkpoint, with the run's settings.
+
+    Attributes:
+        config: the run's settings.
+        state: contents of the checkpoint (docs/engine.md), on the CPU except for `env`.
+        steps: agent steps that the run had made.
+        device: where the policy is.
+        actions: the action space.
+        obs_shape: shape of one observation, [4, H, W] for images or [D] for vectors.
+        policy: the actor-critic, an `ssedb.networks.ActorCritic`.
+    """
 
     def __init__(
         self, config: TrainConfig, state: dict[str, Any], steps: int, device: torch.device

@@ -32,13 +32,21 @@ class Evaluation:
     """Scores of whole episodes."""
 
     run: Path
+    """The run's folder."""
     env: str
+    """Environment of the run."""
     noise: str
+    """Noise of the run, under which the episodes ran."""
     steps: int
+    """Agent steps that the agent was trained for."""
     scores: list[float]
+    """Sum of the environment's rewards, not clipped, for each episode."""
     lengths: list[int]
+    """Agent steps of each episode."""
     video: Path | None
+    """The video of the first episode, if one was asked for."""
     stills: Path | None = None
+    """The picture of some frames of the first episode, if one was asked for."""
 
 
 def check_evaluation(

@@ -182,7 +182,7 @@ class RunFolder:
 
 
 class OtherProcess(RunFolder):
-    """Run folder of the processes beside the first, which alone writes what they hand in."""
+    """Run folder of ranks above 0, which write nothing; rank 0 writes for all."""
 
     def __init__(self) -> None:
         self.path = Path(os.devnull)

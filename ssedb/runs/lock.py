@@ -74,8 +74,8 @@ _training = threading.RLock()
 def only_run_of_this_process() -> Iterator[None]:
     """Raise ConfigError if another thread of this process trains or evaluates.
 
-    All threads draw from torch's one generator, so the numbers of both would be wrong. One inside
-    the other on the same thread is fine: the inner one sets the generator back.
+    All threads draw from torch's one generator, so the numbers of both would be wrong. A nested run
+    on the same thread is allowed: it restores the generator when it ends.
     """
     if not _training.acquire(blocking=False):
         raise ConfigError(

@@ -34,9 +34,13 @@ class TrainResult:
     """Outcome of a run."""
 
     out: Path
+    """The run's folder."""
     steps: int
+    """Agent steps that the run has made, over all environments."""
     finished: bool
+    """Whether the run has made all steps of its settings; False if a signal stopped it."""
     summary: dict[str, Any]
+    """Scores, the last metrics, alarms, device and machine, as in `summary.json`."""
 
 
 def train(config: TrainConfig, progress: Progress = silent) -> TrainResult:
@@ -216,7 +220,7 @@ def _set_up(
     # replaying the first ones.
     trainer = Trainer(config, group=group, seed_key=2 + state["updates"], **shown)
     if trainer.env.on_host and trainer.collector.restorable:
-        progress.phase("the games play their episodes under way again")
+        progress.phase("the emulators replay the actions of unfinished episodes")
     with checkpoint.must_fit(run.path):
         trainer.load_state_dict(state)
     progress.note(

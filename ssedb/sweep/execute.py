@@ -49,7 +49,20 @@ class Steps(Progress):
 
 
 def execute(run: Planned, probe: bool, device: str, progress: Progress) -> bool:
-    """Train a run to its end and probe it; return whether it got there."""
+    """Train a run to its end and probe it.
+
+    Args:
+        run: the planned run.
+        probe: whether to probe the run, if it can be probed.
+        device: auto, cpu, cuda or cuda:N.
+        progress: called at every step and update.
+
+    Returns:
+        Whether the run is finished; False if a signal stopped it.
+
+    Raises:
+        TrainingError: the run has ended and still does not count as finished.
+    """
     if is_finished(run, probe):
         return True
     run.folder.mkdir(parents=True, exist_ok=True)

@@ -65,7 +65,7 @@ def threads_of(grid: Grid, root: Path, usual: int) -> int:
     """Return the threads of each run, on whose number the last digits of results depend.
 
     They are what OMP_NUM_THREADS says, else what the plan in `root` records, else `usual`.
-    However many runs are missing, each is so made as in a sweep that was never stopped.
+    A resumed sweep so gives each run the threads it would have had without the stop.
     """
     said = os.environ.get("OMP_NUM_THREADS", "")
     recorded = read_json(root / PLAN, threads=int).get("threads", usual)

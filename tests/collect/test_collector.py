@@ -48,7 +48,7 @@ def test_episode_numbers_continue_across_ends_and_rollouts():
         assert torch.cat(numbers)[:, n].tolist() == expected
 
 
-def test_states_are_those_acted_in():
+def test_states_are_those_before_the_action():
     class Known(Grid):
         def true_states(self):
             return self.state[:, 0] * self.cells + self.state[:, 1]

@@ -49,7 +49,7 @@ def test_atari_frames_are_single_gray_and_84(tmp_path):
 
 @pytest.mark.parametrize("noise", ["none", "random-box", "pixel", "sticky"])
 @pytest.mark.parametrize("fidelity", ["paper", "released"])
-def test_atari_with_the_same_seed_plays_the_same_episodes(noise, fidelity):
+def test_atari_with_the_same_seed_has_the_same_episodes(noise, fidelity):
     first, second, other = (
         play(ssedb.make_env("boxing", 1, noise=noise, fidelity=fidelity, seed=seed), 20)[0]
         for seed in (1, 1, 2)

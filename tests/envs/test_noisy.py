@@ -14,7 +14,7 @@ ON_FRAMES = [name for name in NOISES if noise_class(name).changes_frames()]
 
 
 @pytest.mark.parametrize("noise", NOISES)
-def test_noisy_env_when_restored_goes_on_exactly(noise):
+def test_noisy_env_when_restored_continues_exactly(noise):
     env, twin = (NoisyEnv(Grid(num_envs=4), make_noise(noise), seed=5) for _ in range(2))
     for e in (env, twin):
         e.reset()

@@ -66,7 +66,7 @@ def test_checkpoint_100_truncations_are_all_detected_by_the_header_alone(two):
         assert used_instead(folder) == (10, 10)
 
 
-def test_checkpoint_of_a_newer_format_is_told_and_left_alone(two):
+def test_checkpoint_of_a_newer_format_is_reported_and_kept(two):
     folder, path = two
     newer = path.read_bytes().replace(b"ssedb-checkpoint 2", b"ssedb-checkpoint 3")
     path.write_bytes(newer)

@@ -54,7 +54,7 @@ PACK = "tar c run | gzip -1 | split -b 16K - run.tgz."
 UNPACK = "cat ../home/run.tgz.* | tar xz"
 
 
-def test_run_carried_in_parts_to_another_place_goes_on_bit_for_bit(tmp_path):
+def test_run_carried_in_parts_to_another_place_continues_bit_for_bit(tmp_path):
     home, there = tmp_path / "home", tmp_path / "there"
     for folder in (home, there):
         folder.mkdir()

@@ -53,23 +53,23 @@ def test_episode_numbers_of_other_environments_are_unused_or_refused(fixed):
 def test_steps_after_an_end_only_reset_unless_environments_were_reset_by_hand():
     steps = ResetSteps(CPU, next_step=True)
     dones = torch.tensor([[0, 1], [0, 0], [1, 1]]).bool()
-    assert steps.acted(dones).tolist() == [[True, True], [True, False], [True, True]]
+    assert steps.acting_steps(dones).tolist() == [[True, True], [True, False], [True, True]]
     steps.advance(dones)
-    assert steps.acted(dones)[0].tolist() == [False, False]
+    assert steps.acting_steps(dones)[0].tolist() == [False, False]
     steps.begin(torch.tensor([True, False]))
-    assert steps.acted(dones)[0].tolist() == [True, False]
-    assert steps.acted(dones[:, :1])[0].tolist() == [True]  # other environments have just begun
+    assert steps.acting_steps(dones)[0].tolist() == [True, False]
+    assert steps.acting_steps(dones[:, :1])[0].tolist() == [True]  # other environments begin
     steps.begin(None)
-    assert steps.acted(dones)[0].tolist() == [True, True]
+    assert steps.acting_steps(dones)[0].tolist() == [True, True]
 
 
 def test_every_step_acts_where_environments_reset_in_the_same_step():
     steps = ResetSteps(CPU, next_step=False)
     steps.advance(torch.ones(1, 2).bool())
-    assert steps.acted(torch.ones(2, 2).bool()).all()
+    assert steps.acting_steps(torch.ones(2, 2).bool()).all()
 
 
-def test_episode_numbers_saved_and_loaded_go_on():
+def test_episode_numbers_saved_and_loaded_continue():
     one, other = EpisodeNumbers(CPU, fixed=True), EpisodeNumbers(CPU, fixed=True)
     one.advance(ends([0, 1], [0, 1]))
     other.load_state_dict(one.state_dict())
@@ -79,12 +79,12 @@ def test_episode_numbers_saved_and_loaded_go_on():
     assert other.first(1).tolist() == [6]
 
 
-def test_reset_steps_saved_and_loaded_go_on():
+def test_reset_steps_saved_and_loaded_continue():
     one, other = ResetSteps(CPU, next_step=True), ResetSteps(CPU, next_step=True)
     dones = torch.tensor([[False, True]])
     one.advance(dones)
     other.load_state_dict(one.state_dict())
-    assert other.acted(dones)[0].tolist() == [True, False]
+    assert other.acting_steps(dones)[0].tolist() == [True, False]
 
 
 def test_episodes_keep_their_numbers_from_rollout_to_rollout():
@@ -172,7 +172,7 @@ def test_steps_that_only_reset_are_known_from_the_environments(watched):
     assert 0 not in trained
 
 
-def test_reward_of_another_number_of_environments_that_begin_goes_on():
+def test_reward_of_another_number_of_environments_that_begin_continues():
     envs = SyncVectorEnv([Corridor] * 2, autoreset_mode=AutoresetMode.NEXT_STEP)
     reward = ssedb.IntrinsicReward("rnd", envs, preset="rooms", batch_size=8)
     reward.compute(rollout(envs=3))
@@ -180,7 +180,7 @@ def test_reward_of_another_number_of_environments_that_begin_goes_on():
 
 
 @pytest.mark.parametrize("bonus", ["e3b", "rnd"])
-def test_loaded_reward_goes_on_with_another_number_of_environments_after_a_reset(bonus):
+def test_loaded_reward_continues_with_another_number_of_environments_after_a_reset(bonus):
     envs = SyncVectorEnv([Corridor] * 2)
     reward = ssedb.IntrinsicReward(bonus, envs, preset="rooms", batch_size=8)
     before = small(bonus)

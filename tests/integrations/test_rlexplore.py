@@ -154,7 +154,7 @@ def test_keywords_reach_the_bonus(envs):
     assert DB(envs, latent_dim=8).reward.settings["latent_dim"] == 8
 
 
-def test_state_dict_goes_on_as_the_original(envs):
+def test_state_dict_continues_as_the_original(envs):
     one, other = ICM(envs, latent_dim=8, kappa=0.1), ICM(envs, latent_dim=8, kappa=0.1)
     one.compute(tensors())
     other.load_state_dict(one.state_dict())

@@ -20,7 +20,7 @@ from .corridor import (
 
 @pytest.mark.parametrize("save", ["state_dict", "pickle"])
 @pytest.mark.parametrize("bonus", ["db", "e3b"])
-def test_saved_reward_goes_on_as_the_original(bonus, save):
+def test_saved_reward_continues_as_the_original(bonus, save):
     one = small(bonus)
     one.compute(rollout())
     if save == "pickle":

@@ -178,7 +178,7 @@ def test_continuous_actions_are_rewarded_within_their_bounds():
     assert np.abs(given).max() <= 2
 
 
-def test_model_saves_the_bonus_and_a_loaded_one_goes_on_with_it(tmp_path):
+def test_model_saves_the_bonus_and_a_loaded_one_continues_with_it(tmp_path):
     def callback(**settings):
         return IntrinsicRewardCallback("db", preset="rooms", batch_size=8, **settings)
 
@@ -217,7 +217,7 @@ def test_callback_settings_come_before_the_models():
     assert callback.reward.settings["gamma"] == 0.5
 
 
-def test_callback_goes_on_with_a_reward_that_is_made_already():
+def test_callback_continues_with_a_reward_that_is_made_already():
     reward = small()
     after(IntrinsicRewardCallback(reward))
     assert reward.updates == 2
@@ -250,7 +250,7 @@ def test_learn_that_resets_begins_new_episodes(stopped):
     assert not first & set(second)
 
 
-def test_learn_that_goes_on_keeps_the_episodes_under_way():
+def test_learn_that_continues_keeps_the_episodes_under_way():
     first, second = episodes_of_a_second_call(stopped=False, reset=False)
     assert set(second) <= first
 
@@ -324,7 +324,7 @@ def test_wrapper_with_numbers_of_numpy_is_saved_and_loaded(tmp_path):
     assert loaded.reward.settings == env.reward.settings
 
 
-def test_wrapper_saved_and_loaded_goes_on_as_the_original(tmp_path):
+def test_wrapper_saved_and_loaded_continues_as_the_original(tmp_path):
     env = wrapped("db", intrinsic_coef=0.5, extrinsic_coef=0.25, update_every=2, batch_size=4)
     play(env, 6)
     env.save(tmp_path / "bonus.pt")
@@ -355,7 +355,7 @@ def test_wrapper_of_a_file_that_does_not_fit_is_answered_in_one_line(tmp_path, k
     assert "\n" not in str(error.value)
 
 
-def test_wrapper_loaded_for_another_number_of_environments_goes_on(tmp_path):
+def test_wrapper_loaded_for_another_number_of_environments_continues(tmp_path):
     env = wrapped("e3b", batch_size=4)
     play(env, 6)
     env.save(tmp_path / "bonus.pt")

@@ -58,7 +58,7 @@ def test_rewards_without_a_scale_are_0(kind):
 
 
 def test_scale_saved_within_a_window_continues_exactly():
-    raw = torch.rand(2 * WINDOW, 2, generator=torch.Generator().manual_seed(0)).split(30)
+    raw = torch.rand(3 * WINDOW, 2, generator=torch.Generator().manual_seed(0)).split(30)
     whole, part, restored = (scale_of("recent") for _ in range(3))
     for rewards in raw[:6]:  # a whole window and a part of the next
         whole.add(rewards), part.add(rewards)
@@ -67,7 +67,7 @@ def test_scale_saved_within_a_window_continues_exactly():
         assert torch.equal(restored.add(rewards), whole.add(rewards))
 
 
-def test_other_number_of_environments_goes_on_with_a_bonus_that_knows_none():
+def test_other_number_of_environments_continues_with_a_bonus_that_knows_none():
     reward = small("rnd", reward_scale="run")
     reward.compute(rollout())
     assert reward.compute(rollout(envs=2), sync=False).shape == (8, 2)

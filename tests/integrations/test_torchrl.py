@@ -69,7 +69,7 @@ def test_transform_adds_to_the_reward_with_both_weights():
     assert data["next", "reward"].flatten().tolist() == expected.tolist()
 
 
-def test_transform_reads_and_writes_the_keys_it_is_told():
+def test_transform_reads_and_writes_the_keys_of_its_arguments():
     reward = small(CLOCK, reward_scale="none")
     own = IntrinsicRewardTransform(reward, ["seen"], ["novelty"], scale_every=3)
     env = TransformedEnv(corridor(), Compose(RenameTransform(["observation"], ["seen"]), own))
@@ -85,7 +85,7 @@ def test_transform_rewards_a_batch_of_environments():
     assert data["next", "intrinsic_reward"][:, 2:, 0].tolist() == [[3, 4, 5, 1]] * 2
 
 
-def test_state_dict_of_the_transform_goes_on_as_the_original():
+def test_state_dict_of_the_transform_continues_as_the_original():
     def make() -> TransformedEnv:
         reward = small("rnd", seed=len(made))
         return TransformedEnv(corridor(), IntrinsicRewardTransform(reward, scale_every=2))
@@ -191,7 +191,7 @@ def test_loss_trains_the_model_that_the_transform_rewards_with(bonus):
     assert not torch.equal(env.transform.reward.compute(rollout(envs=1), sync=False), first)
 
 
-def test_loss_reads_the_keys_it_is_told():
+def test_loss_reads_the_keys_of_set_keys():
     data = collect(transformed()).rename_key_("action", "move")
     loss = IntrinsicRewardLoss(small(CLOCK))
     with pytest.raises(KeyError, match="action"):

@@ -77,7 +77,7 @@ def test_alarm_limits_tell_the_measured_runs_apart(explained, entropy, found):
     assert Watch(rows([explained] * 200, entropy)).standing == found
 
 
-def test_alarm_begins_once_patience_is_over_and_is_told_once():
+def test_alarm_begins_after_patience_and_is_reported_once():
     watch, told = Watch(), []
     sick_twice = [-1.0] * 100 + [1.0] * 30 + [-1.0] * 100
     for row in rows(sick_twice, 1.0):
@@ -111,7 +111,7 @@ def collapsing(out, **changes):
     return tiny_config(out, **{**settings, **changes})
 
 
-def test_alarm_real_run_that_collapses_is_told_logged_and_kept_over_a_resume(tmp_path):
+def test_alarm_of_a_collapsing_run_is_reported_logged_and_kept_over_a_resume(tmp_path):
     out, progress = tmp_path / "run", Notes()
     result = ssedb.train(collapsing(out, steps=16 * 130), progress)
     (told,) = [

@@ -29,7 +29,7 @@ def run(tmp_path_factory):
     return out
 
 
-def test_evaluation_plays_the_episodes_asked_for_and_records_one(run):
+def test_evaluation_runs_the_episodes_asked_for_and_records_one(run):
     av = pytest.importorskip("av")
     result = evaluate(run, 3, video=True, seed=7)
     assert len(result.scores) == 3
@@ -67,7 +67,7 @@ def test_stills_are_evenly_spaced_in_their_own_gray(tmp_path):
     assert few.shape[1] == 2 * (2 * 4 + evaluation.GAP)
 
 
-def test_evaluation_plays_one_episode_in_each_environment():
+def test_evaluation_runs_one_episode_in_each_environment():
     class Uneven(Sides):
         """Env i ends after 3 + i steps; every step earns 1."""
 
@@ -206,7 +206,7 @@ def test_evaluation_of_a_checkpoint_that_does_not_fit_ends_in_one_line(run, tmp_
     assert "\n" not in str(caught.value)
 
 
-def test_evaluation_into_a_read_only_folder_is_refused_before_it_plays(run, monkeypatch):
+def test_evaluation_into_a_read_only_folder_is_refused_before_it_runs(run, monkeypatch):
     def refuse(dir):
         raise PermissionError(errno.EACCES, "Permission denied")
 

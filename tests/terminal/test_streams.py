@@ -70,7 +70,7 @@ def test_command_whose_reader_has_gone_ends_with_its_own_code(arguments, code):
     assert "Traceback" not in done.stderr
 
 
-def test_command_goes_on_after_its_reader_has_gone(tmp_path):
+def test_command_continues_after_its_reader_has_gone(tmp_path):
     script = f"""
 import sys
 from ssedb.terminal.streams import prepare_streams

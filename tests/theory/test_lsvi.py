@@ -153,7 +153,7 @@ def test_bonuses_obey_the_theorems():
     assert (bonus_of("none", squared, counts, 1.0) == 0).all()
 
 
-def test_counts_in_tabular_worlds_are_ucb_and_exploring_pays():
+def test_counts_in_tabular_worlds_are_ucb_and_explore():
     mdp = mdps.combination_lock(np.random.default_rng(0), 6, length=4)
     settings = [Setting("ucb", 1.0), Setting("count", 1.0), Setting("db", 1.0), Setting("none", 0)]
     ucb, count, db, none = run_lsvi(mdp, settings, 300, np.random.default_rng(1))

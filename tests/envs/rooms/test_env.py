@@ -52,7 +52,7 @@ def test_reset_outside_of_training_begins_whole_episodes(tmp_path):
     assert len(set(Trainer(config).env.state_dict()["env"]["age"].tolist())) == 8
 
 
-def test_rooms_when_restored_goes_on_exactly():
+def test_rooms_when_restored_continues_exactly():
     env, twin = RoomsEnv(7), RoomsEnv(7)
     generator = torch.Generator().manual_seed(0)
     env.reset()
