@@ -7,10 +7,12 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 
 from ssedb.actions import NumActions, action_space
 from ssedb.errors import Blamed
+from ssedb.networks import Encoder
 from ssedb.normalize import make_obs_norm
 from ssedb.validate import Channels, PositiveInt
 
@@ -143,6 +145,26 @@ class Bonus(nn.Module, ABC):
         state of torch's generators).
         """
         return {}
+
+
+class Encoded(Bonus):
+    """Bonus over the features that an encoder makes of observations."""
+
+    Options = FeatureOptions
+
+    def __init__(
+        self, obs_shape: tuple[int, ...], num_actions: NumActions, options: FeatureOptions
+    ) -> None:
+        super().__init__(obs_shape, num_actions)
+        self.encoder = Encoder(obs_shape, options.channels, options.feature_dim)
+
+    def encode(self, obs: Tensor) -> Tensor:
+        """Return the features of observations, [B, D]."""
+        return self.encoder(self.normalize.for_convs(obs))
+
+    @torch.no_grad()
+    def features(self, obs: Tensor, actions: Tensor) -> Tensor:
+        return self.encode(obs)
 
 
 def checked(bonus: Bonus, method: str, value: Any, shape: tuple[int, ...]) -> Tensor:

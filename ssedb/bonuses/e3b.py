@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from ssedb.actions import NumActions
-from ssedb.bonuses.base import Context, FeatureOptions
-from ssedb.bonuses.icm import Encoded, InverseModel
+from ssedb.bonuses.base import Context, Encoded, FeatureOptions
+from ssedb.networks import InverseModel
+from ssedb.objectives import masked_mean
 from ssedb.validate import PositiveFloat, PositiveInt
 
 
@@ -117,7 +118,8 @@ class EllipticalEpisodicBonus(Encoded):
     def loss(
         self, obs: Tensor, actions: Tensor, next_obs: Tensor, mask: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        return self.inverse.loss(self.encode(obs), actions, self.encode(next_obs), mask), {}
+        errors = self.inverse.errors(self.encode(obs), actions, self.encode(next_obs))
+        return masked_mean(errors, mask), {}
 
 
 BONUS = EllipticalEpisodicBonus
