@@ -60,6 +60,17 @@ class Context:
     states: Tensor | None = None
 
 
+STAND_IN = -2
+"""Episode number that, like all below, none of training has; -1 marks unused memory."""
+
+
+def episode_numbers(rows: Tensor, context: Context | None = None) -> Tensor:
+    """Return the episode of each row [B, ...], int64 [B]; without context each has its own."""
+    if context is not None:
+        return context.episodes
+    return STAND_IN - torch.arange(len(rows), device=rows.device)
+
+
 class Bonus(nn.Module, ABC):
     """An intrinsic reward and the model behind it.
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ssedb.actions import NumActions
-from ssedb.bonuses.base import Context, Encoded, FeatureOptions
+from ssedb.bonuses.base import Context, Encoded, FeatureOptions, episode_numbers
 from ssedb.networks import InverseModel
 from ssedb.objectives import masked_mean
 from ssedb.validate import PositiveFloat, PositiveInt
@@ -66,10 +66,7 @@ class EllipticalEpisodicBonus(Encoded):
         self, obs: Tensor, actions: Tensor, next_obs: Tensor, context: Context | None = None
     ) -> Tensor:
         x = self.encode(next_obs)
-        episodes = (
-            -2 - torch.arange(len(x), device=x.device) if context is None else context.episodes
-        )
-        return self.novelty(x.double(), episodes).float()
+        return self.novelty(x.double(), episode_numbers(x, context)).float()
 
     def novelty(self, x: Tensor, episodes: Tensor) -> Tensor:
         """Return b_t = x_t' C_{t-1}^-1 x_t of every row.
