@@ -178,6 +178,11 @@ class Encoded(Bonus):
         return self.encode(obs)
 
 
+def observes(bonus: Bonus) -> bool:
+    """Tell whether a bonus counts or remembers: whether it has an `observe` of its own."""
+    return type(bonus).observe is not Bonus.observe
+
+
 def checked(bonus: Bonus, method: str, value: Any, shape: tuple[int, ...]) -> Tensor:
     """Return the result of a bonus's method; raise Blamed if it is no tensor of that shape."""
     if isinstance(value, Tensor) and value.shape == shape:
