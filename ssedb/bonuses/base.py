@@ -108,9 +108,9 @@ class Bonus(nn.Module, ABC):
         """Return the reward of each transition, without gradient; change nothing.
 
         Args:
-            obs: uint8 [B, C, H, W].
-            actions: int64 [B].
-            next_obs: uint8 [B, C, H, W].
+            obs: uint8 [B, C, H, W] or float32 [B, D].
+            actions: int64 [B], or as the action space has them.
+            next_obs: as `obs`.
 
         Returns:
             Rewards, float32 [B].
@@ -123,9 +123,9 @@ class Bonus(nn.Module, ABC):
         """Return the loss of the bonus model and metrics.
 
         Args:
-            obs: uint8 [B, C, H, W].
-            actions: int64 [B].
-            next_obs: uint8 [B, C, H, W].
+            obs: uint8 [B, C, H, W] or float32 [B, D].
+            actions: int64 [B], or as the action space has them.
+            next_obs: as `obs`.
             mask: bool [B], the transitions that count; the others cross the end of an episode.
 
         Returns:
@@ -133,7 +133,16 @@ class Bonus(nn.Module, ABC):
         """
 
     def observe(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> None:
-        """Update counts and memories with transitions, each once, after its reward."""
+        """Update counts and memories with transitions, each once, after its reward.
+
+        With `uses_context`, a `Context` comes as a fourth argument. With `uses_mask`, `mask` comes
+        by name where transitions may cross the end of an episode, so its default must be None.
+
+        Args:
+            obs: uint8 [B, C, H, W] or float32 [B, D].
+            actions: int64 [B], or as the action space has them.
+            next_obs: as `obs`.
+        """
 
     def after_step(self) -> None:
         """Update what follows each optimizer step, such as momentum copies."""
@@ -149,11 +158,16 @@ class Bonus(nn.Module, ABC):
         return None
 
     def diagnostics(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> dict[str, Tensor]:
-        """Return slower metrics of one minibatch of a rollout.
+        """Return slower metrics of one minibatch of a rollout, scalars by name.
 
         A worker thread may call this method while the next rollout is collected, so the method
         changes nothing, draws nothing at random and compiles nothing (to compile sets back the
         state of torch's generators).
+
+        Args:
+            obs: uint8 [B, C, H, W] or float32 [B, D].
+            actions: int64 [B], or as the action space has them.
+            next_obs: as `obs`.
         """
         return {}
 
