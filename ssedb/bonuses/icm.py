@@ -42,7 +42,7 @@ class IntrinsicCuriosity(Encoded):
 
     def errors(self, now: Tensor, actions: Tensor, later: Tensor) -> Tensor:
         """Return the forward model's mean squared error, [B]; no gradient reaches the features."""
-        return (self.forward_model(now.detach(), actions)[0] - later.detach()).square().mean(-1)
+        return self.forward_model.errors(now.detach(), actions, later.detach())[0]
 
     @torch.no_grad()
     def reward(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> Tensor:
