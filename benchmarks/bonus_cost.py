@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 import ssedb
-from ssedb.bonuses.base import Bonus
+from ssedb.bonuses.base import observes
 from ssedb.envs.base import Env, Step
 from ssedb.trainer import Trainer
 
@@ -71,7 +71,7 @@ def measure(
 
     reward = timed(lambda t, n: trainer.reward_step(t, n, rollout=rollout))
     observe = 0.0
-    if type(trainer.bonus).observe is not Bonus.observe:
+    if observes(trainer.bonus):
         observe = timed(lambda t, n: trainer.bonus.observe(*trainer._experience(t, n, rollout)))
     trainer.bonus.after_rollout()
     wait(device)

@@ -25,8 +25,8 @@ EXAMPLES = 16
 class ActionSpace(ABC):
     """Actions that an agent may take, and the distribution of a policy over them.
 
-    A policy's network returns `outputs` numbers for each observation, from which actions are drawn
-    and their log-probabilities computed.
+    A policy's network returns outputs [B, P] for observations, from which actions are drawn and
+    their log-probabilities computed.
     """
 
     dtype: ClassVar[torch.dtype]
@@ -40,11 +40,6 @@ class ActionSpace(ABC):
     @abstractmethod
     def width(self) -> int:
         """Size of an action as a vector, which is how models of the environment see it."""
-
-    @property
-    def outputs(self) -> int:
-        """Numbers that parametrise the distribution."""
-        return self.width
 
     @property
     @abstractmethod
@@ -68,7 +63,7 @@ class ActionSpace(ABC):
         """Draw actions.
 
         Args:
-            outputs: of the policy, [B, outputs].
+            outputs: of the policy, [B, P].
             draws: [B, width] of `fill`.
 
         Returns:
@@ -232,11 +227,6 @@ class Box(ActionSpace):
     def width(self) -> int:
         """The number of dimensions, D."""
         return len(self.low)
-
-    @property
-    def outputs(self) -> int:
-        """A mean and the logarithm of a std for each dimension."""
-        return 2 * self.width
 
     @property
     def codes(self) -> int:

@@ -240,6 +240,21 @@ class ForwardModels(nn.Module):
         return (self(features, actions) - next_features).square().mean(-1)
 
 
+class InverseModel(nn.Sequential):
+    """Model that guesses the action from the features before and after it: [B, 2 D] to [B, A]."""
+
+    def __init__(self, dim: int, num_actions: NumActions) -> None:
+        actions = action_space(num_actions)
+        super().__init__(
+            glorot(nn.Linear(2 * dim, dim)), nn.ReLU(), glorot(nn.Linear(dim, actions.width))
+        )
+        self.actions = actions
+
+    def errors(self, features: Tensor, actions: Tensor, next_features: Tensor) -> Tensor:
+        """Return the error of each guess, [B]: cross-entropy of choices, squared of vectors."""
+        return self.actions.errors(self(torch.cat([features, next_features], -1)), actions)
+
+
 class Ensemble(nn.Module):
     """K networks of two hidden layers in one: [B, I] to [K, B, O]."""
 

@@ -107,7 +107,7 @@ class ObsNorm(ForConvolutions):
         self.register_buffer("std", torch.tensor(255.0))
 
     def set(self, mean: Tensor, std: Tensor) -> None:
-        """Fix the mean [C, H, W] and the std, a scalar."""
+        """Fix the mean [C, H, W] and the std, a scalar; of vectors both are [D]."""
         self.mean.copy_(mean.unsqueeze(0))
         self.std.copy_(std)
 

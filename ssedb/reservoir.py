@@ -10,8 +10,31 @@ from torch import Tensor, nn
 from ssedb.actions import NumActions, action_space
 
 
+def reservoir_places(seen: Tensor, keep: Tensor, capacity: int) -> Tensor:
+    """Draw places by reservoir sampling: item n of a run takes one with probability capacity / n.
+
+    Vitter's algorithm R, as if the items had come one by one.
+
+    Args:
+        seen: earlier items of the run, int64 scalar.
+        keep: bool [B], the items that count.
+        capacity: number of places.
+
+    Returns:
+        Places, int64 [B]; `capacity` for an item that takes none. No two items share another place.
+    """
+    number = seen + keep.cumsum(0)  # of each item in the run, from 1
+    drawn = (torch.rand_like(number, dtype=torch.float64) * number).long()
+    place = torch.where(number > capacity, drawn, number - 1)
+    place = torch.where(keep, place.clamp_max(capacity), capacity)
+    # Of several items for one place the last stays; the device would pick any.
+    order = torch.arange(len(place), device=place.device)
+    last = order.new_zeros(capacity + 1).scatter_reduce(0, place, order, "amax")
+    return torch.where(last[place] == order, place, capacity)
+
+
 class Reservoir(nn.Module):
-    """A uniform sample of all transitions of a run, by reservoir sampling (Vitter's algorithm R).
+    """A uniform sample of all transitions of a run.
 
     A transition is stored as its stack and the newest frame of the next one, so pairs whose stacks
     do not share frames are left out. A vector is a stack of one.
@@ -42,7 +65,7 @@ class Reservoir(nn.Module):
     def observe(
         self, obs: Tensor, actions: Tensor, next_obs: Tensor, mask: Tensor | None = None
     ) -> None:
-        """Store transitions; the n-th of the run takes a place with probability capacity / n.
+        """Store transitions in the places of `reservoir_places`.
 
         Args:
             obs: stacks, uint8 [B, C, H, W], or vectors, float32 [B, D].
@@ -54,14 +77,7 @@ class Reservoir(nn.Module):
         whole = (obs[:, 1:] == next_obs[:, :-1]).flatten(1).all(1)
         if mask is not None:
             whole &= mask
-        number = self.seen + whole.cumsum(0)  # of each transition in the run, from 1
-        drawn = (torch.rand_like(number, dtype=torch.float64) * number).long()
-        place = torch.where(number > self.capacity, drawn, number - 1)
-        place = torch.where(whole, place.clamp_max(self.capacity), self.capacity)
-        # Of several transitions for one place the last stays; the device would pick any.
-        order = torch.arange(len(place), device=place.device)
-        last = order.new_zeros(self.capacity + 1).scatter_reduce(0, place, order, "amax")
-        place = torch.where(last[place] == order, place, self.capacity)
+        place = reservoir_places(self.seen, whole, self.capacity)
         self.frames[place] = torch.cat([obs, next_obs[:, -1:]], dim=1)
         self.actions[place] = actions
         self.seen += whole.sum()

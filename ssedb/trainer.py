@@ -14,7 +14,7 @@ from torch import Tensor
 from ssedb import ppo
 from ssedb.actions import to_data
 from ssedb.bonuses import make_bonus
-from ssedb.bonuses.base import Bonus, Context, checked
+from ssedb.bonuses.base import Bonus, Context, checked, observes
 from ssedb.collect.environments import learner_device, make_collector, training_envs
 from ssedb.collect.rollout import Rollout
 from ssedb.collect.scores import Scores
@@ -221,7 +221,7 @@ class Trainer:
 
     def _observe(self, rollout: Rollout) -> None:
         """Show every transition to a bonus that counts or remembers."""
-        if type(self.bonus).observe is not Bonus.observe:
+        if observes(self.bonus):
             for t, envs in rollout.groups(self.config.minibatch_envs):
                 ends = {"mask": ~rollout.dones[t, envs]} if self.bonus.uses_mask else {}
                 self.bonus.observe(*self._experience(t, envs, rollout), **ends)

@@ -16,7 +16,8 @@ by_space = pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
 
 
 def outputs_of(space, rows=7):
-    return torch.randn(rows, space.outputs, generator=torch.Generator().manual_seed(1)).double()
+    numbers = space.width * (1 + isinstance(space, Box))  # a mean and a std, or a logit
+    return torch.randn(rows, numbers, generator=torch.Generator().manual_seed(1)).double()
 
 
 def drawn(space, outputs):

@@ -143,8 +143,9 @@ def test_ppo_loss_of_a_box_is_that_of_plain_numbers():
 def test_ppo_loss_can_be_traced_into_one_graph(space):
     space = action_space(SPACES[space])
     traced = torch.compile(ppo.ppo_loss, fullgraph=True, backend="eager")
-    outputs, actions = torch.randn(6, space.outputs), space.random(6, torch.Generator())
-    given = (outputs, torch.randn(6), actions, *torch.randn(3, 6))
+    policy = ActorCritic((3,), space, (8, 8, 8), 32, ["relu"])
+    outputs, values = (x.detach() for x in policy(torch.randn(6, 3)))
+    given = (outputs, values, space.random(6, torch.Generator()), *torch.randn(3, 6))
     settings = dict(clip=0.2, entropy_coef=0.1, space=space)
     torch.testing.assert_close(traced(*given, **settings), ppo.ppo_loss(*given, **settings))
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ssedb.bonuses.base import Context
+from ssedb.bonuses.base import STAND_IN, Context
 from ssedb.collect.rollout import STACK, Rollout
 from ssedb.config import TrainConfig
 from ssedb.envs.base import Env, Step
@@ -24,8 +24,6 @@ from ssedb.runs.blame import blaming
 from ssedb.runs.folder import require_checkpoint, saved_config
 
 CHUNK = 256
-THIS_EPISODE = -2
-"""A number that no episode of training has."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +140,7 @@ def trace_bonus(episode: Episode, run: Path, device: str = "auto") -> BonusTrace
                 features.append(bonus.features(*batch[:2]))
                 if bonus.uses_context:
                     states = None if episode.states is None else episode.states[t].to(target)
-                    episodes = torch.full((len(t),), THIS_EPISODE, device=target)
+                    episodes = torch.full((len(t),), STAND_IN, device=target)
                     batch.append(Context(episodes, states))
                 rewards.append(bonus.reward(*batch).float().cpu())
                 if bonus.uses_context:  # an episodic memory needs the steps before

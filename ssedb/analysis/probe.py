@@ -16,7 +16,7 @@ from torch.nn.functional import adaptive_avg_pool2d
 from ssedb.analysis import measures
 from ssedb.analysis.practice import make_adam, practise
 from ssedb.analysis.transitions import Transitions, collect_transitions, draw_transitions
-from ssedb.bonuses.base import Bonus, Context
+from ssedb.bonuses.base import Bonus, Context, episode_numbers
 from ssedb.config import TrainConfig
 from ssedb.envs.names import rooms_world
 from ssedb.envs.rooms.world import World
@@ -142,8 +142,8 @@ def experience(bonus: Bonus, data: Transitions, draw: int | None, rows: slice) -
     batch = tuple(x[rows] for x in data.pair(draw))
     if not bonus.uses_context:
         return batch
-    episodes = -2 - torch.arange(len(batch[1]), device=data.actions.device)
-    return (*batch, Context(episodes, None if data.states is None else data.states[rows]))
+    states = None if data.states is None else data.states[rows]
+    return (*batch, Context(episode_numbers(batch[1]), states))
 
 
 def _fall(

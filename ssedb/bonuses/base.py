@@ -7,10 +7,12 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 
 from ssedb.actions import NumActions, action_space
 from ssedb.errors import Blamed
+from ssedb.networks import Encoder
 from ssedb.normalize import make_obs_norm
 from ssedb.validate import Channels, PositiveInt
 
@@ -58,6 +60,17 @@ class Context:
     states: Tensor | None = None
 
 
+STAND_IN = -2
+"""Episode number that, like all below, none of training has; -1 marks unused memory."""
+
+
+def episode_numbers(rows: Tensor, context: Context | None = None) -> Tensor:
+    """Return the episode of each row [B, ...], int64 [B]; without context each has its own."""
+    if context is not None:
+        return context.episodes
+    return STAND_IN - torch.arange(len(rows), device=rows.device)
+
+
 class Bonus(nn.Module, ABC):
     """An intrinsic reward and the model behind it.
 
@@ -95,9 +108,9 @@ class Bonus(nn.Module, ABC):
         """Return the reward of each transition, without gradient; change nothing.
 
         Args:
-            obs: uint8 [B, C, H, W].
-            actions: int64 [B].
-            next_obs: uint8 [B, C, H, W].
+            obs: uint8 [B, C, H, W] or float32 [B, D].
+            actions: int64 [B], or as the action space has them.
+            next_obs: as `obs`.
 
         Returns:
             Rewards, float32 [B].
@@ -110,9 +123,9 @@ class Bonus(nn.Module, ABC):
         """Return the loss of the bonus model and metrics.
 
         Args:
-            obs: uint8 [B, C, H, W].
-            actions: int64 [B].
-            next_obs: uint8 [B, C, H, W].
+            obs: uint8 [B, C, H, W] or float32 [B, D].
+            actions: int64 [B], or as the action space has them.
+            next_obs: as `obs`.
             mask: bool [B], the transitions that count; the others cross the end of an episode.
 
         Returns:
@@ -120,7 +133,16 @@ class Bonus(nn.Module, ABC):
         """
 
     def observe(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> None:
-        """Update counts and memories with transitions, each once, after its reward."""
+        """Update counts and memories with transitions, each once, after its reward.
+
+        With `uses_context`, a `Context` comes as a fourth argument. With `uses_mask`, `mask` comes
+        by name where transitions may cross the end of an episode, so its default must be None.
+
+        Args:
+            obs: uint8 [B, C, H, W] or float32 [B, D].
+            actions: int64 [B], or as the action space has them.
+            next_obs: as `obs`.
+        """
 
     def after_step(self) -> None:
         """Update what follows each optimizer step, such as momentum copies."""
@@ -136,13 +158,43 @@ class Bonus(nn.Module, ABC):
         return None
 
     def diagnostics(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> dict[str, Tensor]:
-        """Return slower metrics of one minibatch of a rollout.
+        """Return slower metrics of one minibatch of a rollout, scalars by name.
 
         A worker thread may call this method while the next rollout is collected, so the method
         changes nothing, draws nothing at random and compiles nothing (to compile sets back the
         state of torch's generators).
+
+        Args:
+            obs: uint8 [B, C, H, W] or float32 [B, D].
+            actions: int64 [B], or as the action space has them.
+            next_obs: as `obs`.
         """
         return {}
+
+
+class Encoded(Bonus):
+    """Bonus over the features that an encoder makes of observations."""
+
+    Options = FeatureOptions
+
+    def __init__(
+        self, obs_shape: tuple[int, ...], num_actions: NumActions, options: FeatureOptions
+    ) -> None:
+        super().__init__(obs_shape, num_actions)
+        self.encoder = Encoder(obs_shape, options.channels, options.feature_dim)
+
+    def encode(self, obs: Tensor) -> Tensor:
+        """Return the features of observations, [B, D]."""
+        return self.encoder(self.normalize.for_convs(obs))
+
+    @torch.no_grad()
+    def features(self, obs: Tensor, actions: Tensor) -> Tensor:
+        return self.encode(obs)
+
+
+def observes(bonus: Bonus) -> bool:
+    """Tell whether a bonus counts or remembers: whether it has an `observe` of its own."""
+    return type(bonus).observe is not Bonus.observe
 
 
 def checked(bonus: Bonus, method: str, value: Any, shape: tuple[int, ...]) -> Tensor:

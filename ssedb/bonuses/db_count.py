@@ -11,6 +11,7 @@ from ssedb.actions import NumActions
 from ssedb.bonuses.db import DynamicBottleneck
 from ssedb.objectives import squared_distances
 from ssedb.options import DBOptions
+from ssedb.reservoir import reservoir_places
 from ssedb.validate import PositiveInt, require
 
 WIDTH_ROWS = 1024
@@ -75,22 +76,16 @@ class DBCount(DynamicBottleneck):
 
     @torch.no_grad()
     def observe(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> None:
-        """Sample a reservoir: pair n replaces a random row with probability memory / n."""
-        order = self.seen + torch.arange(len(obs), device=obs.device)
-        draw = (torch.rand(len(obs), dtype=torch.float64, device=obs.device) * (order + 1)).long()
-        row = torch.where(order < self.memory, order, draw)
+        """Store pairs in the rows of `reservoir_places`."""
+        every = torch.ones(len(obs), dtype=torch.bool, device=obs.device)
+        row = reservoir_places(self.seen, every, self.memory)
         taken = row < self.memory
         row, obs, actions = row[taken], obs[taken], actions[taken]
-        # Of the pairs that drew the same row the last stays, as if they had come one by one.
-        rank = torch.arange(len(row), device=obs.device)
-        latest = rank.new_zeros(self.memory).scatter_reduce(0, row, rank, "amax")
-        last = latest[row] == rank
-        row, obs, actions = row[last], obs[last], actions[last]
         self.past_obs[row] = obs
         self.past_actions[row] = actions
         if len(row):
             self.past[row] = self.represent(obs, actions)[0]
-        self.seen += len(order)
+        self.seen += len(every)
 
     @torch.no_grad()
     def after_rollout(self) -> None:

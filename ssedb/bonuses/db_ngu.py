@@ -10,7 +10,7 @@ from annotated_types import Ge
 from torch import Tensor
 
 from ssedb.actions import NumActions
-from ssedb.bonuses.base import Context
+from ssedb.bonuses.base import Context, episode_numbers
 from ssedb.bonuses.db_ucb import UCBOptions, UpperConfidence
 from ssedb.objectives import squared_distances
 from ssedb.validate import PositiveInt
@@ -96,14 +96,14 @@ class NeverGiveUp(UpperConfidence):
         self, obs: Tensor, actions: Tensor, next_obs: Tensor, context: Context | None = None
     ) -> Tensor:
         eta = self.represent(obs, actions)[0]
-        return self.episodic(eta, self._episodes(eta, context)) * self.lifelong(eta)
+        return self.episodic(eta, episode_numbers(eta, context)) * self.lifelong(eta)
 
     @torch.no_grad()
     def observe(
         self, obs: Tensor, actions: Tensor, next_obs: Tensor, context: Context | None = None
     ) -> None:
         eta = self.represent(obs, actions)[0]
-        episodes = self._episodes(eta, context)
+        episodes = episode_numbers(eta, context)
         nearest = self.nearest(eta, episodes)
         known = nearest.isfinite()
         mean = nearest.masked_fill(~known, 0).sum() / known.sum().clamp_min(1)
@@ -119,11 +119,6 @@ class NeverGiveUp(UpperConfidence):
             )
             self.remembered[rows], self.owners[rows] = eta[newest], episodes[newest]
             self.written += len(eta)
-
-    def _episodes(self, eta: Tensor, context: Context | None) -> Tensor:
-        return (
-            -2 - torch.arange(len(eta), device=eta.device) if context is None else context.episodes
-        )
 
 
 BONUS = NeverGiveUp

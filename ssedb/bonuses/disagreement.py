@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.nn.functional import dropout
 
 from ssedb.actions import NumActions
-from ssedb.bonuses.base import Bonus, FeatureOptions
-from ssedb.networks import Encoder, ForwardModels
+from ssedb.bonuses.base import Encoded, FeatureOptions
+from ssedb.networks import ForwardModels
 from ssedb.objectives import masked_mean
 
 
@@ -26,7 +26,7 @@ class DisagreementOptions(FeatureOptions):
     """Share of samples left out of each model's loss, so that models see different data."""
 
 
-class Disagreement(Bonus):
+class Disagreement(Encoded):
     """Reward for the variance of an ensemble's predictions in fixed random features."""
 
     Options = DisagreementOptions
@@ -35,33 +35,19 @@ class Disagreement(Bonus):
     def __init__(
         self, obs_shape: tuple[int, ...], num_actions: NumActions, options: DisagreementOptions
     ) -> None:
-        super().__init__(obs_shape, num_actions)
+        super().__init__(obs_shape, num_actions, options)
         self.options = options
-        self.encoder = Encoder(obs_shape, options.channels, options.feature_dim).requires_grad_(
-            False
-        )
+        self.encoder.requires_grad_(False)
         self.ensemble = ForwardModels(options.models, options.feature_dim, num_actions)
 
     @torch.no_grad()
     def reward(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> Tensor:
-        return (
-            self.ensemble(self.encoder(self.normalize.for_convs(obs)), actions)
-            .var(0, correction=0)
-            .mean(-1)
-        )
-
-    @torch.no_grad()
-    def features(self, obs: Tensor, actions: Tensor) -> Tensor:
-        return self.encoder(self.normalize.for_convs(obs))
+        return self.ensemble(self.encode(obs), actions).var(0, correction=0).mean(-1)
 
     def loss(
         self, obs: Tensor, actions: Tensor, next_obs: Tensor, mask: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        now, later = (
-            self.encoder(self.normalize.for_convs(obs)),
-            self.encoder(self.normalize.for_convs(next_obs)),
-        )
-        errors = self.ensemble.errors(now, actions, later)  # [K, B]
+        errors = self.ensemble.errors(self.encode(obs), actions, self.encode(next_obs))  # [K, B]
         kept = dropout(torch.ones_like(errors), self.options.loss_dropout)
         return masked_mean((errors * kept).mean(0), mask), {}
 

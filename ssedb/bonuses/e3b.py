@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from ssedb.actions import NumActions
-from ssedb.bonuses.base import Context, FeatureOptions
-from ssedb.bonuses.icm import Encoded, InverseModel
+from ssedb.bonuses.base import Context, Encoded, FeatureOptions, episode_numbers
+from ssedb.networks import InverseModel
+from ssedb.objectives import masked_mean
 from ssedb.validate import PositiveFloat, PositiveInt
 
 
@@ -65,10 +66,7 @@ class EllipticalEpisodicBonus(Encoded):
         self, obs: Tensor, actions: Tensor, next_obs: Tensor, context: Context | None = None
     ) -> Tensor:
         x = self.encode(next_obs)
-        episodes = (
-            -2 - torch.arange(len(x), device=x.device) if context is None else context.episodes
-        )
-        return self.novelty(x.double(), episodes).float()
+        return self.novelty(x.double(), episode_numbers(x, context)).float()
 
     def novelty(self, x: Tensor, episodes: Tensor) -> Tensor:
         """Return b_t = x_t' C_{t-1}^-1 x_t of every row.
@@ -117,7 +115,8 @@ class EllipticalEpisodicBonus(Encoded):
     def loss(
         self, obs: Tensor, actions: Tensor, next_obs: Tensor, mask: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        return self.inverse.loss(self.encode(obs), actions, self.encode(next_obs), mask), {}
+        errors = self.inverse.errors(self.encode(obs), actions, self.encode(next_obs))
+        return masked_mean(errors, mask), {}
 
 
 BONUS = EllipticalEpisodicBonus

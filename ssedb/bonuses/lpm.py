@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ssedb.actions import NumActions
-from ssedb.bonuses.base import FeatureOptions
-from ssedb.bonuses.icm import Encoded
+from ssedb.bonuses.base import Encoded, FeatureOptions
 from ssedb.networks import LEAK, ForwardModels, glorot
 from ssedb.objectives import masked_mean
 

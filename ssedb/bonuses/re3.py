@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from ssedb.actions import NumActions
-from ssedb.bonuses.base import Bonus, FeatureOptions
-from ssedb.networks import Encoder
+from ssedb.bonuses.base import Encoded, FeatureOptions
 from ssedb.validate import PositiveInt
 
 
@@ -36,7 +35,7 @@ class RE3Options(FeatureOptions):
         return {**cls.PRESETS[preset], "distance": "mean" if fidelity == "released" else "kth"}
 
 
-class RE3(Bonus):
+class RE3(Encoded):
     """Reward for the distance to the k-th neighbour in fixed random features (state entropy).
 
     log(1 + ||y - y_k||), y_k the k-th nearest of the other next states of the batch.
@@ -48,22 +47,14 @@ class RE3(Bonus):
     def __init__(
         self, obs_shape: tuple[int, ...], num_actions: NumActions, options: RE3Options
     ) -> None:
-        super().__init__(obs_shape, num_actions)
+        super().__init__(obs_shape, num_actions, options)
         self.options = options
-        self.encoder = Encoder(obs_shape, options.channels, options.feature_dim).requires_grad_(
-            False
-        )
+        self.encoder.requires_grad_(False)
 
     @torch.no_grad()
     def reward(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> Tensor:
-        nearest = nearest_distances(
-            self.encoder(self.normalize.for_convs(next_obs)), self.options.neighbours
-        )
+        nearest = nearest_distances(self.encode(next_obs), self.options.neighbours)
         return (nearest[:, -1] if self.options.distance == "kth" else nearest.mean(-1)).log1p()
-
-    @torch.no_grad()
-    def features(self, obs: Tensor, actions: Tensor) -> Tensor:
-        return self.encoder(self.normalize.for_convs(obs))
 
     def loss(
         self, obs: Tensor, actions: Tensor, next_obs: Tensor, mask: Tensor | None = None

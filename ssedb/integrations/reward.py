@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ssedb.bonuses import make_bonus
-from ssedb.bonuses.base import Bonus, Context, checked
+from ssedb.bonuses.base import Bonus, Context, checked, observes
 from ssedb.config import FIDELITIES
 from ssedb.engine import host
 from ssedb.engine.base import Engine
@@ -277,7 +277,7 @@ class IntrinsicReward:
     def observe(self, rollout: Samples) -> None:
         """Show every transition to a bonus that counts or remembers, and number new episodes."""
         with self._engine.side(), self._engine.precision.products():
-            if type(self.bonus).observe is not Bonus.observe:
+            if observes(self.bonus):
                 for t, envs in rollout.groups(whole=self.bonus.uses_context):
                     self.bonus.observe(*self._experience(rollout, t, envs))
         self._episodes.advance(rollout)
