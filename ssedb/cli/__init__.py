@@ -16,6 +16,7 @@ from typing import Any
 from ssedb import __version__
 from ssedb.engine import distributed
 from ssedb.errors import ConfigError, Note, TrainingError, did_you_mean, one_line, remedy
+from ssedb.runs.signals import ending_signals
 from ssedb.terminal import literal, print_pairs
 from ssedb.terminal.streams import flush_or_drop, prepare_streams
 
@@ -52,6 +53,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         _speak_utf8()
         prepare_streams()
     args = [*(sys.argv[1:] if argv is None else argv)]  # `list` is a command here
+    code = 130
+    try:
+        code = _answer(args)
+    except KeyboardInterrupt:  # once more, while the first was answered
+        pass
+    finally:
+        if argv is None:  # all is done: a signal while Python cleans up changes nothing
+            for number in (signal.SIGINT, *ending_signals()):
+                signal.signal(number, lambda *_: os._exit(code))
+        flush_or_drop()
+    return code
+
+
+def _answer(args: list[str]) -> int:
+    """Run a command; say what went wrong in one line, and return the exit code."""
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
@@ -73,10 +89,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as stop:
         _say("; ".join(["stopped", *map(str, stop.args)]))
         return 130
-    finally:
-        flush_or_drop()
-        if argv is None:  # all is done: Ctrl-C while Python cleans up needs no traceback
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _say(text: str) -> None:

@@ -21,7 +21,7 @@ from ssedb.errors import ConfigError, TrainingError
 from ssedb.options import OPTIONS, canonical_bonus, options_class
 from ssedb.runs.alarms import Alarm
 from ssedb.runs.folder import RunFolder, resume_command, saved_config, what_is_saved
-from ssedb.runs.signals import handled
+from ssedb.runs.signals import ending_signals, handled
 
 if TYPE_CHECKING:
     from ssedb.runs.loop import TrainResult
@@ -34,8 +34,8 @@ def main(args: list[str]) -> int:
 
         return 0 if train_along().finished else 130
     config, resume = parse_train(args)
-    # Until there is something to save, SIGTERM ends the run as Ctrl-C does.
-    with handled(signal.default_int_handler, signal.SIGTERM):
+    # Until there is something to save, these end the run as Ctrl-C does.
+    with handled(signal.default_int_handler, *ending_signals()):
         return _train(config, resume)
 
 

@@ -85,8 +85,7 @@ class GymnasiumEnv(Env):
         except ConfigError as error:
             raise ConfigError(f"{env_id!r}: {error}") from None
         finally:
-            if not caller.stuck:
-                caller.call(first.close)
+            caller.release(first.close)
         self.num_envs = num_envs
         discrete = isinstance(first.action_space, gymnasium.spaces.Discrete)
         self.num_actions = self._space.width if discrete else self._space

@@ -72,6 +72,15 @@ class Caller:
         finally:
             self.stuck = not future.done()
 
+    def release(self, close: Callable[[], None]) -> None:
+        """Close environments, unless they are stuck.
+
+        An error of `close` is dropped: it would hide the one that ended the run.
+        """
+        if not self.stuck:
+            with suppress(Exception, SystemExit):
+                self.call(close)
+
     def close(self) -> None:
         """End the thread; one that is stuck stays so."""
         self._thread.close()

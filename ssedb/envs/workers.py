@@ -103,9 +103,7 @@ class CalledCopies:
 
     def close(self) -> None:
         """Close the environments; leave those that are stuck."""
-        if not self._caller.stuck:
-            with suppress(TrainingError):
-                self._caller.call(self._copies.close)
+        self._caller.release(self._copies.close)
         self._caller.close()
 
 
@@ -144,17 +142,17 @@ class Workers:
         self._shares = [slice(i, None, workers) for i in range(workers)]
         self._pipes: list[Connection] = []
         self._processes: list[Any] = []
-        for share in self._shares:
-            ours, theirs = context.Pipe()
-            work = theirs, make, memory, shape, kind, share
-            process = context.Process(target=_serve, args=work, daemon=True)
-            process.start()
-            theirs.close()
-            self._pipes.append(ours)
-            self._processes.append(process)
         # Ends the processes also if nobody calls close, as when making the trainer fails.
         self._end = weakref.finalize(self, _end_all, os.getpid(), self._pipes, self._processes)
         try:
+            for share in self._shares:
+                ours, theirs = context.Pipe()
+                work = theirs, make, memory, shape, kind, share, os.getpid()
+                process = context.Process(target=_serve, args=work, daemon=True)
+                self._pipes.append(ours)
+                self._processes.append(process)
+                process.start()
+                theirs.close()
             self._answers(_when_made)
         except BaseException:
             self.close()
@@ -210,16 +208,20 @@ def _tell(pipe: Connection, order: Any) -> None:
 def _end_all(owner: int, pipes: list[Connection], processes: list[Any]) -> None:
     if os.getpid() != owner:  # a forked copy does not own the processes
         return
-    for pipe in pipes:
-        _tell(pipe, None)
-    limit = time.monotonic() + 2
-    for process in processes:
-        process.join(max(0.0, limit - time.monotonic()))
-        if process.is_alive():
+    started = [process for process in processes if process.pid is not None]
+    try:
+        for pipe in pipes:
+            _tell(pipe, None)
+        limit = time.monotonic() + 2
+        for process in started:
+            process.join(max(0.0, limit - time.monotonic()))
+    finally:  # Ctrl-C may end the wait; Python would wait for the others at its exit, for ever
+        for process in started:
             process.kill()
+        for process in started:
             process.join()
-    for pipe in pipes:
-        pipe.close()
+        for pipe in pipes:
+            pipe.close()
 
 
 def _ignore(number: int, frame: Any) -> None:
@@ -233,6 +235,7 @@ def _serve(
     shape: tuple[int, ...],
     kind: np.dtype,
     share: slice,
+    learner: int,
 ) -> None:
     """Step a share of the environments, until the learner's process sends None or is gone."""
     # A fork inherits OpenMP's pool without its threads, and would wait for them for ever.
@@ -243,7 +246,7 @@ def _serve(
     # programs that an environment starts would inherit SIG_IGN.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _ignore)
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    threading.Thread(target=_end_with, args=(learner,), daemon=True).start()
     envs = None
     try:
         envs = Copies(make, np.frombuffer(memory, kind).reshape(shape)[share])
@@ -263,7 +266,7 @@ def _serve(
         pipe.send(environment_blamed(error) or Blamed.of("an environment", error))
     finally:
         if envs is not None:
-            with suppress(Exception):
+            with suppress(Exception, SystemExit):
                 envs.close()
 
 

@@ -66,9 +66,9 @@ def _delete_all_but(newest: Path, folder: Path) -> None:
     for path in list_checkpoints(folder):
         try:
             read_header(path)
-        except NewerFormat:
+        except (NewerFormat, OSError):  # one that cannot be read now may be whole
             continue
-        except (OSError, ValueError):
+        except ValueError:
             path.unlink(missing_ok=True)
         else:
             whole.append(path)
@@ -77,13 +77,22 @@ def _delete_all_but(newest: Path, folder: Path) -> None:
         old.unlink(missing_ok=True)
 
 
+def delete(damaged: list[Path]) -> None:
+    """Delete checkpoints, and forget them: each resume would try them first."""
+    while damaged:
+        damaged.pop().unlink(missing_ok=True)
+
+
 def about_latest(folder: Path) -> dict[str, Any] | None:
     """Return the newest whole header (steps, env, ...); None where there is no checkpoint."""
     return _newest(folder, read_header)
 
 
 def load_latest(
-    folder: Path, device: Any = "cpu", tell: Callable[[str], None] = lambda text: None
+    folder: Path,
+    device: Any = "cpu",
+    tell: Callable[[str], None] = lambda text: None,
+    damaged: list[Path] | None = None,
 ) -> tuple[dict[str, Any], dict[str, Any]] | None:
     """Load the newest whole checkpoint.
 
@@ -91,6 +100,7 @@ def load_latest(
         folder: where checkpoints are.
         device: where to put the tensors.
         tell: takes a line for each newer checkpoint that is damaged.
+        damaged: takes the paths of those.
 
     Returns:
         The state and its header; None where there is no checkpoint.
@@ -98,7 +108,9 @@ def load_latest(
     Raises:
         ConfigError: there are checkpoints, and all are damaged.
     """
-    return _newest(folder, lambda path: _load(path, device), tell)
+    import torch  # noqa: F401 (takes seconds, in which a run may replace what was listed)
+
+    return _newest(folder, lambda path: _load(path, device), tell, damaged)
 
 
 @contextmanager
@@ -116,14 +128,25 @@ def must_fit(run: Path) -> Iterator[None]:
 
 
 def _newest(
-    folder: Path, read: Callable[[Path], T], tell: Callable[[str], None] = lambda text: None
+    folder: Path,
+    read: Callable[[Path], T],
+    tell: Callable[[str], None] = lambda text: None,
+    damaged: list[Path] | None = None,
 ) -> T | None:
     complaints: list[str] = []
-    for path in reversed(list_checkpoints(folder)):
+    paths = list_checkpoints(folder)
+    while paths:
+        path = paths.pop()
         try:
             found = read(path)
+        except FileNotFoundError:  # a run that goes on has replaced it
+            paths = [other for other in list_checkpoints(folder) if other != path]
+            complaints.clear()
+            continue
         except (OSError, ValueError) as error:
             complaints.append(f"{path.name} {why_not(error)}")
+            if damaged is not None and not isinstance(error, NewerFormat | OSError):
+                damaged.append(path)
             continue
         for complaint in complaints:
             tell(f"{complaint}; using the one before it")

@@ -142,7 +142,7 @@ def _summary(run: Path, config: dict[str, Any]) -> Finding:
     summary = read_json(run / name)
     if not isinstance(summary.get("steps"), int):
         return Finding(name, "bad", "cannot be read; a resume writes it again")
-    if summary.get("finished"):
+    if summary.get("finished") and summary["steps"] >= _goal(config):
         return Finding(name, "good", f"finished at step {summary['steps']:,}")
     return Finding(name, "note", f"stopped at step {summary['steps']:,} of {_goal(config):,}")
 
@@ -176,6 +176,9 @@ def _resume(
     newest = checkpoints[-1][1] if checkpoints else None
     if newest is not None and newest.state == "bad" and "of a run with" in newest.text:
         return Finding(name, "bad", f"refused; take {newest.name} out of the folder")
+    if steps is None and read_log(run / "metrics.jsonl").rows:
+        text = "impossible, the checkpoints are lost; put them back, or start a new run"
+        return Finding(name, "bad", text)
     if steps is None:
         return Finding(name, "note", f"begins the run anew: {resume_command(run)}")
     if steps < _goal(config):

@@ -190,6 +190,8 @@ def write_stills(path: Path, frames: Sequence[Tensor], count: int) -> Path:
     chosen = np.linspace(0, len(frames) - 1, min(count, len(frames))).round().astype(int)
     pictures = [np.pad(frames[i].numpy(), (0, GAP), constant_values=255) for i in chosen]
     strip = np.concatenate(pictures, axis=1)[:-GAP, :-GAP]
+    buffer = io.BytesIO()
+    imsave(buffer, strip.repeat(2, 0).repeat(2, 1), cmap="gray", vmin=0, vmax=255)
     path.parent.mkdir(parents=True, exist_ok=True)
-    imsave(path, strip.repeat(2, 0).repeat(2, 1), cmap="gray", vmin=0, vmax=255)
+    write_whole(path, buffer.getbuffer())
     return path

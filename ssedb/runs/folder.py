@@ -63,6 +63,7 @@ class RunFolder:
         self.config = config
         self._lock = lock
         self._metrics: MetricsLog | None = None
+        self._damaged: list[Path] = []  # checkpoints that could not be loaded
 
     @classmethod
     def create(cls, config: TrainConfig) -> RunFolder:
@@ -95,6 +96,11 @@ class RunFolder:
             _require_same_run(path, saved, config)
             about = check_checkpoint(path, config) or {}
             require_own(path, about, config)
+            if not about and read_metrics(path):
+                raise ConfigError(
+                    f"{path} has metrics and no checkpoint, which each run saves before its first "
+                    "metrics; put the folder checkpoints back, or start a new run"
+                )
             reached = about.get("steps", 0)
             if config.steps < min(saved.steps, reached):
                 raise ConfigError(
@@ -102,7 +108,7 @@ class RunFolder:
                 )
             check_processes(config)
             require_wandb(config)
-        except ConfigError:
+        except BaseException:
             lock.close()
             raise
         return cls(path, config, lock)
@@ -135,8 +141,8 @@ class RunFolder:
 
     def remove_leftovers(self) -> None:
         """Remove files that a killed process has begun to write."""
-        remove_parts(self.path, "config.toml", "summary.json")
-        remove_parts(self.checkpoints, "step-*.ckpt")
+        for folder in (self.path, self.checkpoints):
+            remove_parts(folder, "*")
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the metrics logged so far, as `read_metrics` does."""
@@ -150,7 +156,18 @@ class RunFolder:
     def log(self, row: dict[str, Any]) -> None:
         """Log one row of metrics; None stands for what has no value yet."""
         assert self._metrics is not None  # start_logging comes first
+        self._require_folder()
         self._metrics.write(row)
+
+    def load_checkpoint(
+        self, tell: Callable[[str], None]
+    ) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        """Return state and header of the newest whole checkpoint; None if there is none.
+
+        Args:
+            tell: takes a line for each newer checkpoint that is damaged; the next save removes it.
+        """
+        return checkpoint.load_latest(self.checkpoints, tell=tell, damaged=self._damaged)
 
     def save_checkpoint(self, state: dict[str, Any], counters: dict[str, int]) -> None:
         """Save the state of the training with its counters of steps and updates.
@@ -158,6 +175,7 @@ class RunFolder:
         What was logged before it is flushed to the disk first: a power cut must not leave a
         checkpoint without the metrics that led to it.
         """
+        self._require_folder()
         with writing(self.path):
             self.checkpoints.mkdir(exist_ok=True)  # without parents: a deleted run stays deleted
             for name in APPENDED:
@@ -165,12 +183,22 @@ class RunFolder:
             sync_folder(self.path)
         about = {"env": self.config.env, "bonus": self.config.bonus, "version": __version__}
         settings = identity(self.config)
+        checkpoint.delete(self._damaged)
         checkpoint.save(self.checkpoints, state, {**counters, **about, "settings": settings})
 
     def write_summary(self, summary: dict[str, Any]) -> None:
         """Write how the run stands at its end."""
+        self._require_folder()
         with writing(self.path / "summary.json"):
             write_json(self.path / "summary.json", summary)
+
+    def _require_folder(self) -> None:
+        """Raise TrainingError if the folder was moved: another run may be at its place."""
+        if not self._lock.holds:
+            raise TrainingError(
+                f"{self.path} is gone, moved or deleted while the run trained; "
+                "resume the run where it is now"
+            )
 
     def close(self) -> None:
         """Close the logs and release the folder."""

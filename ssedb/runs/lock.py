@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -19,6 +20,16 @@ class FolderLock:
 
     def __init__(self, path: Path, file: Any, made: bool) -> None:
         self.path, self._file, self._made = path, file, made
+        _held.add(self)
+
+    @property
+    def holds(self) -> bool:
+        """Whether the folder at this path is still the one that was locked."""
+        return not self.closed and _is_at(self.path / ".lock", self._file)
+
+    def forget(self) -> None:
+        """Close a forked process's copy of the lock, which stays locked."""
+        self._file.close()
 
     @property
     def closed(self) -> bool:
@@ -27,7 +38,7 @@ class FolderLock:
 
     def close(self) -> None:
         """Release the folder; remove it if it was made for the lock and holds nothing else."""
-        if self._made:
+        if self._made and self.holds:
             with suppress(OSError):
                 if os.listdir(self.path) == [".lock"]:
                     (self.path / ".lock").unlink()
@@ -50,21 +61,57 @@ def lock_folder(path: Path, create: bool) -> FolderLock:
         make_folder(path)
     try:
         file = open(path / ".lock", "a+", encoding="utf-8")  # noqa: SIM115 (held open)
+    except FileNotFoundError:
+        if made:  # another process has made, locked and removed it meanwhile
+            return lock_folder(path, create)
+        raise ConfigError(f"{path} is gone; name the folder of a run") from None
     except OSError as error:
         raise cannot_write(path, error) from None
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         file.seek(0)
         owner = file.read().strip() or "unknown"
         file.close()
         raise FolderInUse(
             f"{path} is in use by process {owner}; wait for it to end, or choose another --out"
         ) from None
-    file.truncate(0)
-    file.write(str(os.getpid()))
-    file.flush()
-    return FolderLock(path, file, made)
+    except OSError as error:
+        file.close()
+        raise cannot_write(path / ".lock", error) from None
+    if not _is_at(path / ".lock", file):  # its owner removed it before it was locked here
+        file.close()
+        return lock_folder(path, create)
+    lock = FolderLock(path, file, made)
+    try:
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+    except OSError as error:
+        with suppress(OSError):
+            lock.close()
+        raise cannot_write(path, error) from None
+    return lock
+
+
+def _is_at(path: Path, file: Any) -> bool:
+    """Tell whether a path still names an open file."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(file.fileno()))
+    except OSError:
+        return False
+
+
+_held: weakref.WeakSet[FolderLock] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for lock in _held:
+        lock.forget()
+
+
+# A process that outlives the one it was forked from must not keep the folder locked.
+os.register_at_fork(after_in_child=_forget_all)
 
 
 _training = threading.RLock()

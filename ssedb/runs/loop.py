@@ -94,9 +94,11 @@ def train_in(run: RunFolder, progress: Progress = silent) -> TrainResult:
                 trainer, resumed = _set_up(run, progress, group)
                 return _train(trainer, run, resumed, progress, group)
     finally:
-        if trainer is not None:
-            trainer.close()
-        run.close()
+        try:
+            if trainer is not None:
+                trainer.close()
+        finally:
+            run.close()
 
 
 def _train(
@@ -205,7 +207,7 @@ def _set_up(
     """Make a trainer, fresh or from the run's newest checkpoint; return it and its counters."""
     config = run.config
     shown: dict[str, Any] = dict(on_step=progress.step, on_minibatch=progress.learn)
-    saved = group.from_first(lambda: checkpoint.load_latest(run.checkpoints, tell=progress.note))
+    saved = group.from_first(lambda: run.load_checkpoint(progress.note))
     if saved is None:
         seen = look_around(config, group, progress.look)
         trainer = Trainer(config, group=group, **shown)

@@ -76,10 +76,7 @@ class MetricsLog:
     def _line(self, row: dict[str, Any]) -> None:
         path = Path(self._file.name)
         if not path.exists():  # what is written to the open file would be lost
-            raise TrainingError(
-                f"{path} is gone, moved or deleted with its folder while the run trained; "
-                "resume the run where it is now"
-            )
+            raise TrainingError(f"{path} is gone, deleted while the run trained; resume the run")
         with writing(path):
             self._file.write(json.dumps({"time": round(time.time(), 3), **row}) + "\n")
             self._file.flush()

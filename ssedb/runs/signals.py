@@ -46,7 +46,11 @@ def stop_requests(ask: Callable[[bool], None]) -> Iterator[None]:
             last = now
             ask(before is not None)
 
-    ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
-    hangup = () if ignored else (signal.SIGHUP,)
-    with handled(received, signal.SIGINT, signal.SIGTERM, *hangup):
+    with handled(received, signal.SIGINT, *ending_signals()):
         yield
+
+
+def ending_signals() -> tuple[signal.Signals, ...]:
+    """Return SIGTERM and, unless nohup has had it ignored, SIGHUP."""
+    ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    return (signal.SIGTERM,) if ignored else (signal.SIGTERM, signal.SIGHUP)

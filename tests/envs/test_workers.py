@@ -137,6 +137,37 @@ def test_worker_env_that_cannot_be_made_leaves_no_process(how, message):
     assert multiprocessing.active_children() == []
 
 
+def test_workers_end_though_ctrl_c_ends_the_wait_for_them(strangers, monkeypatch):
+    env = ssedb.make_env("strangeworlds:Walker-v0", 4, env_workers=2)
+
+    def interrupted(process, seconds=None):
+        if seconds is not None:
+            raise KeyboardInterrupt
+        join(process)
+
+    kind = type(multiprocessing.active_children()[0])
+    join = kind.join
+    monkeypatch.setattr(kind, "join", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        env.close()
+    assert multiprocessing.active_children() == []
+
+
+def test_workers_whose_start_fails_end_those_that_have_started(strangers, monkeypatch):
+    context = multiprocessing.get_context("fork").Process
+    start, started = context.start, []
+
+    def limited(process):
+        if started:
+            raise BlockingIOError("no more processes")
+        started.append(start(process))
+
+    monkeypatch.setattr(context, "start", limited)
+    with pytest.raises(BlockingIOError):
+        ssedb.make_env("strangeworlds:Walker-v0", 4, env_workers=2)
+    assert multiprocessing.active_children() == []
+
+
 def test_workers_that_are_not_forked_import_the_module_of_the_environment(strangers, monkeypatch):
     spawn = multiprocessing.get_context("spawn")
     monkeypatch.setattr(multiprocessing, "get_context", lambda method: spawn)

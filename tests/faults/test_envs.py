@@ -1,5 +1,6 @@
 """Environments that are stuck, die, leave or answer nonsense: a named error, and no orphans."""
 
+import dataclasses
 import math
 import multiprocessing
 import os
@@ -16,6 +17,7 @@ import ssedb
 from ssedb import cli
 from ssedb.envs import timeout
 from ssedb.errors import Blamed, ConfigError, TrainingError
+from ssedb.runs.folder import RunFolder
 from ssedb.runs.loop import train
 from ssedb.runs.progress import Progress
 from tests.faults.forks import SMALL, last_state
@@ -47,6 +49,9 @@ class Faulty(gymnasium.Env):
         super().reset(seed=seed)
         self.misbehave("reset")
         return np.zeros((36, 36), np.uint8), {}
+
+    def close(self):
+        self.misbehave("close")
 
     def step(self, action):
         self.misbehave("step")
@@ -111,6 +116,21 @@ def test_environment_that_calls_exit_ends_the_run_with_an_error(tmp_path, capsys
         train(small_config(tmp_path / "one", 1, where="reset", what="exit", spares=os.getpid()))
     with pytest.raises(ConfigError, match=r"cannot make .*Faulty-v0': SystemExit \(it called"):
         ssedb.make_env("Faulty-v0", 1, env_kwargs={"where": "make", "what": "exit"})
+
+
+@pytest.mark.parametrize("what", ["exit", "timeout"])
+def test_environment_that_fails_to_close_changes_nothing(tmp_path, what):
+    kind = dict(env="Faulty-v0", env_kwargs={"where": "close", "what": what})
+    config = tiny_config(tmp_path / "run", **{**SMALL, **kind})
+    assert train(config).finished
+
+    class Fails(Progress):
+        def step(self, steps):
+            raise KeyError("the real error")
+
+    with pytest.raises(KeyError, match="the real error"):
+        train(dataclasses.replace(config, out=tmp_path / "other"), Fails())
+    RunFolder.reopen(tmp_path / "other").close()  # it is free again
 
 
 def test_time_out_that_an_environment_raises_is_its_own_error():

@@ -80,7 +80,7 @@ def damage(path):
             "metrics.jsonl",
             "good",
             "2 rows up to step 64",
-            "begins the run anew: ssedb train --resume",
+            "impossible, the checkpoints are lost; put them back",
         ),
         (
             lambda run: (run / "config.toml").write_bytes(b"env = \xff"),

@@ -10,6 +10,7 @@ import pytest
 from ssedb import cli
 from ssedb.runs import checkpoint
 from ssedb.runs.metrics import read_metrics
+from ssedb.runs.signals import handled
 from ssedb.trainer import Trainer
 from tests.helpers import run_ssedb, wait_for
 from tests.toy import ROOMS_FLAGS as FLAGS
@@ -79,11 +80,12 @@ def test_train_whose_first_update_fails_can_be_resumed(
     assert [row["steps"] for row in read_metrics(project / "my run")] == [32, 64]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_train_stopped_while_measuring_observations_leaves_its_folder_free(project, capsys, number):
     command = ["train", *FLAGS, "--out", "run"]
     endless = [sys.executable, "-m", "ssedb", *command, "--obs-norm-steps", "1e9"]
-    process = subprocess.Popen(endless, stderr=subprocess.PIPE, text=True)
+    with handled(signal.SIG_DFL, signal.SIGHUP):  # nohup may run the tests
+        process = subprocess.Popen(endless, stderr=subprocess.PIPE, text=True)
     assert "a random agent looks around" in process.stderr.readline()
     process.send_signal(number)
     _, said = process.communicate(timeout=60)
@@ -145,3 +147,26 @@ def test_train_on_sigterm_ends_with_a_checkpoint(project):
         checkpoint.about_latest(project / "run" / "checkpoints")["steps"]
         == read_metrics("run")[-1]["steps"]
     )
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signal_while_python_cleans_up_changes_no_exit_code(number):
+    code = """if True:
+        import atexit, os, signal, sys
+        from ssedb import cli
+        atexit.register(os.kill, os.getpid(), int(sys.argv.pop()))
+        sys.argv[1:] = ["list", "no such list"]
+        sys.exit(cli.main())
+    """
+    done = subprocess.run([sys.executable, "-c", code, str(int(number))], capture_output=True)
+    assert done.returncode == 2
+    assert b"Traceback" not in done.stderr
+
+
+def test_train_stopped_while_it_says_so_ends_quietly(project, capsys, monkeypatch):
+    def stopped(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "dispatch", stopped)
+    monkeypatch.setattr(cli, "_say", stopped)
+    assert cli.main(["train"]) == 130

@@ -1,6 +1,7 @@
 """The run folder: one owner, append-only metrics, no run lost."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -83,6 +84,7 @@ def test_metrics_survive_torn_lines_and_resumes(tmp_path):
     config = tiny_config(tmp_path / "run")
     run = RunFolder.create(config)
     run.start_logging(None)
+    run.save_checkpoint({}, {"steps": 0})
     for steps in (1, 2, 3):
         run.log({"steps": steps, "updates": steps, "score": None, "try": 1})
     run.close()
@@ -136,16 +138,71 @@ def test_train_into_a_folder_where_a_sweep_failed_is_allowed(tmp_path):
     RunFolder.create(tiny_config(tmp_path)).close()
 
 
-def test_run_whose_folder_is_moved_ends_and_leaves_no_other_in_its_place(tmp_path):
+@pytest.mark.parametrize("replaced", [False, True])
+def test_run_whose_folder_is_moved_ends_and_leaves_the_place_alone(tmp_path, replaced):
     run = RunFolder.create(tiny_config(tmp_path / "run"))
     run.start_logging(None)
     run.log({"steps": 1})
     run.save_checkpoint({}, {"steps": 1})
     run.path.rename(tmp_path / "elsewhere")
-    with pytest.raises(TrainingError, match=r"metrics\.jsonl is gone, moved or deleted"):
-        run.log({"steps": 2})
-    with pytest.raises(TrainingError, match=r"cannot write .*run: No such file or directory"):
-        run.save_checkpoint({}, {"steps": 2})
+    others = None
+    if replaced:
+        others = RunFolder.create(tiny_config(tmp_path / "run"))
+        others.start_logging(None)
+        others.save_checkpoint({}, {"steps": 0})
+    for write in (
+        lambda: run.log({"steps": 2}),
+        lambda: run.save_checkpoint({}, {"steps": 2}),
+        lambda: run.write_summary({}),
+    ):
+        with pytest.raises(TrainingError, match="run is gone, moved or deleted while the run"):
+            write()
     run.close()
-    assert not run.path.exists()
+    assert run.path.exists() == replaced
     assert [row["steps"] for row in read_metrics(tmp_path / "elsewhere")] == [1]
+    if others is not None:
+        assert [path.name for path in others.checkpoints.iterdir()] == ["step-000000000000.ckpt"]
+        assert not read_metrics(others.path)
+        others.close()
+
+
+def test_run_whose_checkpoints_are_lost_is_not_begun_again(tmp_path):
+    run = RunFolder.create(tiny_config(tmp_path / "run"))
+    run.start_logging(None)
+    run.save_checkpoint({}, {"steps": 0})
+    run.log({"steps": 1})
+    run.close()
+    shutil.rmtree(run.checkpoints)
+    with pytest.raises(ConfigError, match="has metrics and no checkpoint"):
+        RunFolder.reopen(run.path)
+
+
+def test_checkpoint_whose_data_is_damaged_is_not_the_one_that_is_kept(tmp_path):
+    run = RunFolder.create(tiny_config(tmp_path / "run"))
+    run.start_logging(None)
+    for steps in (1, 2):
+        run.save_checkpoint({"steps": steps}, {"steps": steps})
+    newest = run.checkpoints / "step-000000000002.ckpt"
+    content = bytearray(newest.read_bytes())
+    content[-100] ^= 1  # of the data: the header is whole
+    newest.write_bytes(content)
+    state, _ = run.load_checkpoint(lambda text: None)
+    assert state["steps"] == 1
+    assert newest.exists()
+    for steps in (3, 4):
+        run.save_checkpoint({"steps": steps}, {"steps": steps})
+    run.close()
+    kept = sorted(path.name for path in run.checkpoints.iterdir())
+    assert kept == ["step-000000000003.ckpt", "step-000000000004.ckpt"]
+
+
+def test_reopen_that_fails_releases_the_folder(tmp_path):
+    run = RunFolder.create(tiny_config(tmp_path / "run"))
+    run.start_logging(None)
+    run.close()
+    try:
+        RunFolder.reopen(run.path, bogus=1)
+    except TypeError as error:
+        kept = error  # as a notebook keeps the last one
+    RunFolder.reopen(run.path).close()
+    assert "bogus" in str(kept)

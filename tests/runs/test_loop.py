@@ -121,6 +121,7 @@ def test_resume_of_a_run_killed_in_its_first_update_begins_at_its_beginning(tmp_
         with pytest.raises(Killed):
             train(tiny_config(tmp_path / name, **settings), Dies())
     shutil.rmtree(tmp_path / "unsaved" / "checkpoints")  # killed before even that
+    (tmp_path / "unsaved" / "metrics.jsonl").write_text("")
     train(tiny_config(tmp_path / "whole", **settings))
     for name, said in (
         ("saved", "resumed at step 0"),
