@@ -102,9 +102,8 @@ class Run:
         """
         if self.finished and (noted := read_alarms(self.summary.get("alarms"))) is not None:
             return noted
-        names = ("steps", *LIMITS)
-        if not all(name in self.metrics for name in names):
-            return []
+        # The std tells the watch that the policy is Gaussian.
+        names = [n for n in ("steps", *LIMITS, "policy_std") if n in self.metrics]
         rows = zip(*(self.metrics[name].tolist() for name in names), strict=True)
         return Watch(dict(zip(names, row, strict=True)) for row in rows).alarms
 
