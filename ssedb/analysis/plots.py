@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from ssedb.analysis.episode import BonusTrace, Episode
     from ssedb.analysis.probe import Probe
     from ssedb.analysis.spikes import Spike
-    from ssedb.analysis.transitions import Transitions
     from ssedb.analysis.tsne import Embedding
     from ssedb.config import TrainConfig
     from ssedb.demo import Result
     from ssedb.envs.rooms.world import World
+    from ssedb.transitions import Transitions
 
 SCREEN: dict[str, Any] = dict(cmap="gray", vmin=0, vmax=255)
 

@@ -13,8 +13,6 @@ import torch
 from torch import Tensor
 
 from ssedb.analysis.measures import noise_share
-from ssedb.analysis.probe import rewards_of
-from ssedb.analysis.transitions import Transitions
 from ssedb.bonuses.base import Bonus
 from ssedb.errors import ConfigError
 from ssedb.noises import noise_class, noises_over
@@ -30,6 +28,7 @@ from ssedb.testing.subject import (
     seeded,
     told,
 )
+from ssedb.transitions import Transitions, rewards_of
 
 CHECKS: tuple[Callable[[Subject], None], ...] = (
     contract.reward_is_a_float_for_each_transition,

@@ -11,14 +11,13 @@ import torch
 from torch import Tensor
 
 from ssedb.analysis.practice import make_adam, practise
-from ssedb.analysis.probe import experience
-from ssedb.analysis.transitions import Transitions, draw_transitions
 from ssedb.bonuses import make_bonus
 from ssedb.bonuses.base import Bonus
 from ssedb.collect.rollout import STACK
 from ssedb.engine.host import pick_device, tune_allocator
 from ssedb.envs.rooms.world import World
 from ssedb.noises import make_noise
+from ssedb.transitions import Transitions, draw_transitions, experience
 
 WORLD = "rooms-tiny"
 SAMPLES = 40
