@@ -107,7 +107,7 @@ def tsne_of_run(
     steps: int | None = None,
     device: str = "auto",
     progress: Progress = silent,
-) -> tuple[list[Embedding], Path]:
+) -> tuple[Episode, list[BonusTrace], list[Embedding], list[str]]:
     """Run an episode, and write its t-SNE maps into `run/tsne/`.
 
     Args:
@@ -119,10 +119,9 @@ def tsne_of_run(
         progress: shows what is done.
 
     Returns:
-        The maps and their folder.
+        The episode, the bonuses along it, the maps and the names of the bonuses.
     """
     from ssedb.analysis.plots import plot_embeddings
-    from ssedb.report.explorer import write_episode_page
 
     check_runs(run, compare)
     progress.note("running an episode")
@@ -141,9 +140,8 @@ def tsne_of_run(
     folder = run / "tsne"
     folder.mkdir(exist_ok=True)
     plot_embeddings(episode, maps, folder / "tsne.png")
-    write_episode_page(episode, traces, maps, names, folder / "tsne.html")
     write_json(folder / "tsne.json", _as_json(episode, maps), indent=None)
-    return maps, folder
+    return episode, traces, maps, names
 
 
 def embeddings_of(

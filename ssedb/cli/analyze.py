@@ -149,8 +149,12 @@ def tsne(args: list[str]) -> None:
     if options.compare is not None:
         _require_episode(options, options.compare)
     from ssedb.analysis.tsne import tsne_of_run
+    from ssedb.report.explorer import write_episode_page
 
-    print_maps(*tsne_of_run(**vars(options), progress=console()))
+    episode, traces, maps, names = tsne_of_run(**vars(options), progress=console())
+    folder = options.run / "tsne"
+    write_episode_page(episode, traces, maps, names, folder / "tsne.html")
+    print_maps(maps, folder)
 
 
 def print_maps(maps: list[Embedding], folder: Path) -> None:
