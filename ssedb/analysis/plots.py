@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from ssedb.compare.measures import OF_NOISE, label
 from ssedb.compare.style import BLUE, GRAY, GREEN, ORANGE
 
 if TYPE_CHECKING:
@@ -79,20 +81,11 @@ def plot_probe(
 
 def _plot_shares(axes: Any, probe: Probe) -> None:
     """Draw a bar for each share that the probe has, of noise in orange, of the state in blue."""
-    noise = {
-        "noise in the bonus": probe.bonus_noise_share,
-        "noise in the features": probe.feature_noise_share,
-        "noise explained\nby the features": probe.noise_explained,
-    }
-    state = {
-        "room named\nfrom the features": probe.room_accuracy,
-        "place explained\nby the features": probe.place_explained,
-    }
+    drawn = dict.fromkeys(OF_NOISE, ORANGE) | {"room_accuracy": BLUE, "place_explained": BLUE}
     shares = [
-        (name, value, colour)
-        for several, colour in ((noise, ORANGE), (state, BLUE))
-        for name, value in several.items()
-        if value is not None
+        (textwrap.fill(label(key), 18), value, colour)
+        for key, colour in drawn.items()
+        if (value := getattr(probe, key)) is not None
     ]
     names, values, colours = zip(*shares, strict=True)
     bars = axes.barh(names, values, 0.6, color=colours)
@@ -153,8 +146,8 @@ def plot_spike_curve(episode: Episode, trace: BonusTrace, spikes: list[Spike], p
     axes.plot(trace.bonus, color=BLUE, lw=0.9)
     axes.margins(x=0.01, y=0.12)
     _number_spikes(axes, spikes, ORANGE, 9)
-    for clear, label in ((True, "clear spike"), (False, "may be noise")):
-        axes.plot([], [], "o", color=ORANGE, fillstyle="full" if clear else "none", label=label)
+    for fill, name in (("full", "clear spike"), ("none", "may be noise")):
+        axes.plot([], [], "o", color=ORANGE, fillstyle=fill, label=name)
     axes.legend(loc="lower right", ncols=2, fontsize=8)
     rule = (
         f"numbered: the {MOST} highest peaks above the running median, at most; "

@@ -16,7 +16,7 @@ from ssedb.compare.aggregate import (
     improvement_table,
     under_noise,
 )
-from ssedb.compare.measures import MEASURES, about
+from ssedb.compare.measures import MEASURES, about, label
 from ssedb.compare.results import Run, method_looks, method_order, number_or_none
 from ssedb.compare.tables import unlike
 from ssedb.config import TrainConfig
@@ -32,20 +32,6 @@ POINTS = 300_000
 LEAST_POINTS, MOST_POINTS = 60, 400
 MOST_MAPS = 60
 NOT_DRAWN = {"time", "steps", "updates", "episodes"}
-OWN_LABELS = {
-    "cells_share": "share of cells seen",
-    "states_seen": "states seen",
-    "last_first_visit": "step of the last first visit",
-    "score_rollout": "score, this rollout",
-    "bonus": "bonus, normalised",
-    "bonus_raw_std": "spread of the bonus",
-    "i_upper": "I_upper: nats in z",
-    "i_pred": "I_pred: log-likelihood of the next state",
-    "i_nce": "I_nce: telling the next state from others",
-    "i_nce_chance": "I_nce of blind guessing",
-    "rank_z": "effective rank of z",
-    "rank_state": "effective rank of the encoded states",
-}
 FIRST = ("human_score", "states_share", "bonus_noise_share")
 """Measures that the page may open with: those on a scale that environments share."""
 OWN_SCALE = ("score", "score_best", "area:score")
@@ -71,11 +57,6 @@ def collect(runs: Sequence[Run], title: str, origin: Path) -> dict[str, Any]:
         "rooms": _rooms(runs),
         "episodes": [],
     }
-
-
-def label(key: str) -> str:
-    """Return how the page calls a metric or a measure."""
-    return MEASURES[key].label if key in MEASURES else OWN_LABELS.get(key, key.replace("_", " "))
 
 
 def _run(run: Run, number: int, points: int, origin: Path) -> dict[str, Any]:

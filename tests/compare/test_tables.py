@@ -46,7 +46,7 @@ def test_tables_name_what_they_hold(sweep):
     assert states.rows[0][1].startswith("0.520 [0.4")
     assert states.rows[1][2].endswith("] (2)")
     assert (
-        shown["noise in the bonus, less is better (rooms-small), 3 seeds"]
+        shown["share of noise in the bonus, less is better (rooms-small), 3 seeds"]
         .rows[0][1]
         .startswith("0.110 [")
     )
@@ -202,7 +202,7 @@ def test_measure_that_is_zero_in_every_run_is_shown_only_if_asked_for(tmp_path):
     assert (shown[0], main) == ("states_share", "states_share")
     assert "score" not in shown
     assert "bonus_noise_share" in shown  # 0 is the best that there is
-    left = "Left out, because 0 in every finished run: score, last 100 episodes."
+    left = "Left out, because 0 in every finished run: score, mean of the last 100 episodes."
     assert left in tables.make_tables(runs)[0].notes
     assert left not in tables.make_tables(runs, ["states_share"])[0].notes
     assert tables.choose_measures(runs, ["score"]) == (["score"], "score")
