@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ssedb.compare.measures import OF_NOISE, label
 from ssedb.compare.style import BLUE, GRAY, GREEN, ORANGE
+from ssedb.thin import evenly_spaced
 
 if TYPE_CHECKING:
     from ssedb.analysis.episode import BonusTrace, Episode
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from ssedb.transitions import Transitions
 
 SCREEN: dict[str, Any] = dict(cmap="gray", vmin=0, vmax=255)
+NUMBERED = 12
+"""Points of a t-SNE map whose frames stand below it, at most."""
 
 
 def _show_cells(axes: Any, world: World, values: list[float], **colours: Any) -> Any:
@@ -211,13 +214,12 @@ def curve_strips(
     return strips[0], strips[1], [min(max(round(float(x)), 1), width - 1) for x in columns]
 
 
-def plot_embeddings(episode: Episode, maps: list[Embedding], path: Path, numbers: int = 12) -> None:
+def plot_embeddings(episode: Episode, maps: list[Embedding], path: Path) -> None:
     """Plot the maps side by side, coloured by time, with the frames of numbered points below."""
     steps = maps[0].steps
-    count = min(numbers, len(steps))
-    chosen = np.linspace(0, len(steps) - 1, count).round().astype(int)
+    chosen = evenly_spaced(len(steps), NUMBERED)
     figure = Figure(figsize=(5 * len(maps), 6.4), layout="constrained")
-    ratios = (4.4, 1.6 * 6 / count if len(maps) < 3 else 1.5)
+    ratios = (4.4, 1.6 * 6 / len(chosen) if len(maps) < 3 else 1.5)
     halves: Any = figure.subfigures(2, 1, height_ratios=ratios)
     top, bottom = halves
     panels = top.subplots(1, len(maps), squeeze=False)[0]
@@ -233,7 +235,7 @@ def plot_embeddings(episode: Episode, maps: list[Embedding], path: Path, numbers
         axes.set_title(f"{chart.title}\nconsecutive / random distance {ratio}")
         axes.set(xticks=[], yticks=[])
     top.colorbar(dots, ax=list(panels), label="step of the episode", shrink=0.9)
-    strip = bottom.subplots(1, count, squeeze=False)[0]
+    strip = bottom.subplots(1, len(chosen), squeeze=False)[0]
     for number, (axes, step) in enumerate(zip(strip, steps[chosen], strict=True), start=1):
         axes.imshow(episode.seen[step].numpy(), **SCREEN)
         axes.set(xticks=[], yticks=[])

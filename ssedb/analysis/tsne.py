@@ -16,6 +16,7 @@ from ssedb.errors import ConfigError
 from ssedb.runs.files import write_json
 from ssedb.runs.progress import Progress, silent
 from ssedb.terminal import plural
+from ssedb.thin import evenly_spaced
 
 PERPLEXITY = 30.0
 COMPONENTS = 50
@@ -75,11 +76,6 @@ def embed(z: np.ndarray, seed: int = 0) -> np.ndarray:
     perplexity = min(PERPLEXITY, (len(z) - 1) / 3)
     tsne = TSNE(2, perplexity=perplexity, init="pca", random_state=seed)
     return tsne.fit_transform(z / z.std()).astype(np.float64)
-
-
-def thin(length: int, most: int = MOST_POINTS) -> np.ndarray:
-    """Return the indices of at most `most` steps of an episode, at even distances."""
-    return np.unique(np.linspace(0, length - 1, min(length, most)).round().astype(int))
 
 
 def embed_features(title: str, features: np.ndarray, steps: np.ndarray, seed: int = 0) -> Embedding:
@@ -148,7 +144,7 @@ def embeddings_of(
     episode: Episode, traces: Sequence[BonusTrace], names: Sequence[str]
 ) -> list[Embedding]:
     """Embed every representation and the raw pixels, at the same steps."""
-    steps = thin(len(episode))
+    steps = evenly_spaced(len(episode), MOST_POINTS)
     known = [(n, r.features) for n, r in zip(names, traces, strict=True)]
     maps = [embed_features(n, features, steps) for n, features in known if features is not None]
     return [*maps, embed_pixels(episode, steps)]

@@ -25,7 +25,8 @@ from ssedb.envs.rooms.layout import SIZES, draw_layout
 from ssedb.errors import ConfigError
 from ssedb.report.collapse import RULE, bottleneck
 from ssedb.report.command import full_command, train_command
-from ssedb.report.thin import compact, thin_curve
+from ssedb.runs.folder import outside_settings
+from ssedb.thin import compact, evenly_spaced, thin_curve
 
 POINTS = 300_000
 """Points of all curves together, so that the page stays quick with hundreds of runs."""
@@ -111,7 +112,7 @@ def _command(run: Run) -> str | None:
     """Return the run's command; None where this version cannot read its settings."""
     if not run.config:
         return None
-    if any(":" in str(run.config.get(name)) for name in ("env", "noise", "bonus")):
+    if outside_settings(run.config):
         return full_command(run.config)  # a report imports no code that a run names
     try:
         settings: dict[str, Any] = {
@@ -213,8 +214,7 @@ def _rooms(runs: Sequence[Run]) -> list[dict[str, Any]]:
             for row in run.maps
             if (visits := _by_cell(row.get("visits"), cells))
         ]
-        even = np.linspace(0, len(maps) - 1, min(MOST_MAPS, len(maps)))
-        chosen = [maps[i] for i in np.unique(even.round().astype(int))]
+        chosen = [maps[i] for i in evenly_spaced(len(maps), MOST_MAPS)]
         found.append({
             "run": number,
             "floor": ["".join("1" if cell else "0" for cell in row) for row in layout.floor],

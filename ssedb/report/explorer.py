@@ -11,14 +11,14 @@ import numpy as np
 
 from ssedb.analysis.episode import BonusTrace, Episode, record_episode, trace_bonus
 from ssedb.analysis.spikes import Spike, find_spikes, has_clean
-from ssedb.analysis.tsne import Embedding, embeddings_of, thin
+from ssedb.analysis.tsne import Embedding, embeddings_of
 from ssedb.compare.results import Run, conditions, method_looks
 from ssedb.envs.names import env_label
 from ssedb.errors import ConfigError
 from ssedb.report.page import Page
-from ssedb.report.thin import compact
 from ssedb.runs.progress import Progress
 from ssedb.terminal import plural
+from ssedb.thin import compact, evenly_spaced
 
 MOST_FRAMES = 1000
 COLUMNS = 25
@@ -128,7 +128,7 @@ def _map(chart: Embedding) -> dict[str, Any]:
 
 def kept_steps(length: int, needed: set[int], most: int = MOST_FRAMES) -> list[int]:
     """Choose the frames of an episode to keep: at even distances, and all that are needed."""
-    return sorted({*thin(length, most).tolist(), *needed})
+    return sorted({*evenly_spaced(length, most).tolist(), *needed})
 
 
 def sheet(frames: np.ndarray) -> bytes:

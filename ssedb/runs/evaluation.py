@@ -179,8 +179,10 @@ def write_stills(path: Path, frames: Sequence[Tensor], count: int) -> Path:
     import numpy as np
     from matplotlib.image import imsave
 
-    chosen = np.linspace(0, len(frames) - 1, min(count, len(frames))).round().astype(int)
-    pictures = [np.pad(frames[i].numpy(), (0, GAP), constant_values=255) for i in chosen]
+    from ssedb.thin import evenly_spaced
+
+    chosen = [frames[i].numpy() for i in evenly_spaced(len(frames), count)]
+    pictures = [np.pad(frame, (0, GAP), constant_values=255) for frame in chosen]
     strip = np.concatenate(pictures, axis=1)[:-GAP, :-GAP]
     path.parent.mkdir(parents=True, exist_ok=True)
     imsave(path, strip.repeat(2, 0).repeat(2, 1), cmap="gray", vmin=0, vmax=255)
