@@ -80,13 +80,13 @@ def evaluate(
         seed: of the episodes.
         device: auto, cpu, cuda or cuda:N.
     """
+    run = Path(run)
+    config = check_evaluation(run, episodes, video, seed, stills)
     import torch
 
     from ssedb.runs.agent import load
     from ssedb.runs.blame import blaming
 
-    run = Path(run)
-    config = check_evaluation(run, episodes, video, seed, stills)
     agent = load(run, device)
     if (video or stills) and len(agent.obs_shape) != 3:
         flag = "--video" if video else "--stills"
