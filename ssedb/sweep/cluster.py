@@ -124,12 +124,9 @@ def _watch(
                 if error is None:
                     outcome.finished.append(run)
                     display.ended(run, "finished")
-                    display.note(f"finished {run.name}")
                 else:
                     outcome.failed[run.name] = error
-                    display.ended(run, "failed")
-                    log = run.folder / SWEEP_LOG
-                    display.note(f"FAILED {run.name}: {error}; the whole story is in {log}")
+                    display.ended(run, "failed", error)
             display.update()
     except KeyboardInterrupt:
         display.note("stopping; the same command goes on from the last checkpoints")

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from ssedb.runs.folder import SWEEP_LOG
 from ssedb.runs.signals import stop_requests
 from ssedb.sweep.deadline import Deadline
 from ssedb.sweep.display import Display
@@ -228,7 +227,6 @@ class Pool:
                 self._deadline.measure(time.monotonic() - worker.began, run.config.steps)
             self.outcome.finished.append(run)
             self._display.ended(run, "finished")
-            self._display.note(f"finished {run.name}")
         elif kind == "stopped":
             worker.run = None
             self._display.ended(run, "stopped")
@@ -275,7 +273,4 @@ class Pool:
             return
         write_failure(run, error, attempts)
         self.outcome.failed[run.name] = error
-        self._display.ended(run, "failed")
-        self._display.note(
-            f"FAILED {run.name}: {error}; the whole story is in {run.folder / SWEEP_LOG}"
-        )
+        self._display.ended(run, "failed", error)
