@@ -63,7 +63,7 @@ def mean_pair(rows: Tensor) -> float:
     return float(distances.sum() / (len(rows) * (len(rows) - 1)))
 
 
-def embed(z: np.ndarray, seed: int = 0) -> np.ndarray:
+def embed(z: np.ndarray) -> np.ndarray:
     """Embed rows [P, D] as points [P, 2] by t-SNE."""
     from sklearn.decomposition import PCA
     from sklearn.manifold import TSNE
@@ -72,18 +72,18 @@ def embed(z: np.ndarray, seed: int = 0) -> np.ndarray:
     if len(z) < 5 or np.allclose(z, z[0]):  # too few to have neighbours, or all in one place
         return np.zeros((len(z), 2))
     if z.shape[1] > COMPONENTS:
-        z = PCA(min(COMPONENTS, len(z)), random_state=seed).fit_transform(z)
+        z = PCA(min(COMPONENTS, len(z)), random_state=0).fit_transform(z)
     perplexity = min(PERPLEXITY, (len(z) - 1) / 3)
-    tsne = TSNE(2, perplexity=perplexity, init="pca", random_state=seed)
+    tsne = TSNE(2, perplexity=perplexity, init="pca", random_state=0)
     return tsne.fit_transform(z / z.std()).astype(np.float64)
 
 
-def embed_features(title: str, features: np.ndarray, steps: np.ndarray, seed: int = 0) -> Embedding:
+def embed_features(title: str, features: np.ndarray, steps: np.ndarray) -> Embedding:
     """Embed the representation [T, D] of a bonus; the ratio is of all steps."""
-    return Embedding(title, steps, embed(features[steps], seed), step_ratio(features))
+    return Embedding(title, steps, embed(features[steps]), step_ratio(features))
 
 
-def embed_pixels(episode: Episode, steps: np.ndarray, seed: int = 0) -> Embedding:
+def embed_pixels(episode: Episode, steps: np.ndarray) -> Embedding:
     """Embed the stacks that the agent saw; random pairs are of the drawn steps, to save time."""
     drawn = episode.stacks(torch.from_numpy(steps)).flatten(1).float()
     lengths = []
@@ -92,7 +92,7 @@ def embed_pixels(episode: Episode, steps: np.ndarray, seed: int = 0) -> Embeddin
         lengths.append(change.flatten(1).norm(dim=1))
     pairs = mean_pair(drawn)
     ratio = float(torch.cat(lengths).mean()) / pairs if pairs > 0 else None
-    return Embedding("raw pixels", steps, embed(drawn.numpy(), seed), ratio)
+    return Embedding("raw pixels", steps, embed(drawn.numpy()), ratio)
 
 
 def tsne_of_run(
