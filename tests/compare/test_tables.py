@@ -9,7 +9,7 @@ from ssedb import cli
 from ssedb.compare import tables, write
 from ssedb.compare.references import MEASURED
 from ssedb.compare.results import load_run, load_runs
-from ssedb.runs.alarms import PATIENCE, Watch
+from ssedb.runs.alarms import UPDATES_UNDER_LIMIT, Watch
 from tests.helpers import log_sick_policy, make_run
 
 
@@ -94,7 +94,7 @@ def test_stats_raise_no_alarm_about_the_entropy_of_a_gaussian_policy(tmp_path):
     folder = make_run(tmp_path / "vectors", finished=False)
     row = {"entropy": -1.0, "explained_variance": 0.5}
     for std, metrics in (({"policy_std": 0.3}, []), ({}, ["entropy"])):
-        rows = [{"steps": 64 * (i + 1), **row, **std} for i in range(3 * PATIENCE)]
+        rows = [{"steps": 64 * (i + 1), **row, **std} for i in range(3 * UPDATES_UNDER_LIMIT)]
         (folder / "metrics.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
         assert [alarm.metric for alarm in load_run(folder).alarms] == metrics
 
