@@ -128,9 +128,9 @@ def tsne_of_run(
         raise ConfigError(
             f"{run}: the bonus {name} has no representation to draw; name another run"
         )
-    names = [r.bonus_name for r in traces]
+    names = [trace.bonus_name for trace in traces]
     if len(set(names)) < len(names):  # two runs of one bonus
-        names = [f"{r.bonus_name} ({r.run.name})" for r in traces]
+        names = [f"{trace.bonus_name} ({trace.run.name})" for trace in traces]
     progress.note(f"{plural(len(episode), 'step')}; placing them in two dimensions")
     maps = embeddings_of(episode, traces, names)
     folder = run / "tsne"
@@ -145,8 +145,8 @@ def embeddings_of(
 ) -> list[Embedding]:
     """Embed every representation and the raw pixels, at the same steps."""
     steps = evenly_spaced(len(episode), MOST_POINTS)
-    known = [(n, r.features) for n, r in zip(names, traces, strict=True)]
-    maps = [embed_features(n, features, steps) for n, features in known if features is not None]
+    known = [(name, trace.features) for name, trace in zip(names, traces, strict=True)]
+    maps = [embed_features(name, z, steps) for name, z in known if z is not None]
     return [*maps, embed_pixels(episode, steps)]
 
 

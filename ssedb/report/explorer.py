@@ -41,9 +41,9 @@ def add_episodes(
     # Where there is noise to see first.
     for several in sorted(by_task.values(), key=lambda runs: runs[0].noise == "none"):
         for run in several:
-            readers = [run, *(other for other in several if other is not run)]
-            chosen.append((run, readers[:MOST_TRACES]))
-    for number, (run, readers) in enumerate(chosen[:most]):
+            traced = [run, *(other for other in several if other is not run)]
+            chosen.append((run, traced[:MOST_TRACES]))
+    for number, (run, traced) in enumerate(chosen[:most]):
         which = f"episode {number + 1} of {min(len(chosen), most)}"
         progress.note(f"{which}: {run.method} on {run.env}, noise {run.noise}")
         try:
@@ -52,15 +52,15 @@ def add_episodes(
             complaints.append(f"{run.path}: no episode, {error}")
             continue
         traces, names = [], []
-        for reader in readers:
+        for other in traced:
             try:
-                trace = trace_bonus(episode, reader.path, device)
+                trace = trace_bonus(episode, other.path, device)
                 if not np.isfinite(trace.bonus).all():
-                    raise ConfigError(f"the bonus of {reader.method} is not finite")
+                    raise ConfigError(f"the bonus of {other.method} is not finite")
                 traces.append(trace)
-                names.append(reader.method)
+                names.append(other.method)
             except (ConfigError, RuntimeError, KeyError) as error:
-                complaints.append(f"{reader.path}: {error}")
+                complaints.append(f"{other.path}: {error}")
         if traces:
             entry = describe(page, episode, traces, embeddings_of(episode, traces, names), names)
             entry["run"] = next(i for i, r in enumerate(runs) if r is run)
@@ -101,8 +101,13 @@ def describe(
         "rewards": [[int(t), float(rewards[t])] for t in np.flatnonzero(rewards)],
         "frames": {"steps": steps, "columns": COLUMNS, "size": size, "seen": seen, "clean": clean},
         "traces": [
-            {"name": n, "bonus": compact(r.bonus), "spikes": _spikes(found), "map": where.get(n)}
-            for n, r, found in zip(names, traces, spikes, strict=True)
+            {
+                "name": name,
+                "bonus": compact(trace.bonus),
+                "spikes": _spikes(found),
+                "map": where.get(name),
+            }
+            for name, trace, found in zip(names, traces, spikes, strict=True)
         ],
         "maps": [_map(chart) for chart in maps],
     }
