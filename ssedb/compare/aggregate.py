@@ -37,7 +37,7 @@ def run_table(runs: Iterable[Run]) -> list[Row]:
             "bonus": run.config.get("bonus"),
             "steps": run.summary.get("steps", 0),
             "steps_asked": run.config.get("steps"),
-            "code": run.origin.get("code"),
+            "code": run.provenance.get("code"),
             **{key: run.value(key) for key in keys},
         }
         for run in runs

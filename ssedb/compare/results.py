@@ -61,7 +61,7 @@ class Run:
     """Why it is not finished."""
     summary: Mapping[str, Any] = field(default_factory=dict)
     probe: Mapping[str, Any] = field(default_factory=dict)
-    origin: Mapping[str, Any] = field(default_factory=dict)
+    provenance: Mapping[str, Any] = field(default_factory=dict)
     method: str = "?"
     """The bonus, and the settings that tell it from another run of the same bonus."""
     metrics: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False, compare=False)
@@ -180,7 +180,7 @@ def load_run(path: Path) -> Run:
     failure = read(FAILURE, error=str, attempts=int, config=dict)
     config = read("config.toml", **SETTINGS) or failure.get("config", {})
     probe = read("probe.json")
-    origin = read(PROVENANCE, code=str)
+    provenance = read(PROVENANCE, code=str)
     log, maps = read_log(path / "metrics.jsonl"), read_log(path / MAPS)
     status, reason = _status(summary, failure, config, log, maps, complaints)
     return Run(
@@ -190,7 +190,7 @@ def load_run(path: Path) -> Run:
         reason,
         summary,
         {} if probe.get("fresh") else probe,
-        origin,
+        provenance,
         metrics=_arrays(log.rows),
         not_finite=_not_finite(log.rows),
         repeated=log.repeated,

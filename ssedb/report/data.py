@@ -39,11 +39,11 @@ OWN_SCALE = ("score", "score_best", "area:score")
 """Measures that every game counts in its own way."""
 
 
-def collect(runs: Sequence[Run], title: str, origin: Path) -> dict[str, Any]:
-    """Collect everything but the episodes; run folders are named relative to `origin`."""
+def collect(runs: Sequence[Run], title: str, base: Path) -> dict[str, Any]:
+    """Collect everything but the episodes; run folders are named relative to `base`."""
     curves = sum(len(_curve_keys(run)) for run in runs)
     points = min(MOST_POINTS, max(LEAST_POINTS, POINTS // max(curves, 1)))
-    entries = [_run(run, i, points, origin) for i, run in enumerate(runs)]
+    entries = [_run(run, i, points, base) for i, run in enumerate(runs)]
     drawn = dict.fromkeys(key for entry in entries for key in entry["curves"])
     methods = method_order(runs)
     return {
@@ -60,13 +60,13 @@ def collect(runs: Sequence[Run], title: str, origin: Path) -> dict[str, Any]:
     }
 
 
-def _run(run: Run, number: int, points: int, origin: Path) -> dict[str, Any]:
+def _run(run: Run, number: int, points: int, base: Path) -> dict[str, Any]:
     steps = run.metrics.get("steps", np.zeros(0))
     neck = bottleneck(run.metrics, contrast=run.config.get("bonus_options", {}).get("alpha3") != 0)
     config = {k: v for k, v in run.config.items() if k != "bonus_options"}
     return {
         "id": number,
-        "name": _name(run.path, origin),
+        "name": _name(run.path, base),
         "env": run.env,
         "noise": run.noise,
         "method": run.method,
@@ -85,13 +85,13 @@ def _run(run: Run, number: int, points: int, origin: Path) -> dict[str, Any]:
         "options": {k: _text(v) for k, v in dict(run.config.get("bonus_options", {})).items()},
         "command": _command(run),
         "machine": {k: str(v) for k, v in dict(run.summary.get("machine") or {}).items()},
-        "code": run.origin.get("code"),
+        "code": run.provenance.get("code"),
     }  # fmt: skip
 
 
-def _name(path: Path, origin: Path) -> str:
+def _name(path: Path, base: Path) -> str:
     try:
-        name = path.resolve().relative_to(origin.resolve()).as_posix()
+        name = path.resolve().relative_to(base.resolve()).as_posix()
     except ValueError:
         name = path.as_posix()
     return path.resolve().name if name == "." else name
