@@ -32,7 +32,7 @@ CLOSE = 0.03
 """Share of the most steps that is not worth another run at a time."""
 SETTLE = 2.0
 """Seconds that runs need to stop or go on."""
-PATIENCE = 0.02
+POLL = 0.02
 """Seconds between two looks at what has changed."""
 GRACE = 30.0
 """Seconds for all runs to end."""
@@ -54,7 +54,7 @@ class Gate:
         while self.allowed.value <= self.number:
             if self.allowed.value < 0:
                 raise Stop
-            time.sleep(PATIENCE)
+            time.sleep(POLL)
 
 
 def run(config: ssedb.TrainConfig, gate: Gate, ready: Any, needs: Any) -> None:
@@ -109,7 +109,7 @@ def measure(
             before, since = list(steps), time.monotonic()
             time.sleep(seconds)
             while list(steps) == before:
-                time.sleep(PATIENCE)
+                time.sleep(POLL)
             rate = (sum(steps) - sum(before)) / (time.monotonic() - since)
             rows.append({"runs": number, "rate": rate, **need})
             minutes = number * configs[0].steps / rate / 60

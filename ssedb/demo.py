@@ -17,8 +17,6 @@ from rich.table import Table
 
 from ssedb import terminal
 from ssedb.analysis import measures
-from ssedb.analysis.probe import rewards_and_features
-from ssedb.analysis.transitions import draw_transitions
 from ssedb.collect.environments import look_around
 from ssedb.config import TrainConfig
 from ssedb.envs.names import rooms_world
@@ -31,6 +29,7 @@ from ssedb.sweep.worker import cores
 from ssedb.terminal import plural
 from ssedb.terminal.bar import Bar
 from ssedb.trainer import Trainer
+from ssedb.transitions import draw_transitions, rewards_and_features
 
 DB, RND, RND_CLEAN, CHANCE = "DB under noise", "RND under noise", "RND without noise", "chance"
 BONUSES = {DB: "db-ensemble", RND: "rnd", RND_CLEAN: "rnd"}

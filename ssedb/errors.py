@@ -6,6 +6,7 @@ import difflib
 import errno
 import traceback as tracebacks
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 
 
@@ -69,6 +70,23 @@ def one_line(error: BaseException) -> str:
     if isinstance(error, SystemExit):
         return f"SystemExit (it called sys.exit({message}))"
     return f"{type(error).__name__}: {message}" if message else type(error).__name__
+
+
+@contextmanager
+def must_fit(mismatch: str, remedy: str) -> Iterator[None]:
+    """Raise ConfigError if, in the block, a saved state turns out not to fit what loads it.
+
+    Args:
+        mismatch: says which state does not fit what.
+        remedy: says what the user can do.
+    """
+    try:
+        yield
+    except ConfigError:
+        raise
+    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        reason = (str(error) or repr(error)).strip().splitlines()[-1].strip()
+        raise ConfigError(f"{mismatch}: {reason}; {remedy}") from None
 
 
 class Note(UserWarning):

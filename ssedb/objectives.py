@@ -155,12 +155,12 @@ def db_bonus(mean: Tensor, std: Tensor, root: Literal["sqrt", "none"] = "sqrt") 
 
 @exact
 def information_gain(eta: Tensor, covariance: Tensor, outputs: int) -> Tensor:
-    """Return the information d/2 log(1 + eta' Lambda^-1 eta) of one more sample [thm:ucb-informal].
+    """Return the information c/2 log(1 + eta' Lambda^-1 eta) of one more sample [thm:ucb-informal].
 
     Args:
         eta: features of the sample, [B, D].
         covariance: Lambda^-1, [D, D].
-        outputs: d, the dimensions that a linear map of eta has.
+        outputs: c, the dimensions that a linear map of eta has.
 
     Returns:
         Nats gained about the map, [B].

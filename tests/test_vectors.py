@@ -12,7 +12,7 @@ from ssedb import cli, ppo
 from ssedb.actions import Box, Choices, action_space
 from ssedb.collect.environments import random_agent_statistics
 from ssedb.networks import ActorCritic
-from ssedb.runs.alarms import PATIENCE, Watch
+from ssedb.runs.alarms import UPDATES_UNDER_LIMIT, Watch
 from ssedb.runs.loop import resume, train
 from ssedb.runs.metrics import read_metrics
 from ssedb.trainer import Trainer
@@ -189,7 +189,7 @@ def test_scale_of_vectors_is_the_mean_and_std_of_each_dimension(tmp_path):
 def test_entropy_of_a_gaussian_policy_raises_no_alarm():
     rows = [
         {"steps": i, "entropy": -3.0, "explained_variance": 0.5, "policy_std": 0.1}
-        for i in range(3 * PATIENCE)
+        for i in range(3 * UPDATES_UNDER_LIMIT)
     ]
     assert Watch(rows).alarms == []
     assert [

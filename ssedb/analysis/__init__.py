@@ -1,1 +1,1 @@
-"""Analyses of a trained bonus: probe, spikes, t-SNE and maps."""
+"""Analyses of a trained bonus: probe, spikes and t-SNE."""

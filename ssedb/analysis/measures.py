@@ -6,6 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+RIDGE = 1e-3
+"""Weight of the squared coefficients of a linear probe."""
+
 
 def noise_share(values: Tensor) -> float:
     """Return within / (within + between), the share of the variance that comes from the noise.
@@ -38,13 +41,12 @@ def rank_correlation(first: Tensor, second: Tensor) -> float:
     return float(np.corrcoef(a, b)[0, 1]) if a.std() * b.std() > 0 else 0.0
 
 
-def linear_fit(features: Tensor, targets: Tensor, ridge: float = 1e-3) -> Tensor:
+def linear_fit(features: Tensor, targets: Tensor) -> Tensor:
     """Predict the second half's targets from its features by ridge regression on the first half.
 
     Args:
         features: [n, d].
         targets: [n, k].
-        ridge: weight of the squared coefficients.
 
     Returns:
         Predictions, [n - n // 2, k].
@@ -54,7 +56,7 @@ def linear_fit(features: Tensor, targets: Tensor, ridge: float = 1e-3) -> Tensor
     std, mean = torch.std_mean(features[:half], 0)
     x = torch.cat([(features - mean) / std.clamp_min(1e-8), torch.ones_like(features[:, :1])], 1)
     gram = x[:half].T @ x[:half]
-    gram.diagonal().add_(ridge * half)
+    gram.diagonal().add_(RIDGE * half)
     return x[half:] @ torch.linalg.solve(gram, x[:half].T @ targets[:half])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,19 +11,23 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from ssedb.compare.measures import OF_NOISE, label
 from ssedb.compare.style import BLUE, GRAY, GREEN, ORANGE
+from ssedb.thin import evenly_spaced
 
 if TYPE_CHECKING:
     from ssedb.analysis.episode import BonusTrace, Episode
     from ssedb.analysis.probe import Probe
     from ssedb.analysis.spikes import Spike
-    from ssedb.analysis.transitions import Transitions
     from ssedb.analysis.tsne import Embedding
     from ssedb.config import TrainConfig
     from ssedb.demo import Result
     from ssedb.envs.rooms.world import World
+    from ssedb.transitions import Transitions
 
 SCREEN: dict[str, Any] = dict(cmap="gray", vmin=0, vmax=255)
+NUMBERED = 12
+"""Points of a t-SNE map whose frames stand below it, at most."""
 
 
 def _show_cells(axes: Any, world: World, values: list[float], **colours: Any) -> Any:
@@ -88,20 +93,11 @@ def plot_probe(
 
 def _plot_shares(axes: Any, probe: Probe) -> None:
     """Draw a bar for each share that the probe has, of noise in orange, of the state in blue."""
-    noise = {
-        "noise in the bonus": probe.bonus_noise_share,
-        "noise in the features": probe.feature_noise_share,
-        "noise explained\nby the features": probe.noise_explained,
-    }
-    state = {
-        "room named\nfrom the features": probe.room_accuracy,
-        "place explained\nby the features": probe.place_explained,
-    }
+    drawn = dict.fromkeys(OF_NOISE, ORANGE) | {"room_accuracy": BLUE, "place_explained": BLUE}
     shares = [
-        (name, value, colour)
-        for several, colour in ((noise, ORANGE), (state, BLUE))
-        for name, value in several.items()
-        if value is not None
+        (textwrap.fill(label(key), 18), value, colour)
+        for key, colour in drawn.items()
+        if (value := getattr(probe, key)) is not None
     ]
     names, values, colours = zip(*shares, strict=True)
     bars = axes.barh(names, values, 0.6, color=colours)
@@ -162,8 +158,8 @@ def plot_spike_curve(episode: Episode, trace: BonusTrace, spikes: list[Spike], p
     axes.plot(trace.bonus, color=BLUE, lw=0.9)
     axes.margins(x=0.01, y=0.12)
     _number_spikes(axes, spikes, ORANGE, 9)
-    for clear, label in ((True, "clear spike"), (False, "may be noise")):
-        axes.plot([], [], "o", color=ORANGE, fillstyle="full" if clear else "none", label=label)
+    for fill, name in (("full", "clear spike"), ("none", "may be noise")):
+        axes.plot([], [], "o", color=ORANGE, fillstyle=fill, label=name)
     axes.legend(loc="lower right", ncols=2, fontsize=8)
     rule = (
         f"numbered: the {MOST} highest peaks above the running median, at most; "
@@ -227,13 +223,12 @@ def curve_strips(
     return strips[0], strips[1], [min(max(round(float(x)), 1), width - 1) for x in columns]
 
 
-def plot_embeddings(episode: Episode, maps: list[Embedding], path: Path, numbers: int = 12) -> None:
+def plot_embeddings(episode: Episode, maps: list[Embedding], path: Path) -> None:
     """Plot the maps side by side, coloured by time, with the frames of numbered points below."""
     steps = maps[0].steps
-    count = min(numbers, len(steps))
-    chosen = np.linspace(0, len(steps) - 1, count).round().astype(int)
+    chosen = evenly_spaced(len(steps), NUMBERED)
     figure = Figure(figsize=(5 * len(maps), 6.4), layout="constrained")
-    ratios = (4.4, 1.6 * 6 / count if len(maps) < 3 else 1.5)
+    ratios = (4.4, 1.6 * 6 / len(chosen) if len(maps) < 3 else 1.5)
     halves: Any = figure.subfigures(2, 1, height_ratios=ratios)
     top, bottom = halves
     panels = top.subplots(1, len(maps), squeeze=False)[0]
@@ -249,7 +244,7 @@ def plot_embeddings(episode: Episode, maps: list[Embedding], path: Path, numbers
         axes.set_title(f"{chart.title}\nconsecutive / random distance {ratio}")
         axes.set(xticks=[], yticks=[])
     top.colorbar(dots, ax=list(panels), label="step of the episode", shrink=0.9)
-    strip = bottom.subplots(1, count, squeeze=False)[0]
+    strip = bottom.subplots(1, len(chosen), squeeze=False)[0]
     for number, (axes, step) in enumerate(zip(strip, steps[chosen], strict=True), start=1):
         axes.imshow(episode.seen[step].numpy(), **SCREEN)
         axes.set(xticks=[], yticks=[])

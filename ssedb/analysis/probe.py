@@ -5,9 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,8 +13,7 @@ from torch.nn.functional import adaptive_avg_pool2d
 
 from ssedb.analysis import measures
 from ssedb.analysis.practice import make_adam, practise
-from ssedb.analysis.transitions import Transitions, collect_transitions, draw_transitions
-from ssedb.bonuses.base import Bonus, Context, episode_numbers
+from ssedb.bonuses.base import Bonus
 from ssedb.config import TrainConfig
 from ssedb.envs.names import rooms_world
 from ssedb.envs.rooms.world import World
@@ -24,8 +21,14 @@ from ssedb.errors import ConfigError
 from ssedb.noises import noise_class, noise_of
 from ssedb.runs.agent import load
 from ssedb.runs.blame import blaming
-
-CHUNK = 1024
+from ssedb.transitions import (
+    Transitions,
+    collect_transitions,
+    draw_transitions,
+    experience,
+    rewards_and_features,
+    rewards_of,
+)
 
 FALL_BATCH = 128
 
@@ -93,16 +96,6 @@ def probe_bonus(
     )
 
 
-def rewards_and_features(bonus: Bonus, data: Transitions) -> tuple[Tensor, Tensor | None]:
-    """Return the bonus [K, M] and its representation [K, M, D] or None, under every draw."""
-    draws = range(data.noisy.shape[1])
-    rewards = torch.stack([rewards_of(bonus, data, k) for k in draws])
-    if bonus.features(*experience(bonus, data, 0, slice(1))[:2]) is None:
-        return rewards, None
-    features = partial(_in_chunks, lambda o, a, *_: bonus.features(o, a), bonus, data)
-    return rewards, torch.stack([features(k) for k in draws])
-
-
 def _place_told(
     features: Tensor | None, world: World | None, data: Transitions
 ) -> dict[str, float | None]:
@@ -129,23 +122,6 @@ def count_correlation(rewards: Tensor, data: Transitions, pair_visits: Tensor) -
     return measures.rank_correlation(rewards.mean(0), (visits + 1.0).rsqrt())
 
 
-def rewards_of(bonus: Bonus, data: Transitions, draw: int | None) -> Tensor:
-    """Return the bonus [M] under one draw, or without noise."""
-    return _in_chunks(bonus.reward, bonus, data, draw)
-
-
-def experience(bonus: Bonus, data: Transitions, draw: int | None, rows: slice) -> tuple[Any, ...]:
-    """Return some transitions of one draw, and a context if the bonus uses one.
-
-    Each transition is an episode of its own.
-    """
-    batch = tuple(x[rows] for x in data.pair(draw))
-    if not bonus.uses_context:
-        return batch
-    states = None if data.states is None else data.states[rows]
-    return (*batch, Context(episode_numbers(batch[1]), states))
-
-
 def _fall(
     bonus: Bonus, data: Transitions, draws: int | None, learning_rate: float
 ) -> tuple[float, ...]:
@@ -162,12 +138,6 @@ def _fall(
             found.append(float(twin.reward(*batch).mean()))
         practise(twin, batch, adam)
     return tuple(found)
-
-
-def _in_chunks(function: Any, bonus: Bonus, data: Transitions, draw: int | None) -> Tensor:
-    chunks = [slice(i, i + CHUNK) for i in range(0, len(data.actions), CHUNK)]
-    with torch.no_grad():
-        return torch.cat([function(*experience(bonus, data, draw, rows)) for rows in chunks])
 
 
 def check_probe(config: TrainConfig, transitions: int, draws: int) -> None:

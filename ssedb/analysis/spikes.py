@@ -57,7 +57,7 @@ class Spike:
     clear: bool  # higher than plain noise would go
 
 
-def find_spikes(bonus: np.ndarray, most: int = MOST, gap: int = GAP) -> list[Spike]:
+def find_spikes(bonus: np.ndarray, most: int = MOST) -> list[Spike]:
     """Find the highest spikes of a bonus [T], in order of time.
 
     A spike rises at least one robust standard deviation above the running median. A clear spike is
@@ -66,13 +66,12 @@ def find_spikes(bonus: np.ndarray, most: int = MOST, gap: int = GAP) -> list[Spi
     Args:
         bonus: float [T].
         most: how many at most.
-        gap: fewest steps between two.
     """
     if len(bonus) < 3:
         return []
     heights = spike_heights(bonus)
     edged = np.pad(heights, 1, constant_values=-np.inf)  # a peak may be the first or the last step
-    peaks = find_peaks(edged, height=LEAST, distance=max(1, gap))[0] - 1
+    peaks = find_peaks(edged, height=LEAST, distance=GAP)[0] - 1
     strongest = peaks[np.argsort(-heights[peaks], kind="stable")][:most]
     threshold = norm.isf(CHANCE / len(bonus))
     return [

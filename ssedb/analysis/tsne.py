@@ -16,6 +16,7 @@ from ssedb.errors import ConfigError
 from ssedb.runs.files import write_json
 from ssedb.runs.progress import Progress, silent
 from ssedb.terminal import plural
+from ssedb.thin import evenly_spaced
 
 PERPLEXITY = 30.0
 COMPONENTS = 50
@@ -62,7 +63,7 @@ def mean_pair(rows: Tensor) -> float:
     return float(distances.sum() / (len(rows) * (len(rows) - 1)))
 
 
-def embed(z: np.ndarray, seed: int = 0) -> np.ndarray:
+def embed(z: np.ndarray) -> np.ndarray:
     """Embed rows [P, D] as points [P, 2] by t-SNE."""
     from sklearn.decomposition import PCA
     from sklearn.manifold import TSNE
@@ -71,23 +72,18 @@ def embed(z: np.ndarray, seed: int = 0) -> np.ndarray:
     if len(z) < 5 or np.allclose(z, z[0]):  # too few to have neighbours, or all in one place
         return np.zeros((len(z), 2))
     if z.shape[1] > COMPONENTS:
-        z = PCA(min(COMPONENTS, len(z)), random_state=seed).fit_transform(z)
+        z = PCA(min(COMPONENTS, len(z)), random_state=0).fit_transform(z)
     perplexity = min(PERPLEXITY, (len(z) - 1) / 3)
-    tsne = TSNE(2, perplexity=perplexity, init="pca", random_state=seed)
+    tsne = TSNE(2, perplexity=perplexity, init="pca", random_state=0)
     return tsne.fit_transform(z / z.std()).astype(np.float64)
 
 
-def thin(length: int, most: int = MOST_POINTS) -> np.ndarray:
-    """Return the indices of at most `most` steps of an episode, at even distances."""
-    return np.unique(np.linspace(0, length - 1, min(length, most)).round().astype(int))
-
-
-def embed_features(title: str, features: np.ndarray, steps: np.ndarray, seed: int = 0) -> Embedding:
+def embed_features(title: str, features: np.ndarray, steps: np.ndarray) -> Embedding:
     """Embed the representation [T, D] of a bonus; the ratio is of all steps."""
-    return Embedding(title, steps, embed(features[steps], seed), step_ratio(features))
+    return Embedding(title, steps, embed(features[steps]), step_ratio(features))
 
 
-def embed_pixels(episode: Episode, steps: np.ndarray, seed: int = 0) -> Embedding:
+def embed_pixels(episode: Episode, steps: np.ndarray) -> Embedding:
     """Embed the stacks that the agent saw; random pairs are of the drawn steps, to save time."""
     drawn = episode.stacks(torch.from_numpy(steps)).flatten(1).float()
     lengths = []
@@ -96,7 +92,7 @@ def embed_pixels(episode: Episode, steps: np.ndarray, seed: int = 0) -> Embeddin
         lengths.append(change.flatten(1).norm(dim=1))
     pairs = mean_pair(drawn)
     ratio = float(torch.cat(lengths).mean()) / pairs if pairs > 0 else None
-    return Embedding("raw pixels", steps, embed(drawn.numpy(), seed), ratio)
+    return Embedding("raw pixels", steps, embed(drawn.numpy()), ratio)
 
 
 def tsne_of_run(
@@ -107,7 +103,7 @@ def tsne_of_run(
     steps: int | None = None,
     device: str = "auto",
     progress: Progress = silent,
-) -> tuple[list[Embedding], Path]:
+) -> tuple[Episode, list[BonusTrace], list[Embedding], list[str]]:
     """Run an episode, and write its t-SNE maps into `run/tsne/`.
 
     Args:
@@ -119,10 +115,9 @@ def tsne_of_run(
         progress: shows what is done.
 
     Returns:
-        The maps and their folder.
+        The episode, the bonuses along it, the maps and the names of the bonuses.
     """
     from ssedb.analysis.plots import plot_embeddings
-    from ssedb.report.explorer import write_episode_page
 
     check_runs(run, compare)
     progress.note("running an episode")
@@ -133,26 +128,25 @@ def tsne_of_run(
         raise ConfigError(
             f"{run}: the bonus {name} has no representation to draw; name another run"
         )
-    names = [r.bonus_name for r in traces]
+    names = [trace.bonus_name for trace in traces]
     if len(set(names)) < len(names):  # two runs of one bonus
-        names = [f"{r.bonus_name} ({r.run.name})" for r in traces]
+        names = [f"{trace.bonus_name} ({trace.run.name})" for trace in traces]
     progress.note(f"{plural(len(episode), 'step')}; placing them in two dimensions")
     maps = embeddings_of(episode, traces, names)
     folder = run / "tsne"
     folder.mkdir(exist_ok=True)
     plot_embeddings(episode, maps, folder / "tsne.png")
-    write_episode_page(episode, traces, maps, names, folder / "tsne.html")
     write_json(folder / "tsne.json", _as_json(episode, maps), indent=None)
-    return maps, folder
+    return episode, traces, maps, names
 
 
 def embeddings_of(
     episode: Episode, traces: Sequence[BonusTrace], names: Sequence[str]
 ) -> list[Embedding]:
     """Embed every representation and the raw pixels, at the same steps."""
-    steps = thin(len(episode))
-    known = [(n, r.features) for n, r in zip(names, traces, strict=True)]
-    maps = [embed_features(n, features, steps) for n, features in known if features is not None]
+    steps = evenly_spaced(len(episode), MOST_POINTS)
+    known = [(name, trace.features) for name, trace in zip(names, traces, strict=True)]
+    maps = [embed_features(name, z, steps) for name, z in known if z is not None]
     return [*maps, embed_pixels(episode, steps)]
 
 

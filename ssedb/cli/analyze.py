@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from ssedb.analysis.probe import Probe as Measures
     from ssedb.analysis.tsne import Embedding
 
-MEASURED = {
-    "bonus_noise_share": ("share of noise in the bonus", "0 blind to it, 1 nothing else"),
-    "count_correlation": ("correlation with 1/sqrt(N(s,a)+1)", "1 rewards like a count"),
-    "feature_noise_share": ("share of noise in the features", "0 blind to it, 1 nothing else"),
-    "room_accuracy": ("room named from the features", "held-out accuracy of a linear probe"),
-    "place_explained": ("place explained by the features", "held-out R2 of row and column"),
-    "noise_explained": ("noise explained by the features", "held-out R2 of noise in 4x4 fields"),
+READS = {
+    "bonus_noise_share": "0 blind to it, 1 nothing else",
+    "count_correlation": "1 rewards like a count",
+    "feature_noise_share": "0 blind to it, 1 nothing else",
+    "room_accuracy": "held-out accuracy of a linear probe",
+    "place_explained": "held-out R2 of row and column",
+    "noise_explained": "held-out R2 of noise in 4x4 fields",
 }
-"""Name and explanation of each number of a probe."""
+"""Explanation of each measure of a probe."""
 
 
 @dataclass(frozen=True)
@@ -103,8 +103,10 @@ def probe(args: list[str]) -> None:
 
 def print_probe(result: Measures, bonus: str, picture: Path) -> None:
     """Print what the probe measured, one a line."""
+    from ssedb.compare.measures import label
+
     clean, noisy = (fall[-1] / fall[0] for fall in (result.fall_clean, result.fall_noisy))
-    rows = [(label, getattr(result, key), reads) for key, (label, reads) in MEASURED.items()]
+    rows = [(label(key), getattr(result, key), reads) for key, reads in READS.items()]
     rows.append(("bonus left after 50 repetitions, clean", clean, "1 does not fade"))
     rows.append(("the same under noise", noisy, "1 does not fade"))
     table = Table("measure", "value", "reads", title=f"{bonus} under {result.noise}")
@@ -149,8 +151,12 @@ def tsne(args: list[str]) -> None:
     if options.compare is not None:
         _require_episode(options, options.compare)
     from ssedb.analysis.tsne import tsne_of_run
+    from ssedb.report.explorer import write_episode_page
 
-    print_maps(*tsne_of_run(**vars(options), progress=console()))
+    episode, traces, maps, names = tsne_of_run(**vars(options), progress=console())
+    folder = options.run / "tsne"
+    write_episode_page(episode, traces, maps, names, folder / "tsne.html")
+    print_maps(maps, folder)
 
 
 def print_maps(maps: list[Embedding], folder: Path) -> None:

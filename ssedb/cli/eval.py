@@ -37,12 +37,9 @@ class Eval:
 def main(args: list[str]) -> int:
     """Run the command; return the exit code."""
     options = parse(Eval, args, "eval")
-    from ssedb.runs import evaluation
+    from ssedb.runs.evaluation import evaluate
 
-    evaluation.check_evaluation(
-        options.run, options.episodes, options.video, options.seed, options.stills
-    )
-    print_evaluation(evaluation.evaluate(**vars(options)))
+    print_evaluation(evaluate(**vars(options)))
     return 0
 
 

@@ -24,9 +24,8 @@ class Export:
 def main(args: list[str]) -> int:
     """Run the command; return the exit code."""
     options = parse(Export, args, "export")
-    from ssedb.runs import export
+    from ssedb.runs.export import export
 
-    export.check(options.run, options.out)
-    path = export.export(options.run, options.out)
+    path = export(options.run, options.out)
     print(literal(f"{path}: {path.stat().st_size / 2**20:.1f} MiB"))
     return 0

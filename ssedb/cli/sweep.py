@@ -72,11 +72,13 @@ def main(args: list[str]) -> int:
         return 0
     if options.ray is None:
         _check_devices((run.config.device, run.config.engine) for run in grid.runs)
+    from ssedb.sweep.pool import Execution
     from ssedb.sweep.run import run_sweep
 
     with locked(root):  # two would wait for each other's runs
-        how: dict[str, Any] = {name: getattr(options, name) for name in (*LEAST, "whole", "ray")}
-        outcome = run_sweep(grid, root, device=grid.runs[0].config.device, **how)
+        given: dict[str, Any] = {name: getattr(options, name) for name in (*LEAST, "whole", "ray")}
+        how = Execution(device=grid.runs[0].config.device, **given)
+        outcome = run_sweep(grid, root, how)
     return 130 if outcome.stopped else 1 if outcome.failed or outcome.unfinished else 0
 
 

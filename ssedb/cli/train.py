@@ -26,6 +26,12 @@ from ssedb.runs.signals import ending_signals, handled
 if TYPE_CHECKING:
     from ssedb.runs.loop import TrainResult
 
+PRINTED = (
+    "states_share", "rooms_share", "bonus_raw", "i_upper", "i_pred", "i_nce", "i_nce_chance",
+    "rank_z", "rank_state",
+)  # fmt: skip
+"""Metrics that the summary of a run shows, where the run has them."""
+
 
 def main(args: list[str]) -> int:
     """Run the command; return the exit code."""
@@ -112,6 +118,8 @@ def print_run(result: TrainResult, config: TrainConfig) -> None:
     """Print what a run did, and where it is."""
     from rich.table import Table
 
+    from ssedb.compare.measures import label
+
     last, score = result.summary["last"], result.summary["score"]
     asked = f"(asked for {config.steps:,}, in rollouts of {config.rollout_size:,})"
     if not result.finished:
@@ -120,27 +128,16 @@ def print_run(result: TrainResult, config: TrainConfig) -> None:
     table = Table(title=title, show_header=False)
     table.add_row("agent steps", f"{result.steps:,} {asked}")
     if last:
-        table.add_row("steps per second", f"{last['sps']:,.0f} (last update)")
+        table.add_row(label("sps"), f"{last['sps']:,.0f} (last update)")
     table.add_row("episodes ended", f"{result.summary['episodes']:,}")
     scores = ("no episode has ended yet", "-")
     if score is not None:
         scores = (f"{score:.2f}", f"{result.summary['score_best']:.2f}")
-    table.add_row("score, mean of the last 100", scores[0])
-    table.add_row("score, best", scores[1])
-    names = {
-        "states_share": "share of the states seen",
-        "rooms_share": "share of the rooms seen",
-        "bonus_raw": "bonus, mean before normalisation",
-        "i_upper": "I_upper (nats in z)",
-        "i_pred": "I_pred (log-likelihood)",
-        "i_nce": "I_nce",
-        "i_nce_chance": "I_nce of blind guessing",
-        "rank_z": "rank of z, the representation",
-        "rank_state": "rank of the encoded states",
-    }
-    for name, label in names.items():
-        if name in last:
-            table.add_row(label, f"{last[name]:.3f}")
+    table.add_row(label("score"), scores[0])
+    table.add_row(label("score_best"), scores[1])
+    for key in PRINTED:
+        if key in last:
+            table.add_row(label(key), f"{last[key]:.3f}")
     terminal.print_table(table)
     for alarm in result.summary.get("alarms", []):
         print(terminal.wrapped(f"ALARM: {Alarm(**alarm).text(vars(config))}"))

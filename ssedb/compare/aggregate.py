@@ -22,12 +22,14 @@ Row = dict[str, Any]
 
 LEAST_RUNS, LEAST_TASKS = 3, 3
 """Below both, an interval over runs and tasks covers nearly everything."""
+POINTS = 40
+"""Points along training at which methods are compared."""
 
 
-def run_table(runs: Iterable[Run], keys: Sequence[str] = ()) -> list[Row]:
-    """Return a row for each run: what it was, how it ended, its measures (`keys`, or all)."""
+def run_table(runs: Iterable[Run]) -> list[Row]:
+    """Return a row for each run: what it was, how it ended, its measures."""
     runs = list(runs)
-    keys = keys or [key for key in MEASURES if any(run.value(key) is not None for run in runs)]
+    keys = [key for key in MEASURES if any(run.value(key) is not None for run in runs)]
     return [
         {
             **_about(run),
@@ -35,14 +37,14 @@ def run_table(runs: Iterable[Run], keys: Sequence[str] = ()) -> list[Row]:
             "bonus": run.config.get("bonus"),
             "steps": run.summary.get("steps", 0),
             "steps_asked": run.config.get("steps"),
-            "code": run.origin.get("code"),
+            "code": run.provenance.get("code"),
             **{key: run.value(key) for key in keys},
         }
         for run in runs
     ]
 
 
-def condition_table(runs: Iterable[Run], key: str, *, seed: int = 0) -> list[Row]:
+def condition_table(runs: Iterable[Run], key: str) -> list[Row]:
     """Return a row for each (env, noise, method): mean of the finished runs with its 95% interval.
 
     `left_out` counts unfinished runs, and finished ones without a value (no episode has ended, a
@@ -55,7 +57,7 @@ def condition_table(runs: Iterable[Run], key: str, *, seed: int = 0) -> list[Row
         row |= {"runs": len(values), "left_out": len(several) - len(values)}
         e = statistics.Estimate(None, None, None, 0)
         if values:
-            e = statistics.bootstrap({env: values}, statistics.mean, seed=seed, bounds=bounds(key))
+            e = statistics.bootstrap({env: values}, statistics.mean, bounds=bounds(key))
         rows.append(row | _interval(e, "mean") | {"values": values})
     return rows
 
@@ -108,7 +110,7 @@ def _interval(estimate: statistics.Estimate, name: str, prefix: str = "") -> Row
     return {name: estimate.value, **{prefix + end: number_or_none(x) for end, x in ends.items()}}
 
 
-def aggregate_table(runs: Iterable[Run], key: str, *, seed: int = 0) -> list[Row]:
+def aggregate_table(runs: Iterable[Run], key: str) -> list[Row]:
     """Return a row for each method: IQM, mean, median, optimality gap over the tasks all have."""
     scores = scores_by_task(runs, key)
     common = _common_tasks(scores)
@@ -120,13 +122,13 @@ def aggregate_table(runs: Iterable[Run], key: str, *, seed: int = 0) -> list[Row
         chosen = {task: tasks[task] for task in common}
         for name, statistic in statistics.AGGREGATES.items():
             if chosen and (name != "optimality_gap" or goal is not None):
-                e = statistics.bootstrap(chosen, statistic, seed=seed, bounds=bounds(key))
+                e = statistics.bootstrap(chosen, statistic, bounds=bounds(key))
                 row |= {"runs": e.runs, **_interval(e, name, f"{name}_")}
         rows.append(row)
     return rows
 
 
-def improvement_table(runs: Iterable[Run], key: str, *, seed: int = 0) -> list[Row]:
+def improvement_table(runs: Iterable[Run], key: str) -> list[Row]:
     """Return a row for each ordered pair of methods: how probably the first beats the second.
 
     Two single runs say nothing about a probability, and have no row.
@@ -139,13 +141,11 @@ def improvement_table(runs: Iterable[Run], key: str, *, seed: int = 0) -> list[R
         if sum(len(scores[first][t]) * len(scores[second][t]) for t in common) > 1:
             x, y = ({t: [sign * v for v in scores[m][t]] for t in common} for m in (first, second))
             row: Row = {"first": first, "second": second, "measure": key, "tasks": len(common)}
-            rows.append(row | _interval(statistics.improvement(x, y, seed=seed), "probability"))
+            rows.append(row | _interval(statistics.improvement(x, y), "probability"))
     return rows
 
 
-def efficiency_table(
-    runs: Iterable[Run], key: str, *, points: int = 40, seed: int = 0
-) -> list[Row]:
+def efficiency_table(runs: Iterable[Run], key: str) -> list[Row]:
     """Return the IQM over the common tasks along training, of unfinished runs as far as they go."""
     found: dict[str, dict[str, list[tuple[np.ndarray, np.ndarray]]]] = {}
     for (env, noise, method), several in conditions(runs).items():
@@ -157,12 +157,11 @@ def efficiency_table(
     ends = [steps for tasks in found.values() for task in common for steps, _ in tasks[task]]
     if not ends:
         return []
-    grid = np.linspace(min(steps[0] for steps in ends), max(steps[-1] for steps in ends), points)
-    how: dict[str, Any] = dict(reps=400, seed=seed, bounds=bounds(key))
+    grid = np.linspace(min(steps[0] for steps in ends), max(steps[-1] for steps in ends), POINTS)
     rows: list[Row] = []
     for method, tasks in found.items():
         on_grid = {task: [statistics.resample(*c, grid) for c in tasks[task]] for task in common}
-        e, counts = statistics.curve(on_grid, statistics.iqm, **how)
+        e, counts = statistics.curve(on_grid, statistics.iqm, reps=400, bounds=bounds(key))
         for i in np.flatnonzero(np.isfinite(e.value)):
             value, low, high = (float(x[i]) for x in (e.value, e.low, e.high))
             here = statistics.Estimate(value, low, high, int(counts[i]))

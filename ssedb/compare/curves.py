@@ -23,12 +23,7 @@ POINTS = 80
 """Points of a curve."""
 FEW = 6
 """Methods, at most, of a panel that has two lines for each."""
-DB_TERMS = {
-    "score": "extrinsic score",
-    "i_upper": "I_upper (nats)",
-    "i_pred": "I_pred (nats)",
-    "i_nce": "I_nce (nats)",
-}
+DB_TERMS = ("score", "i_upper", "i_pred", "i_nce")
 
 
 def _counted(runs: Sequence[Run]) -> list[Run]:
@@ -101,10 +96,10 @@ def ablation_panels(runs: Sequence[Run], env: str, noise: str) -> Figure | None:
         return None
     styles = method_styles(methods)
     figure, axes = panels(len(DB_TERMS), columns=2, width=3.4)
-    for panel, (key, name) in zip(axes, DB_TERMS.items(), strict=True):
+    for panel, key in zip(axes, DB_TERMS, strict=True):
         for method, style in styles.items():
             _draw_curve(panel, _of(runs, env, noise, method), key, style)
-        panel.set_title(name)
+        panel.set_title(label(key))
     guessed = np.concatenate([run.curve("i_nce_chance")[1] for run in runs])
     if guessed.size:  # a young model, far below chance, would squeeze all that matters
         chance, curves = np.nanmax(guessed), [run.curve("i_nce")[1] for run in runs]

@@ -1,4 +1,4 @@
-"""Measures of a run that tables and figures know: names, bounds, and which way is better."""
+"""Measures and metrics of a run: labels, bounds, and which way is better. Needs no torch."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ MEASURES: dict[str, Measure] = {
         "human-normalised score with the literature's random agent", "high", goal=1.0
     ),
     "random_score": Measure("score above a random agent's, in its own scores", "high"),
-    "score": Measure("score, last 100 episodes", "high"),
+    "score": Measure("score, mean of the last 100 episodes", "high"),
     "score_best": Measure("best score of an episode", "high"),
     "states_share": Measure("share of states seen", "high", SHARE, 1.0),
     "rooms_share": Measure("share of rooms seen", "high", SHARE, 1.0),
     "visit_entropy": Measure("entropy of visits (nats)", "high"),
     "area:states_share": Measure("states seen, mean along training", "high", SHARE, 1.0),
     "area:score": Measure("score, mean along training", "high"),
-    "bonus_noise_share": Measure("noise in the bonus", "low", SHARE),
-    "feature_noise_share": Measure("noise in the features", "low", SHARE),
-    "count_correlation": Measure("correlation with counts", "high", (-1.0, 1.0)),
+    "bonus_noise_share": Measure("share of noise in the bonus", "low", SHARE),
+    "feature_noise_share": Measure("share of noise in the features", "low", SHARE),
+    "count_correlation": Measure("correlation with 1/sqrt(N(s,a)+1)", "high", (-1.0, 1.0)),
     "room_accuracy": Measure("room named from the features", "high", SHARE),
     "place_explained": Measure("place explained by the features", "high", SHARE),
     "noise_explained": Measure("noise explained by the features", "low", SHARE),
@@ -57,6 +57,22 @@ MEASURES: dict[str, Measure] = {
     "sps": Measure("steps per second"),
 }
 """Measures that the tables know; any other key of metrics.jsonl works too."""
+
+METRICS = {
+    "cells_share": "share of cells seen",
+    "states_seen": "states seen",
+    "last_first_visit": "step of the last first visit",
+    "score_rollout": "score, this rollout",
+    "bonus": "bonus, normalised",
+    "bonus_raw_std": "spread of the bonus",
+    "i_upper": "I_upper: nats in z",
+    "i_pred": "I_pred: log-likelihood of the next state",
+    "i_nce": "I_nce: telling the next state from others",
+    "i_nce_chance": "I_nce of blind guessing",
+    "rank_z": "effective rank of z",
+    "rank_state": "effective rank of the encoded states",
+}
+"""Labels of other metrics whose key does not say what they are."""
 
 PROBED = (
     "bonus_noise_share",
@@ -76,11 +92,11 @@ OF_BONUS = ("bonus_noise_share", "count_correlation")
 
 def measure(key: str) -> Measure:
     """Return the measure of a key; one that is not listed is named by its key."""
-    return MEASURES.get(key, Measure(key))
+    return MEASURES.get(key) or Measure(METRICS.get(key, key.replace("_", " ")))
 
 
 def label(key: str) -> str:
-    """Return how a measure is called."""
+    """Return how tables, figures and pages call a measure or a metric."""
     return measure(key).label
 
 

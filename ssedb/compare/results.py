@@ -61,7 +61,7 @@ class Run:
     """Why it is not finished."""
     summary: Mapping[str, Any] = field(default_factory=dict)
     probe: Mapping[str, Any] = field(default_factory=dict)
-    origin: Mapping[str, Any] = field(default_factory=dict)
+    provenance: Mapping[str, Any] = field(default_factory=dict)
     method: str = "?"
     """The bonus, and the settings that tell it from another run of the same bonus."""
     metrics: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False, compare=False)
@@ -102,9 +102,8 @@ class Run:
         """
         if self.finished and (noted := read_alarms(self.summary.get("alarms"))) is not None:
             return noted
-        names = ("steps", *LIMITS)
-        if not all(name in self.metrics for name in names):
-            return []
+        # The std tells the watch that the policy is Gaussian.
+        names = [n for n in ("steps", *LIMITS, "policy_std") if n in self.metrics]
         rows = zip(*(self.metrics[name].tolist() for name in names), strict=True)
         return Watch(dict(zip(names, row, strict=True)) for row in rows).alarms
 
@@ -181,7 +180,7 @@ def load_run(path: Path) -> Run:
     failure = read(FAILURE, error=str, attempts=int, config=dict)
     config = read("config.toml", **SETTINGS) or failure.get("config", {})
     probe = read("probe.json")
-    origin = read(PROVENANCE, code=str)
+    provenance = read(PROVENANCE, code=str)
     log, maps = read_log(path / "metrics.jsonl"), read_log(path / MAPS)
     status, reason = _status(summary, failure, config, log, maps, complaints)
     return Run(
@@ -191,7 +190,7 @@ def load_run(path: Path) -> Run:
         reason,
         summary,
         {} if probe.get("fresh") else probe,
-        origin,
+        provenance,
         metrics=_arrays(log.rows),
         not_finite=_not_finite(log.rows),
         repeated=log.repeated,

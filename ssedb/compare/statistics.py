@@ -32,7 +32,6 @@ class How(TypedDict, total=False):
 
     reps: int
     seed: int
-    confidence: float
     widen: bool
     bounds: tuple[float, float]
 
@@ -101,7 +100,6 @@ def bootstrap(scores: Scores, statistic: Statistic, **how: Unpack[How]) -> Estim
         statistic: of resampled scores.
         reps: resamplings.
         seed: of the resampling.
-        confidence: of the interval.
         widen: whether to widen the interval when runs are few.
         bounds: least and greatest value of the statistic.
     """
@@ -159,7 +157,7 @@ def _bootstrap(
     if any(all(len(array) == 1 for array in arrays) for arrays in data):
         nothing = np.full_like(value, math.nan)[()]
         return Estimate(_plain(value), _plain(nothing), _plain(nothing), runs)
-    reps, tail = how.get("reps", REPS), (1 - how.get("confidence", CONFIDENCE)) / 2
+    reps, tail = how.get("reps", REPS), (1 - CONFIDENCE) / 2
     generator = np.random.default_rng(how.get("seed", 0))
     drawn = [[a[generator.integers(len(a), size=(reps, len(a)))] for a in row] for row in data]
     low, high = np.quantile(statistic(drawn), [tail, 1 - tail], axis=0)

@@ -144,7 +144,7 @@ def _overview(runs: Sequence[Run]) -> Table:
     few = "(n) where n seeds alone have a value"
     notes = [f"In the tables below: mean [95% interval] over the seeds; {few}."]
     notes += unlike(runs)
-    codes = sorted({str(run.origin["code"]) for run in runs if run.origin.get("code")})
+    codes = sorted({str(run.provenance["code"]) for run in runs if run.provenance.get("code")})
     if len(codes) > 1:
         versions = f"{len(codes)} versions of the code"
         notes.append(f"The runs were made by {versions}: {'; '.join(codes)}.")

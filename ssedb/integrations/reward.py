@@ -13,11 +13,11 @@ from ssedb.bonuses.base import Bonus, Context, checked, observes
 from ssedb.config import FIDELITIES
 from ssedb.engine import host
 from ssedb.engine.base import Engine
-from ssedb.errors import ConfigError
+from ssedb.errors import ConfigError, must_fit
 from ssedb.integrations.episodes import EpisodeNumbers, ResetSteps
 from ssedb.integrations.inputs import Inputs
 from ssedb.integrations.samples import SampleDict, Samples, join, one_step
-from ssedb.integrations.saved import as_text, must_load, require_made_for, to_cpu
+from ssedb.integrations.saved import REMEDY, as_text, require_made_for, to_cpu
 from ssedb.integrations.scale import RewardScale
 from ssedb.integrations.settings import plain, require_valid
 from ssedb.integrations.spaces import resets_in_next_step
@@ -239,7 +239,7 @@ class IntrinsicReward:
         How the model is trained (rate, passes and the like) is as this reward was made.
         """
         require_made_for(state.get("made_for"), self._made_for)
-        with must_load():
+        with must_fit("the state does not fit this reward", REMEDY):
             self.bonus.load_state_dict(state["bonus"])
             groups = self._adam.state_dict()["param_groups"]
             self._adam.load_state_dict({**state["adam"], "param_groups": groups})

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from torch import Tensor
 
 from ssedb.errors import ConfigError
 
+REMEDY = "make the reward as the saved one was made"
 SHORTHAND = ("fidelity", "preset")
 """Settings that matter by the others they stand for alone."""
 
@@ -37,21 +36,8 @@ def require_made_for(saved: Any, own: dict[str, str]) -> None:
     name = differ[0]
     raise ConfigError(
         f"a state of {name}={saved.get(name)} does not fit this reward of {name}={own.get(name)}; "
-        "make the reward as the saved one was made"
+        f"{REMEDY}"
     )
-
-
-@contextmanager
-def must_load() -> Iterator[None]:
-    """Raise ConfigError for a state whose tensors do not fit."""
-    try:
-        yield
-    except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
-        reason = (str(error) or repr(error)).strip().splitlines()[-1].strip()
-        raise ConfigError(
-            f"the state does not fit this reward: {reason}; "
-            "make the reward as the saved one was made"
-        ) from None
 
 
 def to_cpu(value: Any) -> Any:

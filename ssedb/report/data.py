@@ -16,7 +16,7 @@ from ssedb.compare.aggregate import (
     improvement_table,
     under_noise,
 )
-from ssedb.compare.measures import MEASURES, about
+from ssedb.compare.measures import MEASURES, about, label
 from ssedb.compare.results import Run, method_looks, method_order, number_or_none
 from ssedb.compare.tables import unlike
 from ssedb.config import TrainConfig
@@ -25,38 +25,25 @@ from ssedb.envs.rooms.layout import SIZES, draw_layout
 from ssedb.errors import ConfigError
 from ssedb.report.collapse import RULE, bottleneck
 from ssedb.report.command import full_command, train_command
-from ssedb.report.thin import compact, thin_curve
+from ssedb.runs.folder import outside_settings
+from ssedb.thin import compact, evenly_spaced, thin_curve
 
 POINTS = 300_000
 """Points of all curves together, so that the page stays quick with hundreds of runs."""
 LEAST_POINTS, MOST_POINTS = 60, 400
 MOST_MAPS = 60
 NOT_DRAWN = {"time", "steps", "updates", "episodes"}
-OWN_LABELS = {
-    "cells_share": "share of cells seen",
-    "states_seen": "states seen",
-    "last_first_visit": "step of the last first visit",
-    "score_rollout": "score, this rollout",
-    "bonus": "bonus, normalised",
-    "bonus_raw_std": "spread of the bonus",
-    "i_upper": "I_upper: nats in z",
-    "i_pred": "I_pred: log-likelihood of the next state",
-    "i_nce": "I_nce: telling the next state from others",
-    "i_nce_chance": "I_nce of blind guessing",
-    "rank_z": "effective rank of z",
-    "rank_state": "effective rank of the encoded states",
-}
 FIRST = ("human_score", "states_share", "bonus_noise_share")
 """Measures that the page may open with: those on a scale that environments share."""
 OWN_SCALE = ("score", "score_best", "area:score")
 """Measures that every game counts in its own way."""
 
 
-def collect(runs: Sequence[Run], title: str, origin: Path) -> dict[str, Any]:
-    """Collect everything but the episodes; run folders are named relative to `origin`."""
+def collect(runs: Sequence[Run], title: str, base: Path) -> dict[str, Any]:
+    """Collect everything but the episodes; run folders are named relative to `base`."""
     curves = sum(len(_curve_keys(run)) for run in runs)
     points = min(MOST_POINTS, max(LEAST_POINTS, POINTS // max(curves, 1)))
-    entries = [_run(run, i, points, origin) for i, run in enumerate(runs)]
+    entries = [_run(run, i, points, base) for i, run in enumerate(runs)]
     drawn = dict.fromkeys(key for entry in entries for key in entry["curves"])
     methods = method_order(runs)
     return {
@@ -73,18 +60,13 @@ def collect(runs: Sequence[Run], title: str, origin: Path) -> dict[str, Any]:
     }
 
 
-def label(key: str) -> str:
-    """Return how the page calls a metric or a measure."""
-    return MEASURES[key].label if key in MEASURES else OWN_LABELS.get(key, key.replace("_", " "))
-
-
-def _run(run: Run, number: int, points: int, origin: Path) -> dict[str, Any]:
+def _run(run: Run, number: int, points: int, base: Path) -> dict[str, Any]:
     steps = run.metrics.get("steps", np.zeros(0))
     neck = bottleneck(run.metrics, contrast=run.config.get("bonus_options", {}).get("alpha3") != 0)
     config = {k: v for k, v in run.config.items() if k != "bonus_options"}
     return {
         "id": number,
-        "name": _name(run.path, origin),
+        "name": _name(run.path, base),
         "env": run.env,
         "noise": run.noise,
         "method": run.method,
@@ -103,13 +85,13 @@ def _run(run: Run, number: int, points: int, origin: Path) -> dict[str, Any]:
         "options": {k: _text(v) for k, v in dict(run.config.get("bonus_options", {})).items()},
         "command": _command(run),
         "machine": {k: str(v) for k, v in dict(run.summary.get("machine") or {}).items()},
-        "code": run.origin.get("code"),
+        "code": run.provenance.get("code"),
     }  # fmt: skip
 
 
-def _name(path: Path, origin: Path) -> str:
+def _name(path: Path, base: Path) -> str:
     try:
-        name = path.resolve().relative_to(origin.resolve()).as_posix()
+        name = path.resolve().relative_to(base.resolve()).as_posix()
     except ValueError:
         name = path.as_posix()
     return path.resolve().name if name == "." else name
@@ -130,7 +112,7 @@ def _command(run: Run) -> str | None:
     """Return the run's command; None where this version cannot read its settings."""
     if not run.config:
         return None
-    if any(":" in str(run.config.get(name)) for name in ("env", "noise", "bonus")):
+    if outside_settings(run.config):
         return full_command(run.config)  # a report imports no code that a run names
     try:
         settings: dict[str, Any] = {
@@ -232,8 +214,7 @@ def _rooms(runs: Sequence[Run]) -> list[dict[str, Any]]:
             for row in run.maps
             if (visits := _by_cell(row.get("visits"), cells))
         ]
-        even = np.linspace(0, len(maps) - 1, min(MOST_MAPS, len(maps)))
-        chosen = [maps[i] for i in np.unique(even.round().astype(int))]
+        chosen = [maps[i] for i in evenly_spaced(len(maps), MOST_MAPS)]
         found.append({
             "run": number,
             "floor": ["".join("1" if cell else "0" for cell in row) for row in layout.floor],

@@ -11,14 +11,14 @@ import numpy as np
 
 from ssedb.analysis.episode import BonusTrace, Episode, record_episode, trace_bonus
 from ssedb.analysis.spikes import Spike, find_spikes, has_clean
-from ssedb.analysis.tsne import Embedding, embeddings_of, thin
+from ssedb.analysis.tsne import Embedding, embeddings_of
 from ssedb.compare.results import Run, conditions, method_looks
 from ssedb.envs.names import env_label
 from ssedb.errors import ConfigError
 from ssedb.report.page import Page
-from ssedb.report.thin import compact
 from ssedb.runs.progress import Progress
 from ssedb.terminal import plural
+from ssedb.thin import compact, evenly_spaced
 
 MOST_FRAMES = 1000
 COLUMNS = 25
@@ -41,9 +41,9 @@ def add_episodes(
     # Where there is noise to see first.
     for several in sorted(by_task.values(), key=lambda runs: runs[0].noise == "none"):
         for run in several:
-            readers = [run, *(other for other in several if other is not run)]
-            chosen.append((run, readers[:MOST_TRACES]))
-    for number, (run, readers) in enumerate(chosen[:most]):
+            traced = [run, *(other for other in several if other is not run)]
+            chosen.append((run, traced[:MOST_TRACES]))
+    for number, (run, traced) in enumerate(chosen[:most]):
         which = f"episode {number + 1} of {min(len(chosen), most)}"
         progress.note(f"{which}: {run.method} on {run.env}, noise {run.noise}")
         try:
@@ -52,15 +52,15 @@ def add_episodes(
             complaints.append(f"{run.path}: no episode, {error}")
             continue
         traces, names = [], []
-        for reader in readers:
+        for other in traced:
             try:
-                trace = trace_bonus(episode, reader.path, device)
+                trace = trace_bonus(episode, other.path, device)
                 if not np.isfinite(trace.bonus).all():
-                    raise ConfigError(f"the bonus of {reader.method} is not finite")
+                    raise ConfigError(f"the bonus of {other.method} is not finite")
                 traces.append(trace)
-                names.append(reader.method)
+                names.append(other.method)
             except (ConfigError, RuntimeError, KeyError) as error:
-                complaints.append(f"{reader.path}: {error}")
+                complaints.append(f"{other.path}: {error}")
         if traces:
             entry = describe(page, episode, traces, embeddings_of(episode, traces, names), names)
             entry["run"] = next(i for i, r in enumerate(runs) if r is run)
@@ -112,8 +112,13 @@ def describe(
         "rewards": [[int(t), float(rewards[t])] for t in np.flatnonzero(rewards)],
         "frames": {"steps": steps, "columns": COLUMNS, "size": size, "seen": seen, "clean": clean},
         "traces": [
-            {"name": n, "bonus": compact(r.bonus), "spikes": _spikes(found), "map": where.get(n)}
-            for n, r, found in zip(names, traces, spikes, strict=True)
+            {
+                "name": name,
+                "bonus": compact(trace.bonus),
+                "spikes": _spikes(found),
+                "map": where.get(name),
+            }
+            for name, trace, found in zip(names, traces, spikes, strict=True)
         ],
         "maps": [_map(chart) for chart in maps],
     }
@@ -139,7 +144,7 @@ def _map(chart: Embedding) -> dict[str, Any]:
 
 def kept_steps(length: int, needed: set[int], most: int = MOST_FRAMES) -> list[int]:
     """Choose the frames of an episode to keep: at even distances, and all that are needed."""
-    return sorted({*thin(length, most).tolist(), *needed})
+    return sorted({*evenly_spaced(length, most).tolist(), *needed})
 
 
 def sheet(frames: np.ndarray) -> bytes:

@@ -53,9 +53,9 @@ def build_page(
     runs = load_runs(*folders)
     for line in (plural(len(runs), "run"), *said_of_logs(runs)):
         progress.note(line)
-    origin = folders[0] if len(folders) == 1 else Path.cwd()
+    base = folders[0] if len(folders) == 1 else Path.cwd()
     title = title or f"ssedb: {', '.join(folder.resolve().name for folder in folders)}"
-    page = Page(collect(runs, title, origin))
+    page = Page(collect(runs, title, base))
     page.data["made"] = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
     if episodes:
         from ssedb.report.explorer import add_episodes

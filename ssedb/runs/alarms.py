@@ -11,7 +11,7 @@ from typing import Any
 
 SPAN = 15
 """Updates whose median decides, so that a noisy row does not."""
-PATIENCE = 60
+UPDATES_UNDER_LIMIT = 60
 """Updates for which that median must lie under its limit; a healthy run was there for up to 35."""
 EXPLAINED = 0.0
 """Explained variance of a constant. Runs that explored ended at 0.1 to 0.9."""
@@ -142,7 +142,7 @@ class _Metric:
         self._newest.append(value)
         median = statistics.median(self._newest)
         if median >= LIMITS[self.name]:
-            if self._under >= PATIENCE:
+            if self._under >= UPDATES_UNDER_LIMIT:
                 last = self.alarms.pop()
                 self.alarms.append(Alarm(self.name, last.since, last.until, False, last.value))
             self._under = 0
@@ -150,12 +150,12 @@ class _Metric:
             if self._under == 0:
                 self._since = self._before
             self._under += 1
-            if self._under > PATIENCE:
+            if self._under > UPDATES_UNDER_LIMIT:
                 self.alarms.pop()
-            if self._under >= PATIENCE:
+            if self._under >= UPDATES_UNDER_LIMIT:
                 self.alarms.append(Alarm(self.name, self._since, steps, True, median))
         self._before = steps
-        return self._under == PATIENCE and len(self.alarms) == 1
+        return self._under == UPDATES_UNDER_LIMIT and len(self.alarms) == 1
 
 
 def _finite(value: Any) -> bool:

@@ -12,11 +12,12 @@ import io
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
+from ssedb import errors
 from ssedb.errors import ConfigError, TrainingError, one_line
 from ssedb.runs.files import write_whole
 
@@ -113,18 +114,10 @@ def load_latest(
     return _newest(folder, lambda path: _load(path, device), tell, damaged)
 
 
-@contextmanager
-def must_fit(run: Path) -> Iterator[None]:
+def must_fit(run: Path) -> AbstractContextManager[None]:
     """Raise ConfigError if, in the block, a checkpoint turns out not to fit its run's settings."""
-    try:
-        yield
-    except ConfigError:
-        raise
-    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        reason = (str(error) or repr(error)).strip().splitlines()[-1].strip()
-        raise ConfigError(
-            f"the checkpoint in {run} does not fit its config.toml: {reason}; put the file back"
-        ) from None
+    mismatch = f"the checkpoint in {run} does not fit its config.toml"
+    return errors.must_fit(mismatch, "put the file back")
 
 
 def _newest(

@@ -88,13 +88,13 @@ def evaluate(
         seed: of the episodes.
         device: auto, cpu, cuda or cuda:N.
     """
+    run = Path(run)
+    config = check_evaluation(run, episodes, video, seed, stills)
     import torch
 
     from ssedb.runs.agent import load
     from ssedb.runs.blame import blaming
 
-    run = Path(run)
-    config = check_evaluation(run, episodes, video, seed, stills)
     agent = load(run, device)
     if (video or stills) and len(agent.obs_shape) != 3:
         flag = "--video" if video else "--stills"
@@ -187,8 +187,10 @@ def write_stills(path: Path, frames: Sequence[Tensor], count: int) -> Path:
     import numpy as np
     from matplotlib.image import imsave
 
-    chosen = np.linspace(0, len(frames) - 1, min(count, len(frames))).round().astype(int)
-    pictures = [np.pad(frames[i].numpy(), (0, GAP), constant_values=255) for i in chosen]
+    from ssedb.thin import evenly_spaced
+
+    chosen = [frames[i].numpy() for i in evenly_spaced(len(frames), count)]
+    pictures = [np.pad(frame, (0, GAP), constant_values=255) for frame in chosen]
     strip = np.concatenate(pictures, axis=1)[:-GAP, :-GAP]
     buffer = io.BytesIO()
     imsave(buffer, strip.repeat(2, 0).repeat(2, 1), cmap="gray", vmin=0, vmax=255)

@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 
-from ssedb.analysis.maps import MapLog
 from ssedb.collect.environments import look_around
 from ssedb.config import TrainConfig
 from ssedb.engine import distributed
@@ -24,6 +23,7 @@ from ssedb.runs.alarms import Watch
 from ssedb.runs.blame import blaming
 from ssedb.runs.folder import OtherProcess, RunFolder, require_own
 from ssedb.runs.lock import only_run_of_this_process
+from ssedb.runs.maps import MapLog
 from ssedb.runs.progress import Progress, silent
 from ssedb.runs.signals import stop_requests
 from ssedb.trainer import Trainer

@@ -19,7 +19,7 @@ from ssedb.reading import Damaged, read_own
 from ssedb.runs.files import writing
 
 MAPS = "maps.jsonl"
-"""In the folder of a run on Rooms: what `ssedb.analysis.maps` logs."""
+"""In the folder of a run on Rooms: what `ssedb.runs.maps` logs."""
 
 
 def require_wandb(config: TrainConfig) -> None:

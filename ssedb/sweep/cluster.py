@@ -25,48 +25,25 @@ from ssedb.runs.signals import handled
 from ssedb.sweep.display import Display
 from ssedb.sweep.execute import Steps, describe, execute, may_succeed_on_retry, write_failure
 from ssedb.sweep.grid import Planned
-from ssedb.sweep.pool import Outcome
+from ssedb.sweep.pool import Execution, Outcome
 from ssedb.sweep.worker import output_to
 
 POLL = 1.0  # seconds
 DEFAULT_GPUS = 0.25
 
 
-def run_on_ray(
-    runs: list[Planned],
-    *,
-    probe: bool,
-    display: Display,
-    address: str = "auto",
-    device: str = "auto",
-    cpus: float = 1,
-    gpus: float | None = None,
-    retries: int = 1,
-    threads: int = 1,
-    **local: Any,
-) -> Outcome:
-    """Run everything as Ray tasks.
-
-    Args:
-        runs: what to do.
-        probe: whether each run is probed at its end.
-        display: shows how it goes.
-        address: auto, local (Ray starts here) or ray://HOST:PORT.
-        device: auto, cpu, cuda or cuda:N.
-        cpus: CPUs of a run.
-        gpus: GPUs of a run; 0.25 unless given where the cluster has GPUs.
-        retries: how often a run whose worker died is tried again.
-        threads: threads of a run.
-        local: settings of a Ray that starts here.
-    """
-    with connected(address, **local) as ray:
+def run_on_ray(runs: list[Planned], display: Display, how: Execution, **local: Any) -> Outcome:
+    """Run everything as Ray tasks; `local` are settings of a Ray that starts here."""
+    with connected(how.ray or "auto", **local) as ray:
+        gpus = how.gpus
         if gpus is None:
-            gpus = DEFAULT_GPUS if device != "cpu" and ray.cluster_resources().get("GPU") else 0
+            has_gpus = how.device != "cpu" and ray.cluster_resources().get("GPU")
+            gpus = DEFAULT_GPUS if has_gpus else 0
         board = ray.remote(num_cpus=0, max_restarts=-1)(Board).remote()
-        task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=retries)(run_task)
-        given = (probe, device, threads, retries, board)
+        task = ray.remote(num_cpus=how.cpus, num_gpus=gpus, max_retries=how.retries)(run_task)
+        given = (how.probe, how.device, how.threads, how.retries, board)
         waiting = {task.remote(_with_absolute_path(run), *given): run for run in runs}
-        return _watch(ray, waiting, board, display, retries)
+        return _watch(ray, waiting, board, display, how.retries)
 
 
 @contextlib.contextmanager
@@ -124,12 +101,9 @@ def _watch(
                 if error is None:
                     outcome.finished.append(run)
                     display.ended(run, "finished")
-                    display.note(f"finished {run.name}")
                 else:
                     outcome.failed[run.name] = error
-                    display.ended(run, "failed")
-                    log = run.folder / SWEEP_LOG
-                    display.note(f"FAILED {run.name}: {error}; the whole story is in {log}")
+                    display.ended(run, "failed", error)
             display.update()
     except KeyboardInterrupt:
         display.note("stopping; the same command goes on from the last checkpoints")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from ssedb import terminal
+from ssedb.runs.folder import SWEEP_LOG
 from ssedb.sweep.grid import Planned
 from ssedb.terminal.bar import Bar
 
@@ -47,15 +48,18 @@ class Display:
         self._steps[run_id] = max(self._steps.get(run_id, 0), min(steps, self._goal[run_id]))
         self._first[run_id] = min(self._first[run_id], self._steps[run_id])
 
-    def ended(self, run: Planned, how: str) -> None:
-        """Count a run as finished or failed; any other `how` means that it is tried again."""
+    def ended(self, run: Planned, how: str, error: str = "") -> None:
+        """Count and tell a run as finished or failed; by any other `how` it is tried again."""
         self._running.discard(run.id)
         if how == "finished":
             self.finished += 1
             self.stepped(run.id, run.config.steps)
+            self.note(f"finished {run.name}")
         elif how == "failed":
             self.failed += 1
             self._goal[run.id] = self._steps.get(run.id, 0)  # its other steps will not be made
+            log = run.folder / SWEEP_LOG
+            self.note(f"FAILED {run.name}: {error}; the whole story is in {log}")
 
     def parts(self) -> list[str]:
         """Return the counts as texts, the most important first."""

@@ -106,8 +106,9 @@ def made_by_other_code(runs: list[Planned]) -> dict[str, int]:
     """Return how many of the runs were made by which code, other than this."""
     found: dict[str, int] = {}
     for run in runs:
-        origin = read_json(run.folder / PROVENANCE, code=str, later=list)
-        codes = map(str, [origin.get("code", code_version()), *origin.get("later", [])])
+        provenance = read_json(run.folder / PROVENANCE, code=str, later=list)
+        first, later = provenance.get("code", code_version()), provenance.get("later", [])
+        codes = map(str, [first, *later])
         for code in {*codes} - {code_version()}:
             found[code] = found.get(code, 0) + 1
     return found

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from ssedb.runs.folder import SWEEP_LOG
 from ssedb.runs.signals import stop_requests
 from ssedb.sweep.deadline import Deadline
 from ssedb.sweep.display import Display
@@ -24,6 +23,32 @@ from ssedb.sweep.grid import Planned
 from ssedb.sweep.limit import JobLimit
 from ssedb.sweep.worker import GRACE, Memory, cores, work
 from ssedb.terminal import plural
+
+
+@dataclass(frozen=True)
+class Execution:
+    """Settings of a sweep: where its runs are done, how many at a time, and for how long."""
+
+    probe: bool = False
+    """Whether each run is probed at its end."""
+    device: str = "auto"
+    """auto, cpu, cuda or cuda:N."""
+    threads: int = 1
+    """Threads of each run."""
+    retries: int = 1
+    """How often a run whose process died is tried again."""
+    jobs: int | None = None
+    """Runs at a time; by cores and measured memory unless given."""
+    minutes: float | None = None
+    """Time after which every run saves and stops."""
+    whole: bool = False
+    """Whether only runs begin that would finish within `minutes`."""
+    ray: str | None = None
+    """Where to run instead of this machine: auto, local (Ray starts here) or ray://HOST:PORT."""
+    cpus: float = 1
+    """On Ray, CPUs of a run."""
+    gpus: float | None = None
+    """On Ray, GPUs of a run; 0.25 unless given where the cluster has GPUs."""
 
 
 @dataclass
@@ -65,33 +90,9 @@ class Worker:
             os.kill(self.process.pid, number)
 
 
-def run_pool(
-    runs: list[Planned],
-    *,
-    probe: bool,
-    display: Display,
-    device: str = "auto",
-    jobs: int | None = None,
-    retries: int = 1,
-    minutes: float | None = None,
-    whole: bool = False,
-    threads: int = 1,
-) -> Outcome:
-    """Run everything, several at a time; a signal lets every run save and ends the sweep.
-
-    Args:
-        runs: what to do.
-        probe: whether each run is probed at its end.
-        display: shows how it goes.
-        device: auto, cpu, cuda or cuda:N.
-        jobs: runs at a time; by cores and measured memory unless given.
-        retries: how often a run whose process died is tried again.
-        minutes: time after which every run saves and stops.
-        whole: whether only runs begin that would finish within `minutes`.
-        threads: threads of each run.
-    """
-    deadline = Deadline(minutes, whole)
-    pool = Pool(runs, probe, display, device, jobs, retries, threads, deadline)
+def run_pool(runs: list[Planned], display: Display, how: Execution) -> Outcome:
+    """Run everything, several at a time; a signal lets every run save and ends the sweep."""
+    pool = Pool(runs, display, how)
 
     def ask(again: bool) -> None:
         if again:
@@ -105,12 +106,12 @@ def run_pool(
     with stop_requests(ask):
         try:
             while pool.poll():
-                if deadline.over and not pool.outcome.stopped:
-                    display.note(f"{minutes:g} minutes are over; every run saves and stops")
+                if pool.deadline.over and not pool.outcome.stopped:
+                    display.note(f"{how.minutes:g} minutes are over; every run saves and stops")
                     pool.outcome.stopped = True
             if pool.waiting and not pool.outcome.stopped:
                 late = plural(len(pool.waiting), "run")
-                display.note(f"not begun, too late to finish in {minutes:g} minutes: {late}")
+                display.note(f"not begun, too late to finish in {how.minutes:g} minutes: {late}")
         finally:
             pool.close()
     return pool.outcome
@@ -119,22 +120,11 @@ def run_pool(
 class Pool:
     """Scheduler: dispatches runs, receives messages of the workers, replaces those that die."""
 
-    def __init__(
-        self,
-        runs: list[Planned],
-        probe: bool,
-        display: Display,
-        device: str,
-        jobs: int | None,
-        retries: int,
-        threads: int = 1,
-        deadline: Deadline | None = None,
-    ) -> None:
+    def __init__(self, runs: list[Planned], display: Display, how: Execution) -> None:
         self.waiting, self.outcome = deque(runs), Outcome()
-        self._probe, self._display, self._device, self._retries = probe, display, device, retries
-        self.threads = threads
-        self._deadline = deadline or Deadline()
-        self.limit = JobLimit(jobs, cores(), len(runs))
+        self._display, self._how = display, how
+        self.deadline = Deadline(how.minutes, how.whole)
+        self.limit = JobLimit(how.jobs, cores(), len(runs))
         self._attempts: dict[str, int] = {}
         self._workers: list[Worker] = []
         self._made = 0
@@ -188,7 +178,7 @@ class Pool:
             worker = idle or self._start_worker()
             run = self.waiting.popleft()
             try:
-                worker.pipe.send((run, self._probe))
+                worker.pipe.send((run, self._how.probe))
             except (OSError, ValueError):  # it died while it had nothing to do
                 self.waiting.appendleft(run)
                 self._reap(worker)
@@ -199,11 +189,11 @@ class Pool:
             running += 1
 
     def _next_in_time(self) -> bool:
-        return bool(self.waiting) and self._deadline.allows(self.waiting[0].config.steps)
+        return bool(self.waiting) and self.deadline.allows(self.waiting[0].config.steps)
 
     def _start_worker(self) -> Worker:
         ours, theirs = self._context.Pipe()
-        arguments = (theirs, self._made, self._device, self.threads)
+        arguments = (theirs, self._made, self._how.device, self._how.threads)
         process = self._context.Process(target=work, args=arguments, name=f"sweep-{self._made}")
         self._made += 1
         process.start()
@@ -225,10 +215,9 @@ class Pool:
         elif kind == "finished":
             worker.run = None
             if worker.first == 0:  # a resumed run has mostly loaded, and tells no speed
-                self._deadline.measure(time.monotonic() - worker.began, run.config.steps)
+                self.deadline.measure(time.monotonic() - worker.began, run.config.steps)
             self.outcome.finished.append(run)
             self._display.ended(run, "finished")
-            self._display.note(f"finished {run.name}")
         elif kind == "stopped":
             worker.run = None
             self._display.ended(run, "stopped")
@@ -240,7 +229,7 @@ class Pool:
 
     def _fit(self, memory: Memory) -> None:
         if need := self.limit.fit(memory):
-            threads = plural(self.threads, "thread")
+            threads = plural(self._how.threads, "thread")
             self._display.note(f"a run needs {need}: {self.limit.now} at a time, {threads} each")
 
     def _reap(self, worker: Worker) -> None:
@@ -268,14 +257,11 @@ class Pool:
         attempts = self._attempts[run.id]
         if "out of memory" in error:
             self.limit.lower()
-        if again and attempts <= self._retries:
+        if again and attempts <= self._how.retries:
             self._display.ended(run, "again")
             self._display.note(f"{run.name}: {error}; taken up again")
             self.waiting.append(run)
             return
         write_failure(run, error, attempts)
         self.outcome.failed[run.name] = error
-        self._display.ended(run, "failed")
-        self._display.note(
-            f"FAILED {run.name}: {error}; the whole story is in {run.folder / SWEEP_LOG}"
-        )
+        self._display.ended(run, "failed", error)

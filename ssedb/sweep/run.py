@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -21,45 +21,27 @@ from ssedb.sweep.plan import (
     unplanned_runs,
     write_plan,
 )
-from ssedb.sweep.pool import Outcome, run_pool
+from ssedb.sweep.pool import Execution, Outcome, run_pool
 from ssedb.terminal import plural
 
 
-def run_sweep(
-    grid: Grid,
-    root: Path,
-    *,
-    device: str = "auto",
-    jobs: int | None = None,
-    retries: int = 1,
-    minutes: float | None = None,
-    whole: bool = False,
-    ray: str | None = None,
-    cpus: float = 1,
-    gpus: float | None = None,
-) -> Outcome:
+def run_sweep(grid: Grid, root: Path, how: Execution) -> Outcome:
     """Do what is missing of a grid, and leave what is there as it is.
 
     Args:
         grid: the runs.
         root: the sweep's folder.
-        device: auto, cpu, cuda or cuda:N.
-        jobs: runs at a time; by cores and measured memory unless given.
-        retries: how often a run whose process died is tried again.
-        minutes: time after which every run saves and stops.
-        whole: whether only runs begin that would finish within `minutes`.
-        ray: address of a Ray cluster to run on.
-        cpus: on Ray, CPUs of a run.
-        gpus: on Ray, GPUs of a run.
+        how: without `probe`, which the grid says, and `threads`, which the plan in the folder says.
     """
     console = terminal.console()
     missing = [run for run in grid.runs if not is_finished(run, grid.probe)]
     with ExitStack() as later:
-        if ray is not None and missing:
+        if how.ray is not None and missing:
             from ssedb.sweep.cluster import connected, run_on_ray
 
-            later.enter_context(connected(ray))  # before anything is written
-        usual = max(1, int(cpus)) if ray is not None else share_of_cores(grid, jobs)
+            later.enter_context(connected(how.ray))  # before anything is written
+        local = how.ray is None
+        usual = share_of_cores(grid, how.jobs) if local else max(1, int(how.cpus))
         threads = threads_of(grid, root, usual)
         write_plan(grid, root, threads)
         _say_what_is_there(console, grid, root, missing)
@@ -68,13 +50,8 @@ def run_sweep(
             _say_what_next(console, root)
             return Outcome()
         display = later.enter_context(Display(missing, len(grid.runs) - len(missing)))
-        settings: dict[str, Any] = dict(
-            probe=grid.probe, display=display, device=device, retries=retries, threads=threads
-        )
-        if ray is None:
-            outcome = run_pool(missing, jobs=jobs, minutes=minutes, whole=whole, **settings)
-        else:
-            outcome = run_on_ray(missing, address=ray, cpus=cpus, gpus=gpus, **settings)
+        how = replace(how, probe=grid.probe, threads=threads)
+        outcome = (run_pool if local else run_on_ray)(missing, display, how)
     outcome.unfinished = sum(not is_finished(run, grid.probe) for run in missing)
     _say_how_it_ended(console, grid, root, outcome)
     return outcome

@@ -18,6 +18,7 @@ from ssedb.bonuses import make_bonus
 from ssedb.bonuses.base import Bonus, Context
 from ssedb.config import TrainConfig
 from ssedb.envs.rooms.world import World
+from ssedb.errors import one_line
 from ssedb.testing.subject import (
     LEARNING_RATE,
     SAMPLES,
@@ -28,7 +29,6 @@ from ssedb.testing.subject import (
     require_close,
     reward_of,
     seeded,
-    told,
 )
 from ssedb.trainer import Trainer
 
@@ -196,7 +196,7 @@ def vectors_are_rewarded_too(subject: Subject) -> None:
     except (Failure, Skip):
         raise
     except Exception as error:  # a bonus may be for images alone
-        raise Skip(f"it is for images; with vectors it raises {told(error)}") from error
+        raise Skip(f"it is for images; with vectors it raises {one_line(error)}") from error
     if reward.shape != (SAMPLES,) or reward.dtype != torch.float32:
         raise Failure(f"the reward of {SAMPLES} vectors is {reward.dtype} {list(reward.shape)}")
     if not reward.isfinite().all():

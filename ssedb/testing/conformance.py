@@ -13,10 +13,8 @@ import torch
 from torch import Tensor
 
 from ssedb.analysis.measures import noise_share
-from ssedb.analysis.probe import rewards_of
-from ssedb.analysis.transitions import Transitions
 from ssedb.bonuses.base import Bonus
-from ssedb.errors import ConfigError
+from ssedb.errors import ConfigError, one_line
 from ssedb.noises import noise_class, noises_over
 from ssedb.testing import behaviour, contract
 from ssedb.testing.subject import (
@@ -28,8 +26,8 @@ from ssedb.testing.subject import (
     real_transitions,
     reward_of,
     seeded,
-    told,
 )
+from ssedb.transitions import Transitions, rewards_of
 
 CHECKS: tuple[Callable[[Subject], None], ...] = (
     contract.reward_is_a_float_for_each_transition,
@@ -81,7 +79,7 @@ def run_check(check: Callable[[Any], None], subject: Any) -> Result:
     except Failure as failure:
         return Result(check.__name__, "fail", str(failure), isinstance(failure, Fatal))
     except Exception as error:  # anything the bonus may raise
-        return Result(check.__name__, "fail", f"raised {told(error)}")
+        return Result(check.__name__, "fail", f"raised {one_line(error)}")
     return Result(check.__name__, "pass", sentence(check))
 
 
@@ -106,7 +104,7 @@ def can_be_built(subject: Subject) -> None:
         raise Fatal(str(error)) from error
     except Exception as error:  # whatever `__init__` raises
         how = "cls(obs_shape, num_actions, options)"
-        raise Fatal(f"{subject.name} cannot be built as {how}: {told(error)}") from error
+        raise Fatal(f"{subject.name} cannot be built as {how}: {one_line(error)}") from error
 
 
 def check_bonus(name: str, device: str = "cpu", **options: Any) -> list[Result]:

@@ -11,14 +11,13 @@ import torch
 from torch import Tensor
 
 from ssedb.analysis.practice import make_adam, practise
-from ssedb.analysis.probe import experience
-from ssedb.analysis.transitions import Transitions, draw_transitions
 from ssedb.bonuses import make_bonus
 from ssedb.bonuses.base import Bonus
 from ssedb.collect.rollout import STACK
 from ssedb.engine.host import pick_device, tune_allocator
 from ssedb.envs.rooms.world import World
 from ssedb.noises import make_noise
+from ssedb.transitions import Transitions, draw_transitions, experience
 
 WORLD = "rooms-tiny"
 SAMPLES = 40
@@ -81,11 +80,6 @@ def real_transitions(device: torch.device, noise: str = "none") -> Transitions:
     return draw_transitions(world, None, SAMPLES, NOISE_DRAWS, make_noise(noise), seed=0)
 
 
-def told(error: Exception) -> str:
-    """Return the kind of an error and the first line of its text."""
-    return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
-
-
 def reward_of(bonus: Bonus, batch: tuple[Any, ...], seed: int = 0) -> Tensor:
     """Return the reward under a seed, so that one that draws can be compared with itself."""
     torch.manual_seed(seed)
@@ -109,8 +103,8 @@ def require_close(actual: Tensor, expected: Tensor, what: str) -> None:
 
 
 @contextmanager
-def seeded(device: torch.device, seed: int = 0) -> Iterator[None]:
-    """Draw random numbers from a seed in the block, and leave the caller's as they were."""
+def seeded(device: torch.device) -> Iterator[None]:
+    """Draw random numbers from seed 0 in the block, and leave the caller's as they were."""
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        torch.manual_seed(seed)
+        torch.manual_seed(0)
         yield

@@ -157,9 +157,10 @@ def infonce(quick: bool, seed: int, tell: Tell) -> Section:
     claims = []
     for name in ("best", "trained"):
         own = [row for row in rows if row["critic"] == name]
-        over = [row for row in own if row["value"] - 3 * row["error"] > row["truth"]]
-        least = min(own, key=lambda row: row["truth"] - row["value"])
-        nearest = f"{least['value']:.4f} +- {least['error']:.4f} for I = {least['truth']:.4f}"
+        over = [row for row in own if row["value"] - 3 * row["error"] > row["mutual_information"]]
+        least = min(own, key=lambda row: row["mutual_information"] - row["value"])
+        nearest = f"{least['value']:.4f} +- {least['error']:.4f}"
+        nearest += f" for I = {least['mutual_information']:.4f}"
         setting = f"{name} critic, Gaussians of {dims} dims, rho 0.3 to 0.99"
         setting += f", N {min(sizes)} to {max(sizes)}"
         measured = f"{len(over)} of {len(own)} above; nearest {nearest}"

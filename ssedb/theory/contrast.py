@@ -79,7 +79,7 @@ class Estimate(NamedTuple):
 
     value: float
     error: float  # standard error
-    truth: float  # the mutual information
+    mutual_information: float
 
 
 def nce_estimate(
@@ -99,10 +99,10 @@ def nce_estimate(
         batches: how many to average over.
         generator: draws the pairs.
     """
-    truth, best = mutual_information(rho, dims), best_critic(rho)
+    exact, best = mutual_information(rho, dims), best_critic(rho)
     values = torch.empty(batches, dtype=torch.float64)
     for i in range(batches):
         x, y = draw_pairs(rho, dims, batch, generator)
-        luck = best(x, y).diagonal().mean() - truth
+        luck = best(x, y).diagonal().mean() - exact
         values[i] = contrastive_lower_bound(critic(x, y)) + math.log(batch) - luck
-    return Estimate(float(values.mean()), float(values.std() / math.sqrt(batches)), truth)
+    return Estimate(float(values.mean()), float(values.std() / math.sqrt(batches)), exact)

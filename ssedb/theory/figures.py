@@ -76,16 +76,19 @@ def plot_infonce(data: dict[str, Any], path: Path) -> None:
     """Plot I_nce + log N against the mutual information."""
     figure, [[axes]] = _figure(6.5, 4.5)
     rows = data["rows"]
-    top = max(row["truth"] for row in rows) * 1.05
+    top = max(row["mutual_information"] for row in rows) * 1.05
     axes.plot([0, top], [0, top], color="black", lw=1)
     _note(axes, "all there is", (0.62 * top, 0.62 * top), (-8, 8), ha="right")
     sizes = sorted({row["batch"] for row in rows})
     for size, colour, mark in zip(sizes, COLOURS, MARKERS, strict=False):
         for critic, style in (("best", "-"), ("trained", "--")):
             own = [row for row in rows if row["batch"] == size and row["critic"] == critic]
-            truth, value, error = np.array([[r["truth"], r["value"], r["error"]] for r in own]).T
+            exact, value, error = (
+                np.array([row[key] for row in own])
+                for key in ("mutual_information", "value", "error")
+            )
             look: dict[str, Any] = dict(color=colour, marker=mark, ls=style, ms=4)
-            axes.errorbar(truth, value, 3 * error, label=f"N = {size}, {critic} critic", **look)
+            axes.errorbar(exact, value, 3 * error, label=f"N = {size}, {critic} critic", **look)
         axes.axhline(np.log(size), color=colour, lw=0.8, ls=":")
         _note(axes, f"log {size}", (top, np.log(size)), (0, 3), ha="right", color=colour)
     axes.set(xlabel="mutual information (nats)", ylabel="I_nce + log N (nats)")

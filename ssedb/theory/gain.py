@@ -21,21 +21,6 @@ def gram(data: Array, lam: float = 1.0) -> Array:
     return data.swapaxes(-1, -2) @ data + lam * np.eye(data.shape[-1])
 
 
-def posterior(data: Array, targets: Array, lam: float = 1.0) -> tuple[Array, Array]:
-    """Return the posterior of W: its mean, transposed Lambda^-1 data^T targets, and Lambda.
-
-    Args:
-        data: eta, [..., m, d].
-        targets: s', [..., m, c].
-        lam: precision of the prior.
-
-    Returns:
-        The mean [..., c, d] and the precision [..., d, d].
-    """
-    precision = gram(data, lam)
-    return np.linalg.solve(precision, data.swapaxes(-1, -2) @ targets).swapaxes(-1, -2), precision
-
-
 def squared_width(precision: Array, eta: Array) -> Array:
     """Return u^2 = eta' Lambda^-1 eta, the square of the UCB bonus with beta = 1.
 

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from ssedb import objectives
-from ssedb.analysis.transitions import draw_transitions
 from ssedb.bonuses import make_bonus
 from ssedb.bonuses.db import DynamicBottleneck
 from ssedb.collect.environments import look_around
@@ -26,6 +25,7 @@ from ssedb.noises import make_noise
 from ssedb.theory.gain import information_gain
 from ssedb.theory.mdps import river_swim
 from ssedb.trainer import Trainer
+from ssedb.transitions import draw_transitions
 from ssedb.updates import bonus_step
 
 LAM = 1.0

@@ -136,8 +136,8 @@ def compare(mdp: MDP, best: list[Setting], found: Array) -> list[Claim]:
     low, high = map(float, interval(lambda chosen: apart[chosen].mean(-1), seeds))
     ends = interval(lambda chosen: db[chosen].mean(-1) / ucb[chosen].mean(-1), seeds)
     least, most = map(float, ends)
-    ratio, counted, unpaid = (x.mean() / ucb.mean() for x in (db, count, none))
-    others = f"count / UCB {counted:.3f}, no bonus / UCB {unpaid:.2f}"
+    ratio, counted, without = (x.mean() / ucb.mean() for x in (db, count, none))
+    others = f"count / UCB {counted:.3f}, no bonus / UCB {without:.2f}"
     return [
         Claim(
             "regret of UCB and DB grows slower than the episodes",

@@ -85,8 +85,8 @@ def network(quick: bool, seed: int, tell: Tell) -> Section:
     river_updates, rooms_updates, seeds = (3, 2, 1) if quick else (10, 8, 2)
     river_variants = ["ours"] if quick else list(VARIANTS)
     rooms_variants = ["ours"] if quick else ["ours", "paper"]
-    plan = [("river", r, i) for r in river_variants for i in range(max(2, seeds))]
-    plan += [("rooms", r, i) for r in rooms_variants for i in range(seeds)]
+    plan = [("river", variant, i) for variant in river_variants for i in range(max(2, seeds))]
+    plan += [("rooms", variant, i) for variant in rooms_variants for i in range(seeds)]
     runs: dict[str, dict[str, list[Any]]] = {"river": {}, "rooms": {}}
     with torch.random.fork_rng(devices=[]):
         for done, (world, variant, i) in enumerate(plan):
@@ -122,7 +122,10 @@ def judge(world: str, variants: dict[str, list[Any]]) -> list[Claim]:
     claims = []
     for name, story in BONUSES.items():
         every, visited = means(name), means(f"{name}_visited")
-        each = [f"{r}: {every[r]:+.2f}, visited only {visited[r]:+.2f}" for r in variants]
+        each = [
+            f"{variant}: {every[variant]:+.2f}, visited only {visited[variant]:+.2f}"
+            for variant in variants
+        ]
         good = min(*every.values(), *visited.values()) > GOOD
         text, values = f"rank correlation {'; '.join(each)}", {"all": every, "visited": visited}
         claims.append(Claim(story, setting, text, verdict(good), values))
@@ -131,10 +134,11 @@ def judge(world: str, variants: dict[str, list[Any]]) -> list[Claim]:
     falls = verdict(max(slopes.values()) < -0.25)
     claims.append(Claim("the practical bonus falls like N^-0.5", setting, text, falls, slopes))
     inside, upper = means("inside"), means("upper")
-    text = "; ".join(f"{r}: {inside[r]:.1f} of {upper[r]:.1f} nats" for r in variants)
-    enough = verdict(all(inside[r] > GOOD * upper[r] for r in variants))
+    nats = {variant: [inside[variant], upper[variant]] for variant in variants}
+    text = "; ".join(f"{variant}: {i:.1f} of {kl:.1f} nats" for variant, (i, kl) in nats.items())
+    enough = verdict(all(i > GOOD * kl for i, kl in nats.values()))
     near = "the marginal is near N(0, I): I([S, A]; Z) makes up most of the KL"
-    claims.append(Claim(near, setting, text, enough, {r: [inside[r], upper[r]] for r in variants}))
+    claims.append(Claim(near, setting, text, enough, nats))
     return claims
 
 

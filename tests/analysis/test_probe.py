@@ -6,11 +6,11 @@ import pytest
 import torch
 
 import ssedb
-from ssedb.analysis.probe import Probe, probe_bonus, probe_run, rewards_of
-from ssedb.analysis.transitions import draw_transitions
+from ssedb.analysis.probe import Probe, probe_bonus, probe_run
 from ssedb.bonuses.base import Bonus
 from ssedb.envs.rooms.world import World
 from ssedb.noises import make_noise
+from ssedb.transitions import draw_transitions, rewards_of
 from tests.toy import tiny_config
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import ssedb
 from ssedb import cli
-from ssedb.analysis.tsne import embed, step_ratio, thin
+from ssedb.analysis.tsne import embed, step_ratio
 from tests.toy import tiny_config
 
 
@@ -58,13 +58,6 @@ def test_embedding_keeps_clusters_apart_and_repeats():
     np.testing.assert_array_equal(points, embed(z))
     assert embed(np.ones((50, 8))).shape == (50, 2)
     assert embed(rng.normal(size=(3, 8))).shape == (3, 2)
-
-
-def test_thinning_keeps_both_ends():
-    assert thin(5).tolist() == [0, 1, 2, 3, 4]
-    steps = thin(4500, 1000)
-    assert (len(steps), steps[0], steps[-1]) == (1000, 0, 4499)
-    assert set(np.diff(steps)) <= {4, 5}
 
 
 @pytest.fixture(scope="module")

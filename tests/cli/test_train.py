@@ -185,8 +185,8 @@ def test_summary_shows_the_rank_of_z_and_names_that_of_the_encoded_states(capsys
         if "rank" in line
     ]
     assert [[cell.strip() for cell in row] for row in rows] == [
-        ["rank of z, the representation", "7.900"],
-        ["rank of the encoded states", "204.000"],
+        ["effective rank of z", "7.900"],
+        ["effective rank of the encoded states", "204.000"],
     ]
 
 

@@ -217,7 +217,12 @@ def test_ablation_figure_has_four_panels(tmp_path):
             (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     figure = curves.ablation_panels(load_runs(tmp_path), "alien", "none")
     titles = [panel.get_title() for panel in figure.axes]
-    assert titles == ["extrinsic score", "I_upper (nats)", "I_pred (nats)", "I_nce (nats)"]
+    assert titles == [
+        "score, mean of the last 100 episodes",
+        "I_upper: nats in z",
+        "I_pred: log-likelihood of the next state",
+        "I_nce: telling the next state from others",
+    ]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["db", "db no-upper"]
     assert lines(figure.axes[2])[0].get_ydata()[-1] == -128
     nce = figure.axes[3]

@@ -9,7 +9,7 @@ from ssedb import cli
 from ssedb.compare import tables, write
 from ssedb.compare.references import MEASURED
 from ssedb.compare.results import load_run, load_runs
-from ssedb.runs.alarms import Watch
+from ssedb.runs.alarms import UPDATES_UNDER_LIMIT, Watch
 from tests.helpers import log_sick_policy, make_run
 
 
@@ -46,7 +46,7 @@ def test_tables_name_what_they_hold(sweep):
     assert states.rows[0][1].startswith("0.520 [0.4")
     assert states.rows[1][2].endswith("] (2)")
     assert (
-        shown["noise in the bonus, less is better (rooms-small), 3 seeds"]
+        shown["share of noise in the bonus, less is better (rooms-small), 3 seeds"]
         .rows[0][1]
         .startswith("0.110 [")
     )
@@ -88,6 +88,15 @@ def test_stats_have_the_alarms_of_a_thinned_run_from_its_summary(tmp_path):
         assert len(load_run(folder).alarms) == found
     path.write_text(json.dumps(summary | {"alarms": alarm, "finished": False}))
     assert load_run(folder).alarms == []  # the summary may be older than the metrics
+
+
+def test_stats_raise_no_alarm_about_the_entropy_of_a_gaussian_policy(tmp_path):
+    folder = make_run(tmp_path / "vectors", finished=False)
+    row = {"entropy": -1.0, "explained_variance": 0.5}
+    for std, metrics in (({"policy_std": 0.3}, []), ({}, ["entropy"])):
+        rows = [{"steps": 64 * (i + 1), **row, **std} for i in range(3 * UPDATES_UNDER_LIMIT)]
+        (folder / "metrics.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+        assert [alarm.metric for alarm in load_run(folder).alarms] == metrics
 
 
 def test_score_table_of_many_games_has_a_row_for_each_game(tmp_path):
@@ -193,7 +202,7 @@ def test_measure_that_is_zero_in_every_run_is_shown_only_if_asked_for(tmp_path):
     assert (shown[0], main) == ("states_share", "states_share")
     assert "score" not in shown
     assert "bonus_noise_share" in shown  # 0 is the best that there is
-    left = "Left out, because 0 in every finished run: score, last 100 episodes."
+    left = "Left out, because 0 in every finished run: score, mean of the last 100 episodes."
     assert left in tables.make_tables(runs)[0].notes
     assert left not in tables.make_tables(runs, ["states_share"])[0].notes
     assert tables.choose_measures(runs, ["score"]) == (["score"], "score")

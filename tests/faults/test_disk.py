@@ -10,10 +10,10 @@ import signal
 import pytest
 
 from ssedb import cli
-from ssedb.analysis.maps import MapLog
 from ssedb.errors import TrainingError
 from ssedb.runs.folder import RunFolder
 from ssedb.runs.loop import resume
+from ssedb.runs.maps import MapLog
 from tests.faults.forks import SMALL, ended, forked, last_state, numbers, same, small_run
 from tests.helpers import Notes
 from tests.toy import tiny_config

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from ssedb.analysis.maps import mean_by_cell
 from ssedb.collect.collector import Collector
 from ssedb.errors import TrainingError
 from ssedb.runs.loop import resume
+from ssedb.runs.maps import mean_by_cell
 from ssedb.trainer import Trainer
 from tests.faults.forks import SMALL, last_state, small_run
 from tests.toy import Grid, tiny_config

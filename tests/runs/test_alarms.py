@@ -7,7 +7,7 @@ import statistics
 import pytest
 
 import ssedb
-from ssedb.runs.alarms import PATIENCE, Watch
+from ssedb.runs.alarms import UPDATES_UNDER_LIMIT, Watch
 from ssedb.runs.metrics import read_metrics
 from tests.helpers import Notes
 from tests.toy import tiny_config
@@ -77,21 +77,21 @@ def test_alarm_limits_tell_the_measured_runs_apart(explained, entropy, found):
     assert Watch(rows([explained] * 200, entropy)).standing == found
 
 
-def test_alarm_begins_after_patience_and_is_reported_once():
+def test_alarm_begins_after_enough_updates_and_is_reported_once():
     watch, told = Watch(), []
     sick_twice = [-1.0] * 100 + [1.0] * 30 + [-1.0] * 100
     for row in rows(sick_twice, 1.0):
         told += [row["steps"] // STEPS for _ in watch.see(row)]
-    assert told == [PATIENCE]
+    assert told == [UPDATES_UNDER_LIMIT]
     first, second = watch.alarms
     assert (first.since, first.until, first.stands) == (0, 107 * STEPS, False)
     assert (second.since, second.until, second.stands) == (137 * STEPS, 230 * STEPS, True)
     assert f"was under 0 for {107 * STEPS:,} steps, up to step {107 * STEPS:,}" in first.text({})
 
 
-def test_alarm_short_dip_below_patience_is_silent():
-    assert alarms([0.5] * 100 + [-1.0] * (PATIENCE - 1) + [0.5] * 100, 1.0) == []
-    assert len(alarms([0.5] * 100 + [-1.0] * PATIENCE + [0.5] * 100, 1.0)) == 1
+def test_alarm_short_dip_is_silent():
+    assert alarms([0.5] * 100 + [-1.0] * (UPDATES_UNDER_LIMIT - 1) + [0.5] * 100, 1.0) == []
+    assert len(alarms([0.5] * 100 + [-1.0] * UPDATES_UNDER_LIMIT + [0.5] * 100, 1.0)) == 1
 
 
 def test_alarm_policy_that_is_not_trained_is_silent():

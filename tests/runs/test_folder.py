@@ -180,20 +180,20 @@ def test_run_whose_checkpoints_are_lost_is_not_begun_again(tmp_path):
 def test_checkpoint_whose_data_is_damaged_is_not_the_one_that_is_kept(tmp_path):
     run = RunFolder.create(tiny_config(tmp_path / "run"))
     run.start_logging(None)
-    for steps in (1, 2):
+    for steps in (1, 8):
         run.save_checkpoint({"steps": steps}, {"steps": steps})
-    newest = run.checkpoints / "step-000000000002.ckpt"
+    newest = run.checkpoints / "step-000000000008.ckpt"
     content = bytearray(newest.read_bytes())
     content[-100] ^= 1  # of the data: the header is whole
     newest.write_bytes(content)
     state, _ = run.load_checkpoint(lambda text: None)
     assert state["steps"] == 1
     assert newest.exists()
-    for steps in (3, 4):
+    for steps in (3, 9):
         run.save_checkpoint({"steps": steps}, {"steps": steps})
     run.close()
     kept = sorted(path.name for path in run.checkpoints.iterdir())
-    assert kept == ["step-000000000003.ckpt", "step-000000000004.ckpt"]
+    assert kept == ["step-000000000003.ckpt", "step-000000000009.ckpt"]
 
 
 def test_reopen_that_fails_releases_the_folder(tmp_path):

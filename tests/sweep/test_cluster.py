@@ -11,6 +11,7 @@ import pytest
 from ssedb.errors import ConfigError
 from ssedb.runs.loop import train
 from ssedb.sweep.grid import read_grid
+from ssedb.sweep.pool import Execution
 from tests.helpers import wait_for
 from tests.sweep.grids import TOY, TWO, Silent, all_numbers, write_grid
 
@@ -23,10 +24,11 @@ from pathlib import Path
 from ssedb.sweep.cluster import run_on_ray
 from ssedb.runs.loop import train
 from ssedb.sweep.grid import read_grid
+from ssedb.sweep.pool import Execution
 from tests.sweep.grids import Silent
 
 runs = read_grid(Path(sys.argv[1]), Path(sys.argv[2])).runs
-run_on_ray(runs, probe=False, display=Silent(runs), address="local", device="cpu", **{small})
+run_on_ray(runs, Silent(runs), Execution(ray="local", device="cpu"), **{small})
 """
 
 
@@ -59,9 +61,7 @@ def test_ray_whatever_dies_finishes_every_run_once(tmp_path):
     killer = threading.Thread(target=kill_at_first_checkpoint, args=(left[-1].folder,))
     killer.start()
     display = Silent([bad, *runs])
-    outcome = run_on_ray(
-        [bad, *runs], probe=False, display=display, address="local", device="cpu", **SMALL
-    )
+    outcome = run_on_ray([bad, *runs], display, Execution(ray="local", device="cpu"), **SMALL)
     killer.join()
 
     events = (left[-1].folder / "metrics.jsonl").read_text()
@@ -86,6 +86,7 @@ from pathlib import Path
 from ray.cluster_utils import Cluster
 from ssedb.sweep.cluster import run_on_ray
 from ssedb.sweep.grid import read_grid
+from ssedb.sweep.pool import Execution
 from tests.helpers import wait_for
 from tests.sweep.grids import Silent
 
@@ -101,9 +102,8 @@ def kill():
     print("killed", flush=True)
 
 threading.Thread(target=kill, daemon=True).start()
-outcome = run_on_ray(
-    runs, probe=False, display=Silent(runs), address=cluster.address, device="cpu", retries=2
-)
+how = Execution(ray=cluster.address, device="cpu", retries=2)
+outcome = run_on_ray(runs, Silent(runs), how)
 print(len(outcome.finished), outcome.failed, flush=True)
 cluster.shutdown()
 """

@@ -14,7 +14,7 @@ from ssedb.runs.loop import train
 from ssedb.sweep import cluster, pool
 from ssedb.sweep.grid import read_grid
 from ssedb.sweep.plan import code_version, is_finished, made_by_other_code, unplanned_runs
-from ssedb.sweep.pool import Pool, run_pool
+from ssedb.sweep.pool import Execution, Pool, run_pool
 from tests.helpers import is_alive, wait_for
 from tests.sweep.grids import (
     TOY,
@@ -46,7 +46,7 @@ def swept(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", "1")  # sums in another order have other last digits
         patch.setattr(pool, "cores", lambda: 2)
-        outcome = run_pool([bad, *grid.runs], probe=False, display=display, device="cpu")
+        outcome = run_pool([bad, *grid.runs], display, Execution(device="cpu"))
     return folder, grid, bad, display, outcome
 
 
@@ -202,7 +202,7 @@ def test_sweep_out_of_memory_tries_again_with_fewer_at_a_time(tmp_path, monkeypa
     runs = read_grid(write_grid(tmp_path), tmp_path / "runs", {"device": "cpu"}).runs[:3]
     monkeypatch.setattr(pool, "work", hungry_worker)
     monkeypatch.setattr(pool, "cores", lambda: 3)
-    made = Pool(runs, False, display := Silent(runs), "cpu", None, 1)
+    made = Pool(runs, display := Silent(runs), Execution(device="cpu"))
     while made.poll():
         pass
     made.close()
@@ -282,9 +282,7 @@ def test_sweep_stops_when_its_minutes_are_over(tmp_path, monkeypatch):
 
     monkeypatch.setattr(pool, "work", patient_worker)
     monkeypatch.setattr(pool.time, "monotonic", lambda: 0.0)
-    outcome = pool.run_pool(
-        runs, probe=False, display=Stopping(runs), device="cpu", jobs=1, minutes=10
-    )
+    outcome = run_pool(runs, Stopping(runs), Execution(device="cpu", jobs=1, minutes=10))
     monkeypatch.undo()
     assert outcome.stopped
     assert (outcome.finished, outcome.failed) == ([], {})
@@ -304,7 +302,7 @@ def test_sweep_stopped_while_it_begins_runs_asks_them_too(tmp_path, monkeypatch)
 
     monkeypatch.setattr(pool, "work", patient_worker)
     monkeypatch.setattr(Pool, "_start_worker", stopped_meanwhile)
-    outcome = run_pool(runs, probe=False, display=Silent(runs), device="cpu", jobs=2)
+    outcome = run_pool(runs, Silent(runs), Execution(device="cpu", jobs=2))
     assert outcome.stopped
     assert (outcome.finished, outcome.failed) == ([], {})
     assert len(begun) == 1  # the second run was not begun
@@ -324,7 +322,7 @@ def test_sweep_stopped_twice_kills_its_runs(tmp_path, monkeypatch):
     monkeypatch.setattr(
         Pool, "_start_worker", lambda workers: begun.append(start(workers)) or begun[-1]
     )
-    outcome = run_pool(runs, probe=False, display=Stopping(runs), device="cpu", jobs=1)
+    outcome = run_pool(runs, Stopping(runs), Execution(device="cpu", jobs=1))
     assert outcome.stopped
     assert [worker.process.exitcode for worker in begun] == [-signal.SIGKILL]
 
@@ -343,8 +341,8 @@ def test_sweep_of_whole_runs_begins_none_that_would_not_finish(
 
     monkeypatch.setattr(pool, "work", swift_worker)
     monkeypatch.setattr(pool.time, "monotonic", lambda: now[0])
-    how = dict(device="cpu", jobs=1, minutes=13.8, whole=whole)
-    outcome = pool.run_pool(runs, probe=False, display=(display := Slow(runs)), **how)
+    how = Execution(device="cpu", jobs=1, minutes=13.8, whole=whole)
+    outcome = run_pool(runs, display := Slow(runs), how)
     monkeypatch.undo()
     assert [run.id for run in outcome.finished] == [run.id for run in runs[:finished]]
     late = [note for note in display.notes if "too late" in note]

@@ -10,10 +10,16 @@ def problem(rng, m=7, d=3, c=2):
     return rng.normal(size=(m, d)), rng.normal(size=(m, c)), rng.normal(size=d)
 
 
+def posterior(data, targets, lam):
+    """Return the posterior of W: its mean [c, d] and its precision Lambda [d, d]."""
+    precision = gain.gram(data, lam)
+    return np.linalg.solve(precision, data.T @ targets).T, precision
+
+
 def test_posterior_matches_conditioning_the_joint_gaussian():
     rng, lam = np.random.default_rng(0), 0.7
     data, targets, _ = problem(rng)
-    mean, precision = gain.posterior(data, targets, lam)
+    mean, precision = posterior(data, targets, lam)
     # One row w of W: (w, y) is jointly Gaussian; condition on y.
     cross, of_y = data / lam, data @ data.T / lam + np.eye(len(data))
     assert np.allclose(mean, (cross.T @ np.linalg.solve(of_y, targets)).T)
@@ -26,15 +32,13 @@ def test_gain_is_the_expected_divergence_of_the_new_posterior_from_the_old():
     """The definition of the mutual information, with sampled next states."""
     rng, c, lam = np.random.default_rng(1), 2, 1.0
     data, targets, eta = problem(rng, c=c)
-    mean, precision = gain.posterior(data, targets, lam)
+    mean, precision = posterior(data, targets, lam)
     covariance = np.linalg.inv(precision)
     spread = 1 + eta @ covariance @ eta  # of each entry of S' given the data
     drawn = mean @ eta + np.sqrt(spread) * rng.normal(size=(20_000, c))
     divergences = []
     for s in drawn:
-        new_mean, new_precision = gain.posterior(
-            np.vstack([data, eta]), np.vstack([targets, s]), lam
-        )
+        new_mean, new_precision = posterior(np.vstack([data, eta]), np.vstack([targets, s]), lam)
         new = np.linalg.inv(new_precision)
         move = new_mean - mean
         trace = (

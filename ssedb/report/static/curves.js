@@ -54,7 +54,7 @@ function curves(root) {
         : "";
   };
   const measures = selectOf(
-    "Figure",
+    "Metric",
     [first, ...keys.filter((k) => k !== first)].map((k) => [k, data.labels[k]]),
     (k) => {
       key = k;

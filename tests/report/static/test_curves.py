@@ -63,7 +63,7 @@ def test_curves_are_read_zoomed_and_hidden(report, open_page):
     assert page.locator(boxes).count() == 0
     page.click("#view-curves button.toggle:text-is('random-box')")
     before = picture(page, boxes)
-    pick(page, "Figure", "entropy of the policy (nats)")
+    pick(page, "Metric", "entropy of the policy (nats)")
     assert picture(page, boxes) != before
     page.uncheck("#view-curves input[type=checkbox]")
     page.click("#view-curves section:has(h3:text('rooms-small, random-box')) summary")

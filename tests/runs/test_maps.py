@@ -8,13 +8,13 @@ import pytest
 import torch
 
 import ssedb
-from ssedb.analysis import maps
-from ssedb.analysis.maps import mean_by_cell
-from ssedb.analysis.transitions import Transitions
 from ssedb.envs.rooms.world import World
+from ssedb.runs import maps
 from ssedb.runs.loop import resume
+from ssedb.runs.maps import mean_by_cell
 from ssedb.runs.metrics import read_log
 from ssedb.trainer import Trainer
+from ssedb.transitions import Transitions
 from tests.toy import tiny_config
 
 
@@ -75,7 +75,7 @@ def test_maps_on_or_off_leave_the_run_the_same(tmp_path, monkeypatch, bonus):
         ), state["rng"]
 
     with_maps = weights("with")
-    monkeypatch.setattr("ssedb.analysis.maps.MapLog.record", lambda self: None)
+    monkeypatch.setattr("ssedb.runs.maps.MapLog.record", lambda self: None)
     without = weights("without")
     assert not (tmp_path / "without" / "maps.jsonl").exists()
     assert len(read_maps(tmp_path / "with")) == 3

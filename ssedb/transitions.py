@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections import deque
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ssedb.actions import action_space
+from ssedb.bonuses.base import Bonus, Context, episode_numbers
 from ssedb.collect.rollout import STACK
 from ssedb.config import TrainConfig
 from ssedb.envs.frames import to_agent_frames
@@ -18,6 +20,8 @@ from ssedb.envs.noisy import Observer
 from ssedb.envs.rooms.world import World
 from ssedb.errors import ConfigError
 from ssedb.noises.base import Noise
+
+CHUNK = 1024
 
 
 @dataclass(frozen=True)
@@ -127,3 +131,36 @@ def collect_transitions(
     parts = list(zip(*found, strict=True))
     stacks = torch.cat(parts[0], 1)[:, :count], torch.cat(parts[1], 2)[:, :, :count]
     return Transitions(*stacks, torch.cat(parts[2])[:count])
+
+
+def rewards_of(bonus: Bonus, data: Transitions, draw: int | None) -> Tensor:
+    """Return the bonus [M] under one draw, or without noise."""
+    return _in_chunks(bonus.reward, bonus, data, draw)
+
+
+def experience(bonus: Bonus, data: Transitions, draw: int | None, rows: slice) -> tuple[Any, ...]:
+    """Return some transitions of one draw, and a context if the bonus uses one.
+
+    Each transition is an episode of its own.
+    """
+    batch = tuple(x[rows] for x in data.pair(draw))
+    if not bonus.uses_context:
+        return batch
+    states = None if data.states is None else data.states[rows]
+    return (*batch, Context(episode_numbers(batch[1]), states))
+
+
+def rewards_and_features(bonus: Bonus, data: Transitions) -> tuple[Tensor, Tensor | None]:
+    """Return the bonus [K, M] and its representation [K, M, D] or None, under every draw."""
+    draws = range(data.noisy.shape[1])
+    rewards = torch.stack([rewards_of(bonus, data, k) for k in draws])
+    if bonus.features(*experience(bonus, data, 0, slice(1))[:2]) is None:
+        return rewards, None
+    features = partial(_in_chunks, lambda o, a, *_: bonus.features(o, a), bonus, data)
+    return rewards, torch.stack([features(k) for k in draws])
+
+
+def _in_chunks(function: Any, bonus: Bonus, data: Transitions, draw: int | None) -> Tensor:
+    chunks = [slice(i, i + CHUNK) for i in range(0, len(data.actions), CHUNK)]
+    with torch.no_grad():
+        return torch.cat([function(*experience(bonus, data, draw, rows)) for rows in chunks])

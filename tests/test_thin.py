@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 
-from ssedb.report.thin import compact, thin_curve
+from ssedb.thin import compact, evenly_spaced, thin_curve
+
+
+def test_evenly_spaced_keeps_both_ends():
+    assert evenly_spaced(0, 3).tolist() == []
+    assert evenly_spaced(5, 1000).tolist() == [0, 1, 2, 3, 4]
+    steps = evenly_spaced(4500, 1000)
+    assert (len(steps), steps[0], steps[-1]) == (1000, 0, 4499)
+    assert set(np.diff(steps)) <= {4, 5}
 
 
 def test_thin_keeps_every_spike_and_only_real_points():

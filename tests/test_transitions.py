@@ -4,11 +4,11 @@ import pytest
 import torch
 
 import ssedb
-from ssedb.analysis.transitions import collect_transitions, draw_transitions
 from ssedb.collect.environments import env_of
 from ssedb.envs.frames import to_agent_frames
 from ssedb.envs.rooms.world import World
 from ssedb.noises import make_noise
+from ssedb.transitions import collect_transitions, draw_transitions
 from tests.toy import tiny_config
 
 
@@ -49,9 +49,9 @@ def test_walks_halves_come_from_the_same_states():
 
 
 def test_probe_of_a_game_that_ends_at_once_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("ssedb.analysis.transitions.COLLECT_ENVS", 1)
+    monkeypatch.setattr("ssedb.transitions.COLLECT_ENVS", 1)
     # Or thousands of episodes would begin.
-    monkeypatch.setattr("ssedb.analysis.transitions.COLLECT_APART", 1)
+    monkeypatch.setattr("ssedb.transitions.COLLECT_APART", 1)
     config = tiny_config(tmp_path, env="breakout", noise="random-box", max_episode_steps=3)
     with pytest.raises(ssedb.ConfigError, match="breakout: episodes end too soon to be probed"):
         collect_transitions(config, 10, 2, 0, torch.device("cpu"))

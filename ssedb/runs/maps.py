@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from ssedb.analysis.probe import rewards_of
-from ssedb.analysis.transitions import Transitions, draw_transitions
 from ssedb.envs.rooms.env import RoomsEnv
 from ssedb.envs.rooms.world import World
 from ssedb.noises import noise_of
 from ssedb.runs.files import writing
 from ssedb.runs.metrics import MAPS
+from ssedb.transitions import Transitions, draw_transitions, rewards_of
 
 if TYPE_CHECKING:
     from ssedb.trainer import Trainer
