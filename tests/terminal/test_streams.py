@@ -1,6 +1,5 @@
 """Streams that are closed, full or broken: a run goes on, and no command shows a traceback."""
 
-import signal
 import subprocess
 import sys
 
@@ -49,18 +48,6 @@ def test_standard_output_on_a_full_disk_is_an_error_of_one_line():
     done = shell('"$@" >/dev/full', "-m", "ssedb", "--version")
     said = "ssedb: a file, or standard output: No space left on device; free some space there\n"
     assert (done.returncode, done.stderr) == (2, said)
-
-
-def test_ctrl_c_after_the_command_shows_no_traceback():
-    script = """
-import atexit, os, signal, sys
-from ssedb import cli
-atexit.register(os.kill, os.getpid(), signal.SIGINT)
-sys.argv = ["ssedb", "--version"]
-sys.exit(cli.main())
-"""
-    done = shell('exec "$@"', "-c", script)
-    assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
 
 
 @pytest.mark.parametrize(("arguments", "code"), [(["--help"], 0), (["doctor", "nowhere"], 2)])
