@@ -219,7 +219,8 @@ def _status(
     steps, asked = summary.get("steps", 0), config.get("steps", 0)
     finished = bool(summary.get("finished")) and steps >= asked
     status: Status = "finished" if finished else "unfinished"
-    reason = f"at step {steps:,} of {asked:,}" if steps else "no step was saved"
+    reached = max(steps, log.rows[-1]["steps"] if log.rows else 0)  # a summary may be older
+    reason = f"at step {reached:,} of {asked:,}" if reached else "no step was logged"
     if failure and not finished:
         tried = plural(failure.get("attempts", 1), "time")
         status, reason = "failed", f"{failure.get('error', 'unknown error')} (tried {tried})"

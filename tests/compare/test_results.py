@@ -63,6 +63,9 @@ def test_results_account_for_every_run(sweep):
 def test_results_call_a_lengthened_run_unfinished(tmp_path):
     run = results.load_runs(make_run(tmp_path / "run", steps=128))[0]  # of 256
     assert (run.status, run.reason) == ("unfinished", "at step 128 of 256")
+    with open(run.path / "metrics.jsonl", "a") as file:
+        file.write('{"steps": 160}\n')  # killed before it wrote another summary
+    assert results.load_runs(run.path)[0].reason == "at step 160 of 256"
 
 
 def test_condition_table_has_a_row_for_each_method(sweep):
