@@ -64,6 +64,7 @@ def add_episodes(
         if traces:
             entry = describe(page, episode, traces, embeddings_of(episode, traces, names), names)
             entry["run"] = next(i for i, r in enumerate(runs) if r is run)
+            entry["agent"] = run.method  # its own trace may have failed
             page.data["episodes"].append(entry)
     if len(chosen) > most:
         others = plural(len(chosen) - most, "more agent")

@@ -5,8 +5,10 @@ import dataclasses
 import numpy as np
 
 from ssedb.compare.results import load_runs
+from ssedb.report import explorer
 from ssedb.report.explorer import COLUMNS, kept_steps, sheet
 from ssedb.report.page import Page
+from ssedb.runs.progress import silent
 
 
 def test_frames_are_laid_on_a_sheet():
@@ -31,9 +33,6 @@ def test_frames_are_laid_on_a_sheet():
 
 
 def test_add_episodes_leaves_out_a_bonus_that_is_not_finite(runs, monkeypatch):
-    from ssedb.report import explorer
-    from ssedb.runs.progress import silent
-
     trace = explorer.trace_bonus
 
     def diverged(episode, run, device):
@@ -46,3 +45,21 @@ def test_add_episodes_leaves_out_a_bonus_that_is_not_finite(runs, monkeypatch):
     complaints = explorer.add_episodes(page, load_runs(run), 1, "cpu", silent)
     assert complaints == [f"{run}: the bonus of db is not finite"]
     assert page.data["episodes"] == []
+
+
+def test_add_episodes_names_the_agent_whose_own_bonus_failed(runs, monkeypatch):
+    trace = explorer.trace_bonus
+    chosen = [run for run in load_runs(runs) if run.noise == "random-box"]
+    own = runs / "random-box-db-0"
+
+    def failing(episode, run, device):
+        if run == own:
+            raise RuntimeError("it broke")
+        return trace(episode, run, device)
+
+    monkeypatch.setattr(explorer, "trace_bonus", failing)
+    page = Page({"title": "t", "episodes": []})
+    explorer.add_episodes(page, chosen, 1, "cpu", silent)
+    (entry,) = page.data["episodes"]
+    assert entry["agent"] == "db"
+    assert "db" not in [trace["name"] for trace in entry["traces"]]
