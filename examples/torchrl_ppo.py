@@ -39,17 +39,17 @@ def main() -> None:
     gae, ppo = GAE(gamma=0.99, lmbda=0.95, value_network=critic), ClipPPOLoss(actor, critic)
     bonus = IntrinsicRewardLoss(reward)
     optimizer = torch.optim.Adam([*ppo.parameters(), *bonus.parameters()], 3e-4)
-
     for data in Collector(env, actor, frames_per_batch=1024, total_frames=args.steps):
         with torch.no_grad():
             gae(data)
-        for rows in torch.randperm(4 * len(data)).fmod(len(data)).split(256):
-            losses = [ppo(data[rows]), bonus(data[rows])]
-            total = sum(v for loss in losses for k, v in loss.items() if k.startswith("loss_"))
-            optimizer.zero_grad()
-            total.backward()
-            optimizer.step()
-            bonus.after_step()
+        for _ in range(4):
+            for rows in torch.randperm(len(data)).split(256):
+                losses = {**ppo(data[rows]), **bonus(data[rows])}
+                optimizer.zero_grad()
+                sum(loss for name, loss in losses.items() if name.startswith("loss_")).backward()
+                optimizer.step()
+                bonus.after_step()
+            bonus.after_epoch()
         bonus.after_rollout()
         ends, mean = data["next", "done"].sum(), data["next", "intrinsic_reward"].mean()
         print(f"intrinsic reward {mean:.3f}, episodes {ends}")

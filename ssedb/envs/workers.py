@@ -66,8 +66,10 @@ class Copies:
         return rewards, dones, last
 
     def close(self) -> None:
+        """Close all, whatever one of them raises: it would hide the error that ended the run."""
         for env in self._envs:
-            env.close()
+            with suppress(Exception, SystemExit):
+                env.close()
 
 
 def checked_reward(env: gymnasium.Env[Any, Any], reward: Any) -> float:
@@ -266,8 +268,7 @@ def _serve(
         pipe.send(environment_blamed(error) or Blamed.of("an environment", error))
     finally:
         if envs is not None:
-            with suppress(Exception, SystemExit):
-                envs.close()
+            envs.close()
 
 
 def environment_blamed(error: BaseException) -> Blamed | None:

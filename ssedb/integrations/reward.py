@@ -96,6 +96,7 @@ class IntrinsicReward:
         options = plain(options)
         self.settings = own | options
         require_valid(self.settings)
+        seed, rate, eps, gamma = (own[k] for k in ("seed", "learning_rate", "adam_eps", "gamma"))
         self.device = host.pick_device(str(device))
         self.inputs = Inputs(envs, self.device, rgb, obs_key)
         self._engine = Engine(self.device, precision=precision, seed=seed, own_draws=True)
@@ -113,7 +114,7 @@ class IntrinsicReward:
         self.bonus: Bonus = self._engine.prepare(made)
         if self.bonus.needs_states:
             raise ConfigError(f"bonus={bonus!r}: it counts true states, which no trainer tells")
-        self._adam = self._engine.adam(self.bonus, own["learning_rate"], own["adam_eps"])
+        self._adam = self._engine.adam(self.bonus, rate, eps)
         self._step = self._engine.wrap(bonus_step)
         scale = FIDELITIES[fidelity]["reward_scale"] if reward_scale is None else reward_scale
         self.scale = RewardScale(scale, gamma, self.device)
@@ -127,9 +128,9 @@ class IntrinsicReward:
             reward_scale=scale,
             **resolve_options(bonus, options, fidelity=fidelity, preset=preset),
         )
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.share = share
+        self.epochs: int = own["epochs"]
+        self.batch_size: int = own["batch_size"]
+        self.share: float = own["share"]
         self._episodes = EpisodeNumbers(self.device, fixed=self.bonus.uses_context)
         self._reset_steps = ResetSteps(self.device, resets_in_next_step(envs))
         self._watched: list[Samples] = []

@@ -109,7 +109,14 @@ class IntrinsicRewardCallback(BaseCallback):
         # The buffer's rewards hold the values at time limits, too, which stay.
         changed = (self.extrinsic_coef - 1) * np.stack(self._extrinsic)
         added = changed + self.intrinsic_coef * intrinsic
-        add_rewards(self.locals["rollout_buffer"], added, self.locals["dones"])
+        if added.any():
+            buffer = self.locals["rollout_buffer"]
+            # Loops of other packages do not tell the last values at the end of a rollout.
+            loop: Any = getattr(type(self.model), "collect_rollouts", None)
+            told = loop is OnPolicyAlgorithm.collect_rollouts
+            last = self.locals["values"] if told else last_values(buffer)
+            buffer.rewards += added
+            buffer.compute_returns_and_advantage(last, self.locals["dones"])
         for name, value in self.reward.metrics.items():
             self.logger.record(f"intrinsic/{name}", value)
 
@@ -217,24 +224,13 @@ class VecIntrinsicReward(VecEnvWrapper):
         )
 
 
-def add_rewards(buffer: RolloutBuffer, added: np.ndarray, dones: np.ndarray) -> None:
-    """Add rewards to a rollout buffer, and what follows from them to its advantages and returns.
+def last_values(buffer: RolloutBuffer) -> torch.Tensor:
+    """Return the values after the last step, [N], which follow from the last advantages.
 
-    Advantages are linear in rewards and values. So those of the added rewards alone are enough, and
-    the value of the last observation, which only some trainers tell, is not needed.
-
-    Args:
-        buffer: whose advantages are computed.
-        added: [T, N].
-        dones: whether episodes ended with the last step, bool [N].
+    A = r + gamma V (1 - done) - v. Where an episode ended, V does not matter.
     """
-    rewards, values = buffer.rewards, buffer.values
-    advantages, returns = buffer.advantages.copy(), buffer.returns.copy()
-    buffer.rewards, buffer.values = added.astype(rewards.dtype), np.zeros_like(values)
-    buffer.compute_returns_and_advantage(torch.zeros(buffer.n_envs), dones)
-    buffer.rewards, buffer.values = rewards + buffer.rewards, values
-    buffer.returns = returns + buffer.advantages
-    buffer.advantages = advantages + buffer.advantages
+    value = buffer.advantages[-1] - buffer.rewards[-1] + buffer.values[-1]
+    return torch.as_tensor(value / buffer.gamma if buffer.gamma else np.zeros_like(value))
 
 
 def final_observations(

@@ -11,6 +11,8 @@ from torch import Tensor
 from ssedb.errors import ConfigError
 from ssedb.normalize import RecentVariance, RunningMoments, discounted_sums
 
+LEAST_STD = 1e-6
+"""Share of the sums below which their std is rounding: the rows of a batch may differ by that."""
 WINDOW = 128
 """Fewest steps whose sums vary enough to tell a recent variance; a few neighbours are alike."""
 
@@ -18,7 +20,8 @@ WINDOW = 128
 class RewardScale:
     """Std of discounted sums of rewards, by which rewards are divided; or no scale at all.
 
-    As long as the std is 0, there is no scale, and the rewards are 0.
+    As long as all sums are equal, there is no scale, and the rewards are 0. `RewardNorm` of our
+    trainer needs no such rule: every rollout counts there before it is divided.
     """
 
     def __init__(self, kind: str, gamma: float, device: torch.device) -> None:
@@ -63,7 +66,7 @@ class RewardScale:
         return copy.deepcopy(self).add(raw)
 
     def divide(self, raw: Tensor) -> Tensor:
-        """Divide rewards by the scale as it stands; return zeros as long as there is none."""
+        """Divide rewards by the scale as it stands; return zeros while all sums are equal."""
         if self._kind == "none":
             return raw
         variance = self._moments.variance
@@ -71,7 +74,7 @@ class RewardScale:
             first = self._waiting.var(correction=0)
             variance = torch.where(self._moments.count > 0, variance, first)
         std = variance.sqrt().to(raw.dtype)
-        return torch.where(std > 0, raw / std, 0.0)
+        return torch.where(std > LEAST_STD * self._sums.abs().amax(), raw / std, 0.0)
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that changes."""
@@ -84,6 +87,8 @@ class RewardScale:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Load a state of the same kind."""
+        if "moments" not in state:
+            raise ConfigError("the state was saved by an older ssedb; train the bonus anew")
         self._moments.load_state_dict(state["moments"])
         self._sums = state["sums"].to(self._sums.device)
         self._waiting = state["waiting"].to(self._sums.device)

@@ -134,7 +134,7 @@ class IntrinsicRewardLoss(LossModule):  # type: ignore[misc]
 
     The optimizer is the user's, over `loss.parameters()`. Call `after_step` after each of its
     steps, `after_epoch` after each pass over a rollout, and `after_rollout` when all passes are
-    done: momentum copies move there, and counts and the models of LPM follow.
+    done. Momentum copies, the memory of DB-count and the models of LPM follow these calls.
     """
 
     @dataclass

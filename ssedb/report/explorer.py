@@ -87,7 +87,7 @@ def describe(
         episode: the episode, of T steps.
         traces: bonuses of the episode, [T] each.
         maps: t-SNE embeddings of the episode.
-        names: method of each trace; the page names the agent by the first.
+        names: method of each trace; the page names the agent by the first unless told otherwise.
 
     Returns:
         The entry of the page's list of episodes, ready for JSON.

@@ -127,13 +127,15 @@ def _newest(
     damaged: list[Path] | None = None,
 ) -> T | None:
     complaints: list[str] = []
+    gone: set[Path] = set()
     paths = list_checkpoints(folder)
     while paths:
         path = paths.pop()
         try:
             found = read(path)
         except FileNotFoundError:  # a run that goes on has replaced it
-            paths = [other for other in list_checkpoints(folder) if other != path]
+            gone.add(path)
+            paths = [other for other in list_checkpoints(folder) if other not in gone]
             complaints.clear()
             continue
         except (OSError, ValueError) as error:

@@ -20,7 +20,14 @@ from ssedb.config import migrated
 from ssedb.errors import PACKAGE_NAMES, ConfigError, one_line
 from ssedb.reading import read_json
 from ssedb.runs import checkpoint
-from ssedb.runs.folder import ERROR_LOG, FAILURE, difference, outside_settings, resume_command
+from ssedb.runs.folder import (
+    ERROR_LOG,
+    FAILURE,
+    OWN_PARTS,
+    difference,
+    outside_settings,
+    resume_command,
+)
 from ssedb.runs.metrics import MAPS, read_log
 from ssedb.terminal import plural
 
@@ -156,10 +163,11 @@ def _leftovers(run: Path) -> Iterator[Finding]:
     for name in (ERROR_LOG, FAILURE):
         if (run / name).exists():
             yield Finding(name, "note", "an earlier attempt ended with an error; see there")
-    parts = [*run.glob(".*.part"), *(run / "checkpoints").glob(".*.part")]
-    if parts:
-        text = f"{plural(len(parts), 'half-written file')} of a killed process; a resume removes"
-        yield Finding(parts[0].name, "note", f"{text} {'it' if len(parts) == 1 else 'them'}")
+    own = {f".{name}.part" for name in OWN_PARTS}
+    for part in [*run.glob(".*.part"), *(run / "checkpoints").glob(".*.part")]:
+        removed = part.name in own or part.parent != run
+        remedy = "a resume removes it" if removed else "delete it unless a command is writing it"
+        yield Finding(part.name, "note", f"half-written, of a killed process; {remedy}")
 
 
 def _resume(

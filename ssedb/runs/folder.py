@@ -51,6 +51,8 @@ BEFORE_A_RUN = (ERROR_LOG, SWEEP_LOG, FAILURE, PROVENANCE)
 
 OF_A_RUN = ("config.toml", "metrics.jsonl", "checkpoints")
 """Any of these tells that a folder holds a run."""
+OWN_PARTS = ("config.toml", "summary.json")
+"""Files that a run writes beside its checkpoints, whole or not at all."""
 APPENDED = ("metrics.jsonl", "maps.jsonl")
 """Files that a run adds lines to; a checkpoint relies on those before it."""
 
@@ -141,8 +143,8 @@ class RunFolder:
 
     def remove_leftovers(self) -> None:
         """Remove files that a killed process has begun to write."""
-        for folder in (self.path, self.checkpoints):
-            remove_parts(folder, "*")
+        remove_parts(self.path, *OWN_PARTS)
+        remove_parts(self.checkpoints, "step-*.ckpt")
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the metrics logged so far, as `read_metrics` does."""
@@ -181,9 +183,9 @@ class RunFolder:
             for name in APPENDED:
                 sync_file(self.path / name)
             sync_folder(self.path)
+            checkpoint.delete(self._damaged)
         about = {"env": self.config.env, "bonus": self.config.bonus, "version": __version__}
         settings = identity(self.config)
-        checkpoint.delete(self._damaged)
         checkpoint.save(self.checkpoints, state, {**counters, **about, "settings": settings})
 
     def write_summary(self, summary: dict[str, Any]) -> None:

@@ -62,7 +62,7 @@ def lock_folder(path: Path, create: bool) -> FolderLock:
     try:
         file = open(path / ".lock", "a+", encoding="utf-8")  # noqa: SIM115 (held open)
     except FileNotFoundError:
-        if made:  # another process has made, locked and removed it meanwhile
+        if create:  # its owner has removed it meanwhile
             return lock_folder(path, create)
         raise ConfigError(f"{path} is gone; name the folder of a run") from None
     except OSError as error:

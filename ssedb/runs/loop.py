@@ -234,7 +234,7 @@ def _set_up(
 
 @contextmanager
 def stop_on_signals(progress: Progress = silent) -> Iterator[Callable[[], bool]]:
-    """Yield a function that tells if Ctrl-C or SIGTERM came once; a second one stops at once."""
+    """Yield a function that tells if a signal asked to stop; a second one stops at once."""
     asked = False
 
     def ask(again: bool) -> None:

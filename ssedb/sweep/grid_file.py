@@ -71,17 +71,20 @@ class GridFile:
     def wrong_run(self, point: Mapping[str, Any], error: ConfigError) -> ConfigError:
         """Return a complaint about a run that names the setting, or the combination of axes."""
         key = str(error).partition("=")[0]
-        options = self.options.get(point.get("bonus", self._usual_bonus), {})
-        if key in self.overrides or key in self.settings or key in options:
+        bonus = point.get("bonus", self._usual_bonus)
+        options = self.options.get(bonus, {})
+        if key in self.overrides or key in self.settings:
             return ConfigError(f"{self.where(key)}{error}")
+        if key in options:
+            return ConfigError(f"{self.where(key, bonus)}{error}")
         run = ", ".join(f"{key}={value}" for key, value in point.items()) or "these settings"
         return ConfigError(f"{self.path}, the run with {run}: {error}")
 
-    def where(self, key: str) -> str:
-        """Name the source of a setting: the command line, or the file and its line."""
+    def where(self, key: str, bonus: str = "") -> str:
+        """Name the source of a setting or a bonus's option: the command line, or file and line."""
         if key in self.overrides:
             return "" if key == "device" else "--set "
-        return f"{self.path}, {_line_of(self.text, key)}"
+        return f"{self.path}, {_line_of(self.text, key, bonus)}"
 
     @property
     def _usual_bonus(self) -> Any:
@@ -161,7 +164,8 @@ class GridFile:
                 if key not in names:
                     meant = did_you_mean(key, sorted(names))
                     has = ", ".join(sorted(names)) or "none"
-                    raise self.wrong(key, f"{bonus} has no such option; {meant}it has {has}")
+                    said = f"{key}: {bonus} has no such option; {meant}it has {has}"
+                    raise ConfigError(f"{self.where(key, bonus)}{said}")
         for key in self.axes:
             if key not in FIELDS and not any(key in names for names in known.values()):
                 raise self.wrong(
@@ -183,9 +187,12 @@ class GridFile:
                 )
 
 
-def _line_of(text: str, key: str) -> str:
-    """Find the line of a key in the text, if possible."""
+def _line_of(text: str, key: str, bonus: str = "") -> str:
+    """Find the line of a key in the text, or in its table of a bonus's options, if possible."""
+    table = re.compile(rf"\s*\[\s*bonus_options\s*\.\s*[\"']?{re.escape(bonus)}[\"']?\s*\]")
+    there = not bonus
     for number, line in enumerate(text.splitlines(), 1):
-        if re.match(rf"\s*(\[+[\w.]*)?{re.escape(key)}\s*[=\]]", line):
+        there = there or bool(table.match(line))
+        if there and re.match(rf"\s*(\[+[\w.]*)?{re.escape(key)}\s*[=\]]", line):
             return f"line {number}, "
     return ""

@@ -133,6 +133,21 @@ def test_environment_that_fails_to_close_changes_nothing(tmp_path, what):
     RunFolder.reopen(tmp_path / "other").close()  # it is free again
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_environments_are_all_closed_though_one_fails_to(tmp_path, workers):
+    class Closing(Faulty):
+        def close(self):
+            with open(tmp_path / "closed", "a") as file:
+                file.write("x")
+            raise RuntimeError("in close")
+
+    gymnasium.register("Closing-v0", Closing)
+    env = ssedb.make_env("Closing-v0", 3, env_workers=workers)
+    before = len((tmp_path / "closed").read_text())  # of the first, which shows what they are
+    env.close()
+    assert len((tmp_path / "closed").read_text()) == before + 3
+
+
 def test_time_out_that_an_environment_raises_is_its_own_error():
     with pytest.raises(TimeoutError, match="of its own"):
         used(0, where="step", what="timeout")

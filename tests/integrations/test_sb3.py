@@ -7,15 +7,17 @@ from importlib import import_module
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 from sb3_contrib import MaskablePPO, RecurrentPPO
 from stable_baselines3 import A2C, DQN, PPO
+from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize, VecTransposeImage
 
 import ssedb
 from ssedb.errors import Note
-from ssedb.integrations.sb3 import IntrinsicRewardCallback, VecIntrinsicReward
+from ssedb.integrations.sb3 import IntrinsicRewardCallback, VecIntrinsicReward, last_values
 
 from .corridor import CLOCK, DIARY, LENGTH, Clock, Corridor, Diary, Sighted, rollout, small
 
@@ -94,6 +96,17 @@ def test_returns_by_hand_equal_the_buffers(algorithm, intrinsic, extrinsic):
     advantages = gae(found["rewards"], found["values"], found["episode_starts"], *callback.last)
     assert np.allclose(found["advantages"], advantages, atol=1e-5)
     assert np.allclose(found["returns"], advantages + found["values"], atol=1e-5)
+
+
+def test_last_values_follow_from_the_last_advantages():
+    rng = np.random.default_rng(0)
+    buffer = RolloutBuffer(STEPS, *[spaces.Discrete(2)] * 2, gamma=0.99, n_envs=ENVS)
+    buffer.rewards[:], buffer.values[:] = rng.random((2, STEPS, ENVS))
+    last = torch.as_tensor(rng.random(ENVS))
+    buffer.compute_returns_and_advantage(last, np.zeros(ENVS, bool))
+    assert torch.allclose(last_values(buffer).double(), last, atol=1e-5)
+    buffer.gamma = 0.0
+    assert not last_values(buffer).any()
 
 
 class Maskable(Corridor):
@@ -315,9 +328,12 @@ def test_wrapper_without_training_numbers_the_episodes_that_end():
     assert [episodes[0].item() for episodes in Diary.episodes[2:]] == [ENVS] * (LENGTH - 1)
 
 
-def test_wrapper_with_numbers_of_numpy_is_saved_and_loaded(tmp_path):
+def test_wrapper_with_numbers_of_numpy_learns_and_is_saved(tmp_path):
     numbers = dict(intrinsic_coef=np.float64(0.5), learning_rate=np.float32(1e-3))
-    env = VecIntrinsicReward(corridors(), "rnd", batch_size=np.int64(8), device="cpu", **numbers)
+    whole = dict(batch_size=np.int64(4), epochs=np.int32(2), seed=np.int64(3), update_every=2)
+    env = VecIntrinsicReward(corridors(), "rnd", device="cpu", **numbers, **whole)
+    play(env, 3)
+    assert env.reward.updates == 1
     env.save(tmp_path / "bonus.pt")
     loaded = VecIntrinsicReward.load(tmp_path / "bonus.pt", corridors())
     assert loaded.intrinsic_coef == 0.5

@@ -50,6 +50,9 @@ def test_rewards_without_a_scale_are_0(kind):
     scale = scale_of(kind)
     assert not scale.divide(torch.ones(2, 2)).any()
     assert not scale.add(torch.ones(1, 1)).any()  # a single sum does not vary
+    alike = torch.ones(1, 8)
+    alike[0, 3] += torch.finfo(torch.float32).eps  # rows of a batch may differ so
+    assert not scale_of(kind).add(alike).any()
     scale = scale_of(kind)
     scale.add(torch.zeros(WINDOW, 2))  # as a bonus that begins with its first update
     assert not scale.divide(torch.ones(2, 2)).any()

@@ -65,3 +65,9 @@ def test_checkpoint_on_a_full_disk_leaves_the_old_ones(tmp_path, monkeypatch):
         save(tmp_path, 20)
     assert [p.name for p in tmp_path.iterdir()] == ["step-000000000010.ckpt"]
     assert checkpoint.load_latest(tmp_path)[0]["steps"] == 10
+
+
+def test_checkpoints_that_lead_nowhere_are_none(tmp_path):
+    for steps in (1, 2):
+        (tmp_path / f"step-{steps:012d}.ckpt").symlink_to(tmp_path / "purged")
+    assert checkpoint.about_latest(tmp_path) is None

@@ -128,7 +128,7 @@ def damage(path):
             lambda run: (run / "checkpoints" / ".step-000000000096.ckpt.part").touch(),
             ".step-000000000096.ckpt.part",
             "note",
-            "1 half-written file of a killed process; a resume removes it",
+            "half-written, of a killed process; a resume removes it",
             "nothing left to do",
         ),
         (

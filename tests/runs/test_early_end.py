@@ -86,9 +86,12 @@ def test_train_stopped_while_measuring_observations_leaves_its_folder_free(proje
     endless = [sys.executable, "-m", "ssedb", *command, "--obs-norm-steps", "1e9"]
     with handled(signal.SIG_DFL, signal.SIGHUP):  # nohup may run the tests
         process = subprocess.Popen(endless, stderr=subprocess.PIPE, text=True)
-    assert "a random agent looks around" in process.stderr.readline()
-    process.send_signal(number)
-    _, said = process.communicate(timeout=60)
+    try:
+        assert "a random agent looks around" in process.stderr.readline()
+        process.send_signal(number)
+        _, said = process.communicate(timeout=60)
+    finally:
+        process.kill()
     if number != signal.SIGKILL:
         assert (process.returncode, said) == (
             130,

@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import io
 import os
 import signal
 
@@ -43,13 +44,28 @@ def test_lock_that_fails_otherwise_says_why(tmp_path, monkeypatch):
 
 
 def test_lock_on_a_full_disk_leaves_no_folder(tmp_path, monkeypatch):
-    def full():
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    class Full(io.TextIOWrapper):
+        def write(self, text):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(lock.os, "getpid", full)
+    monkeypatch.setattr(lock, "open", lambda path, *_, **__: Full(path.open("ab+")), raising=False)
     with pytest.raises(ConfigError, match="No space left on device"):
         lock_folder(tmp_path / "run", create=True)
     assert not (tmp_path / "run").exists()
+
+
+def test_folder_that_its_owner_removes_meanwhile_is_made_anew(tmp_path, monkeypatch):
+    path = tmp_path / "run"
+    owner = lock_folder(path, create=True)
+
+    def removed_meanwhile(path):
+        monkeypatch.undo()
+        owner.close()
+
+    monkeypatch.setattr(lock, "make_folder", removed_meanwhile)
+    mine = lock_folder(path, create=True)
+    assert mine.holds
+    mine.close()
 
 
 def test_lock_is_not_kept_by_a_forked_process_that_outlives_its_owner(tmp_path):
@@ -57,8 +73,12 @@ def test_lock_is_not_kept_by_a_forked_process_that_outlives_its_owner(tmp_path):
     ours, theirs = os.pipe()
     child = os.fork()
     if child == 0:
-        os.write(theirs, b"x")
-        signal.pause()
+        try:
+            signal.alarm(60)
+            os.write(theirs, b"x")
+            signal.pause()
+        finally:
+            os._exit(0)
     try:
         os.read(ours, 1)
         with pytest.raises(FolderInUse):

@@ -203,6 +203,12 @@ def test_grid_excludes_combinations(tmp_path):
             "line 16, alpha1=-1: must be 0 or more",
         ),
         (
+            'bonus = ["db", "rnd"]\nseed = [0, 1]',
+            'bonus = ["db", "db-ensemble"]\n[bonus_options.db]\nalpha1 = 1\n'
+            "[bonus_options.db-ensemble]\nalpha1 = -1",
+            "line 21, alpha1=-1: must be 0 or more",
+        ),
+        (
             "[axes]",
             '[[exclude]]\nbonus = "icm"\n[axes]',
             "exclude: {'bonus': 'icm'} matches no run",
