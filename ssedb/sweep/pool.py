@@ -141,9 +141,11 @@ class Pool:
         ready = wait([worker.pipe for worker in self._workers], timeout=0.5)
         for worker in [w for w in self._workers if w.pipe in ready]:
             try:
-                self._receive(worker, worker.pipe.recv())
-            except (EOFError, ConnectionError):
+                message = worker.pipe.recv()
+            except (EOFError, OSError):  # OSError: it died in the middle of a message
                 self._reap(worker)
+            else:
+                self._receive(worker, message)
         self._display.update()
         return True
 

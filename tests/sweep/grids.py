@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import struct
 from pathlib import Path
 
 from ssedb.runs.metrics import read_metrics
@@ -123,6 +124,18 @@ def swift_worker(pipe, number, device, threads):
         for message in (("steps", first), ("steps", 96), ("finished",)):
             pipe.send(message)
         first = 0
+
+
+def cut_off_worker(pipe, number, device, threads):
+    """A worker of which the first dies in the middle of its first message."""
+    try:
+        pipe.recv()
+    except (EOFError, OSError):
+        return
+    if number == 0:
+        os.write(pipe.fileno(), struct.pack("!i", 100) + b"ten bytes.")
+        os._exit(3)
+    pipe.send(("finished",))
 
 
 def patient_worker(pipe, number, device, threads):

@@ -22,6 +22,7 @@ from tests.sweep.grids import (
     Killing,
     Silent,
     all_numbers,
+    cut_off_worker,
     deaf_worker,
     failing_worker,
     hungry_worker,
@@ -325,6 +326,14 @@ def test_sweep_stopped_twice_kills_its_runs(tmp_path, monkeypatch):
     outcome = run_pool(runs, Stopping(runs), Execution(device="cpu", jobs=1))
     assert outcome.stopped
     assert [worker.process.exitcode for worker in begun] == [-signal.SIGKILL]
+
+
+def test_sweep_survives_a_worker_that_dies_in_the_middle_of_a_message(tmp_path, monkeypatch):
+    runs = read_grid(write_grid(tmp_path), tmp_path / "runs", {"device": "cpu"}).runs[:1]
+    monkeypatch.setattr(pool, "work", cut_off_worker)
+    outcome = run_pool(runs, display := Silent(runs), Execution(device="cpu", jobs=1))
+    assert outcome.finished == runs
+    assert display.notes[0] == f"{runs[0].name}: its process died (exit code 3); taken up again"
 
 
 @pytest.mark.parametrize(("whole", "finished"), [(True, 3), (False, 4)])
