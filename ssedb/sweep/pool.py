@@ -77,7 +77,7 @@ class Worker:
     asked: bool = False
     """Whether it was asked to save its run and stop."""
     ending: bool = False
-    """Whether it takes no more runs: it has run out of memory, and a new one begins clean."""
+    """Whether it takes no more runs: it was stopped, or it has run out of memory."""
 
     @property
     def idle(self) -> bool:
@@ -221,8 +221,11 @@ class Pool:
             self.outcome.finished.append(run)
             self._display.ended(run, "finished")
         elif kind == "stopped":
-            worker.run = None
-            self._display.ended(run, "stopped")
+            worker.run, worker.ending = None, True
+            if self.outcome.stopped:
+                self._display.ended(run, "stopped")
+            else:
+                self._failed(run, "a signal that the sweep did not send stopped it", True)
         elif kind == "failed":
             worker.run = None
             _, error, again = message

@@ -126,6 +126,20 @@ def swift_worker(pipe, number, device, threads):
         first = 0
 
 
+def stopped_worker(pipe, number, device, threads):
+    """A worker of which the first is stopped by a signal that the sweep did not send."""
+    while True:
+        try:
+            pipe.recv()
+        except (EOFError, OSError):
+            return
+        if number == 0:
+            pipe.send(("stopped",))
+            pipe.poll(30)  # a process takes a while to end, and does no run that comes meanwhile
+            return
+        pipe.send(("finished",))
+
+
 def cut_off_worker(pipe, number, device, threads):
     """A worker of which the first dies in the middle of its first message."""
     try:

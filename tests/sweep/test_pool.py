@@ -28,6 +28,7 @@ from tests.sweep.grids import (
     hungry_worker,
     numbers,
     patient_worker,
+    stopped_worker,
     swift_worker,
     write_grid,
 )
@@ -334,6 +335,21 @@ def test_sweep_survives_a_worker_that_dies_in_the_middle_of_a_message(tmp_path, 
     outcome = run_pool(runs, display := Silent(runs), Execution(device="cpu", jobs=1))
     assert outcome.finished == runs
     assert display.notes[0] == f"{runs[0].name}: its process died (exit code 3); taken up again"
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+def test_sweep_takes_up_a_run_that_a_signal_to_its_worker_alone_stopped(
+    tmp_path, monkeypatch, retries
+):
+    runs = read_grid(write_grid(tmp_path), tmp_path / "runs", {"device": "cpu"}).runs[:2]
+    monkeypatch.setattr(pool, "work", stopped_worker)
+    how = Execution(device="cpu", jobs=1, retries=retries)
+    outcome = run_pool(runs, display := Silent(runs), how)
+    error = "a signal that the sweep did not send stopped it"
+    assert not outcome.stopped
+    assert outcome.failed == ({} if retries else {runs[0].name: error})
+    assert outcome.finished == [runs[1], *[runs[0]] * retries]
+    assert (f"{runs[0].name}: {error}; taken up again" in display.notes) == bool(retries)
 
 
 @pytest.mark.parametrize(("whole", "finished"), [(True, 3), (False, 4)])
