@@ -12,8 +12,6 @@ import dataclasses
 import logging
 import os
 import signal
-import sys
-import traceback
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -163,17 +161,16 @@ def run_task(
 
     torch.set_num_threads(threads)
     tell = Steps(lambda kind, value: board.write.remote(run.id, kind, value))
-    with output_to(run.folder / SWEEP_LOG):
-        attempts, again = 0, True
-        while again:
-            attempts += 1
-            try:
+    attempts, again = 0, True
+    while again:
+        attempts += 1
+        try:
+            with output_to(run.folder / SWEEP_LOG):
                 if not execute(run, probe, device, tell):
                     os._exit(1)  # asked to stop, with all saved: Ray takes it up elsewhere
-                return None
-            except Exception as error:
-                print(traceback.format_exc(), file=sys.stderr, flush=True)
-                said = describe(error)
-                again = attempts <= retries and may_succeed_on_retry(error)
-        write_failure(run, said, attempts)
-        return said
+            return None
+        except Exception as error:
+            said = describe(error)
+            again = attempts <= retries and may_succeed_on_retry(error)
+    write_failure(run, said, attempts)
+    return said
