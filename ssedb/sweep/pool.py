@@ -13,6 +13,7 @@ import signal
 import time
 from collections import deque
 from dataclasses import dataclass, field
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -198,7 +199,13 @@ class Pool:
         arguments = (theirs, self._made, self._how.device, self._how.threads)
         process = self._context.Process(target=work, args=arguments, name=f"sweep-{self._made}")
         self._made += 1
-        process.start()
+        # Ctrl-C reaches the whole terminal: the worker inherits the mask, and ignores what came.
+        resource_tracker.ensure_running()  # its first start would lift the mask
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        try:
+            process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
         worker = Worker(process, ours)
         self._workers.append(worker)

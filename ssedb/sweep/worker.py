@@ -44,6 +44,7 @@ def work(pipe: Connection, number: int, device: str, threads: int) -> None:
     """Execute one run after the other until the pipe closes."""
     os.setpgid(0, 0)  # Ctrl-C goes to the sweep alone, which then asks each worker once
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # the sweep has blocked it
     threading.Thread(target=_end_with_parent, daemon=True).start()
     import torch
 

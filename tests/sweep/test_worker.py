@@ -1,7 +1,11 @@
-"""A worker process of a sweep: a full disk under its log, and a folder that cannot be made."""
+"""A worker process of a sweep: Ctrl-C at its start, a full disk, a folder that cannot be made."""
 
 import multiprocessing
+import os
+import signal
 import sys
+from multiprocessing import resource_tracker
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,8 +13,37 @@ import torch
 from ssedb.sweep import cluster
 from ssedb.sweep import execute as module
 from ssedb.sweep.grid import read_grid
+from ssedb.sweep.pool import Execution, Pool
 from ssedb.sweep.worker import _execute_and_tell
-from tests.sweep.grids import write_grid
+from tests.helpers import is_alive, wait_for
+from tests.sweep.grids import Silent, write_grid
+
+
+def masks(pid):
+    """Whether a process blocks, and whether it ignores, Ctrl-C."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    status = dict(line.split(":", 1) for line in lines)
+    bit = 1 << (signal.SIGINT - 1)
+    return tuple(bool(int(status[name], 16) & bit) for name in ("SigBlk", "SigIgn"))
+
+
+def test_worker_ignores_ctrl_c_from_its_first_moment(tmp_path, monkeypatch):
+    runs = read_grid(write_grid(tmp_path), tmp_path / "runs", {"device": "cpu"}).runs
+    tracker = resource_tracker.ResourceTracker()  # it starts with the first worker of a process
+    monkeypatch.setattr(resource_tracker, "ensure_running", tracker.ensure_running)
+    monkeypatch.setattr(resource_tracker, "getfd", tracker.getfd)
+    workers = Pool(runs, Silent(runs), Execution(device="cpu", jobs=1))
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    try:
+        pid = workers._start_worker().process.pid
+        assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
+        assert any(masks(pid))
+        os.kill(pid, signal.SIGINT)
+        wait_for(lambda: not is_alive(pid) or masks(pid) == (False, True), seconds=30)
+        assert is_alive(pid)
+    finally:
+        workers.close()
+        tracker._stop()
 
 
 @pytest.fixture
