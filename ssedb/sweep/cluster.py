@@ -55,7 +55,7 @@ def connected(address: str, **local: Any) -> Iterator[Any]:
     with handled(signal.getsignal(signal.SIGTERM), signal.SIGTERM):
         try:
             ray.init(
-                address=None if address == "local" else address,
+                address=address,
                 log_to_driver=False,
                 logging_level=logging.ERROR,
                 **local,
