@@ -25,6 +25,10 @@ from ssedb.sweep.limit import JobLimit
 from ssedb.sweep.worker import GRACE, Memory, cores, work
 from ssedb.terminal import plural
 
+STOPPING = "stopping: every run ends with its update and saves; once more stops at once"
+SIGNALLED = "a signal that the sweep did not send stopped it"
+"""Error of a run whose own process was asked to stop, while the sweep goes on."""
+
 
 @dataclass(frozen=True)
 class Execution:
@@ -99,9 +103,7 @@ def run_pool(runs: list[Planned], display: Display, how: Execution) -> Outcome:
         if again:
             pool.kill()
             return
-        display.interject(
-            "stopping: every run ends with its update and saves; once more stops at once"
-        )
+        display.interject(STOPPING)
         pool.outcome.stopped = True
 
     with stop_requests(ask):
@@ -232,7 +234,7 @@ class Pool:
             if self.outcome.stopped:
                 self._display.ended(run, "stopped")
             else:
-                self._failed(run, "a signal that the sweep did not send stopped it", True)
+                self._failed(run, SIGNALLED, True)
         elif kind == "failed":
             worker.run = None
             _, error, again = message
