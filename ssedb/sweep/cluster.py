@@ -2,30 +2,30 @@
 
 Ray starts a task anew whose worker or node dies. The run's folder, which all machines must share,
 holds its checkpoint, from which it goes on, and its lock, which a second worker waits for. A
-driver that dies is simply started again.
+driver that dies is simply started again. To a task that runs, ray.cancel without force is a Ctrl-C,
+upon which a run saves and stops.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import logging
 import os
 import signal
-import sys
-import traceback
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from ssedb.errors import ConfigError
+from ssedb.errors import ConfigError, TrainingError
 from ssedb.runs.folder import SWEEP_LOG
-from ssedb.runs.signals import handled
+from ssedb.runs.signals import ending_signals, handled, stop_requests
 from ssedb.sweep.display import Display
 from ssedb.sweep.execute import Steps, describe, execute, may_succeed_on_retry, write_failure
 from ssedb.sweep.grid import Planned
-from ssedb.sweep.pool import Execution, Outcome
+from ssedb.sweep.pool import SIGNALLED, STOPPING, Execution, Outcome
 from ssedb.sweep.worker import output_to
 
 POLL = 1.0  # seconds
@@ -40,7 +40,8 @@ def run_on_ray(runs: list[Planned], display: Display, how: Execution, **local: A
             has_gpus = how.device != "cpu" and ray.cluster_resources().get("GPU")
             gpus = DEFAULT_GPUS if has_gpus else 0
         board = ray.remote(num_cpus=0, max_restarts=-1)(Board).remote()
-        task = ray.remote(num_cpus=how.cpus, num_gpus=gpus, max_retries=how.retries)(run_task)
+        again: dict[str, Any] = dict(max_retries=how.retries, retry_exceptions=[TrainingError])
+        task = ray.remote(num_cpus=how.cpus, num_gpus=gpus, **again)(run_task)
         given = (how.probe, how.device, how.threads, how.retries, board)
         waiting = {task.remote(_with_absolute_path(run), *given): run for run in runs}
         return _watch(ray, waiting, board, display, how.retries)
@@ -53,25 +54,36 @@ def connected(address: str, **local: Any) -> Iterator[Any]:
     if ray.is_initialized():
         yield ray
         return
-    # Ray installs a handler for SIGTERM and leaves it there; this block puts the old one back.
-    with handled(signal.getsignal(signal.SIGTERM), signal.SIGTERM):
+    endings = ending_signals()
+    as_ctrl_c = functools.partial(handled, signal.default_int_handler, *endings)
+    with as_ctrl_c():
         try:
-            ray.init(
-                address=None if address == "local" else address,
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-                **local,
-            )
-        except Exception as error:  # Ray has errors of many kinds for it
-            said = " ".join(str(error).split()).rstrip(".")
-            remedy = "start one with `ray start --head`, or use --ray local"
-            if "uthenti" in f"{said} {error.__cause__}":  # Ray may name it only in the cause
-                remedy = "every machine needs the cluster's token: docs/sweeps.md says how"
-            raise ConfigError(f"no Ray at {address!r}: {said}; {remedy}") from None
-        try:
-            yield ray
+            _begin(ray, address, local)
+            with as_ctrl_c():  # Ray has installed a handler of its own for SIGTERM
+                yield ray
         finally:
-            ray.shutdown()
+            if ray.is_initialized():
+                with handled(signal.SIG_IGN, *endings):  # else its processes would stay
+                    ray.shutdown()
+
+
+def _begin(ray: Any, address: str, local: dict[str, Any]) -> None:
+    # Processes of a Ray that starts here inherit the mask: a closing terminal must not end them
+    # before the runs save. And Ray leaves some behind that is interrupted as it starts.
+    deferred = [signal.SIGINT, signal.SIGHUP] if address == "local" else []
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, deferred)
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **local)
+    except Exception as error:  # Ray has errors of many kinds for it
+        said = " ".join(str(error).split()).rstrip(".")
+        remedy = "start one with `ray start --head`, or use --ray local"
+        if "uthenti" in f"{said} {error.__cause__}":  # Ray may name it only in the cause
+            remedy = "every machine needs the cluster's token: docs/sweeps.md says how"
+        raise ConfigError(f"no Ray at {address!r}: {said}; {remedy}") from None
+    except SystemExit:  # SIGTERM, by Ray's handler
+        raise KeyboardInterrupt from None
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _watch(
@@ -79,8 +91,16 @@ def _watch(
 ) -> Outcome:
     outcome, begun, alarms = Outcome(), set(), set()
     by_id = {run.id: run for run in waiting.values()}
-    try:
-        while waiting:
+    requests = heard = 0
+
+    def ask(again: bool) -> None:
+        nonlocal requests
+        requests += 1
+        if not again:
+            display.interject(STOPPING)
+
+    with stop_requests(ask):
+        while waiting and heard < 2:
             ended, _ = ray.wait(list(waiting), timeout=POLL)
             for (name, kind), value in _read(ray, board).items():
                 if name not in begun:
@@ -95,8 +115,12 @@ def _watch(
                 run = waiting.pop(reference)
                 try:
                     error = ray.get(reference)
-                except ray.exceptions.RayError as lost:  # its worker died more often than it may
-                    error = " ".join(str(lost).split())[:300]
+                except ray.exceptions.RayError as lost:
+                    if requests:
+                        display.ended(run, "stopped")
+                        continue
+                    # Its worker died, or was stopped, more often than it may.
+                    error = " ".join(str(getattr(lost, "cause", lost)).split())[:300]
                     write_failure(run, error, retries + 1)
                 if error is None:
                     outcome.finished.append(run)
@@ -105,12 +129,12 @@ def _watch(
                     outcome.failed[run.name] = error
                     display.ended(run, "failed", error)
             display.update()
-    except KeyboardInterrupt:
-        display.note("stopping; the same command goes on from the last checkpoints")
-        for reference in waiting:
-            with contextlib.suppress(Exception):
-                ray.cancel(reference, force=True)
-        outcome.stopped = True
+            if requests > heard:
+                heard = requests
+                for reference in waiting:
+                    with contextlib.suppress(Exception):
+                        ray.cancel(reference, force=requests > 1, recursive=False)
+    outcome.stopped = requests > 0
     return outcome
 
 
@@ -158,22 +182,26 @@ def run_task(
 
     Returns:
         None if the run is finished, else the error in one line.
+
+    Raises:
+        TrainingError: a signal stopped the run, with all saved.
     """
     import torch
 
     torch.set_num_threads(threads)
     tell = Steps(lambda kind, value: board.write.remote(run.id, kind, value))
-    with output_to(run.folder / SWEEP_LOG):
-        attempts, again = 0, True
-        while again:
-            attempts += 1
-            try:
-                if not execute(run, probe, device, tell):
-                    os._exit(1)  # asked to stop, with all saved: Ray takes it up elsewhere
-                return None
-            except Exception as error:
-                print(traceback.format_exc(), file=sys.stderr, flush=True)
-                said = describe(error)
-                again = attempts <= retries and may_succeed_on_retry(error)
-        write_failure(run, said, attempts)
-        return said
+    attempts, again = 0, True
+    while again:
+        attempts += 1
+        try:
+            with output_to(run.folder / SWEEP_LOG):
+                finished = execute(run, probe, device, tell)
+        except Exception as error:
+            said = describe(error)
+            again = attempts <= retries and may_succeed_on_retry(error)
+        else:
+            if not finished:
+                raise TrainingError(SIGNALLED)  # Ray takes it up again unless it is cancelled
+            return None
+    write_failure(run, said, attempts)
+    return said

@@ -13,6 +13,7 @@ import signal
 import time
 from collections import deque
 from dataclasses import dataclass, field
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -23,6 +24,10 @@ from ssedb.sweep.grid import Planned
 from ssedb.sweep.limit import JobLimit
 from ssedb.sweep.worker import GRACE, Memory, cores, work
 from ssedb.terminal import plural
+
+STOPPING = "stopping: every run ends with its update and saves; once more stops at once"
+SIGNALLED = "a signal that the sweep did not send stopped it"
+"""Error of a run whose own process was asked to stop, while the sweep goes on."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +82,7 @@ class Worker:
     asked: bool = False
     """Whether it was asked to save its run and stop."""
     ending: bool = False
-    """Whether it takes no more runs: it has run out of memory, and a new one begins clean."""
+    """Whether it takes no more runs: it was stopped, or it has run out of memory."""
 
     @property
     def idle(self) -> bool:
@@ -98,9 +103,7 @@ def run_pool(runs: list[Planned], display: Display, how: Execution) -> Outcome:
         if again:
             pool.kill()
             return
-        display.interject(
-            "stopping: every run ends with its update and saves; once more stops at once"
-        )
+        display.interject(STOPPING)
         pool.outcome.stopped = True
 
     with stop_requests(ask):
@@ -141,9 +144,11 @@ class Pool:
         ready = wait([worker.pipe for worker in self._workers], timeout=0.5)
         for worker in [w for w in self._workers if w.pipe in ready]:
             try:
-                self._receive(worker, worker.pipe.recv())
-            except (EOFError, ConnectionError):
+                message = worker.pipe.recv()
+            except (EOFError, OSError):  # OSError: it died in the middle of a message
                 self._reap(worker)
+            else:
+                self._receive(worker, message)
         self._display.update()
         return True
 
@@ -196,7 +201,13 @@ class Pool:
         arguments = (theirs, self._made, self._how.device, self._how.threads)
         process = self._context.Process(target=work, args=arguments, name=f"sweep-{self._made}")
         self._made += 1
-        process.start()
+        # Ctrl-C reaches the whole terminal: the worker inherits the mask, and ignores what came.
+        resource_tracker.ensure_running()  # its first start would lift the mask
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        try:
+            process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
         worker = Worker(process, ours)
         self._workers.append(worker)
@@ -219,8 +230,11 @@ class Pool:
             self.outcome.finished.append(run)
             self._display.ended(run, "finished")
         elif kind == "stopped":
-            worker.run = None
-            self._display.ended(run, "stopped")
+            worker.run, worker.ending = None, True
+            if self.outcome.stopped:
+                self._display.ended(run, "stopped")
+            else:
+                self._failed(run, SIGNALLED, True)
         elif kind == "failed":
             worker.run = None
             _, error, again = message

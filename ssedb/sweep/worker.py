@@ -18,6 +18,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
+from ssedb.runs.files import writing
 from ssedb.runs.folder import SWEEP_LOG
 
 CUDA_CONTEXT = 600 * 2**20
@@ -43,6 +44,7 @@ def work(pipe: Connection, number: int, device: str, threads: int) -> None:
     """Execute one run after the other until the pipe closes."""
     os.setpgid(0, 0)  # Ctrl-C goes to the sweep alone, which then asks each worker once
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # the sweep has blocked it
     threading.Thread(target=_end_with_parent, daemon=True).start()
     import torch
 
@@ -54,9 +56,8 @@ def work(pipe: Connection, number: int, device: str, threads: int) -> None:
             run, probe = pipe.recv()
         except (EOFError, OSError):
             return
-        with output_to(run.folder / SWEEP_LOG):
-            if not _execute_and_tell(pipe, run, probe, device):
-                return
+        if not _execute_and_tell(pipe, run, probe, device):
+            return
 
 
 def _execute_and_tell(pipe: Connection, run: Any, probe: bool, device: str) -> bool:
@@ -78,11 +79,11 @@ def _execute_and_tell(pipe: Connection, run: Any, probe: bool, device: str) -> b
 
     try:
         told = Telling(tell)
-        finished = execute(run, probe, device, told)
+        with output_to(run.folder / SWEEP_LOG):
+            finished = execute(run, probe, device, told)
         if told.updates < MEASURED_AT:
             tell("memory", memory_of_this_process(device))
     except Exception as error:
-        print(traceback.format_exc(), file=sys.stderr, flush=True)
         tell("failed", describe(error), may_succeed_on_retry(error))
         return "out of memory" not in str(error)  # a new process begins with a clean memory
     finally:
@@ -123,17 +124,27 @@ def _end_with_parent() -> None:
 
 @contextlib.contextmanager
 def output_to(path: Path) -> Iterator[None]:
-    """Append both outputs of this process to a file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    kept = os.dup(1), os.dup(2)
-    with open(path, "a", encoding="utf-8") as file:
+    """Append both outputs of this process to a file, and the traceback of an error in the block.
+
+    A disk that is too full for them changes nothing else; a file that cannot be opened is a
+    TrainingError.
+    """
+    with writing(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    with writing(path), open(path, "a", encoding="utf-8") as file:
+        kept = os.dup(1), os.dup(2)
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
     try:
         yield
+    except Exception:
+        with contextlib.suppress(OSError):  # past the buffer, which would keep what it cannot write
+            os.write(2, traceback.format_exc().encode(errors="backslashreplace"))
+        raise
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError):
+                stream.flush()
         for target, copy in enumerate(kept, 1):
             os.dup2(copy, target)
             os.close(copy)

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import struct
 from pathlib import Path
 
 from ssedb.runs.metrics import read_metrics
@@ -123,6 +124,32 @@ def swift_worker(pipe, number, device, threads):
         for message in (("steps", first), ("steps", 96), ("finished",)):
             pipe.send(message)
         first = 0
+
+
+def stopped_worker(pipe, number, device, threads):
+    """A worker of which the first is stopped by a signal that the sweep did not send."""
+    while True:
+        try:
+            pipe.recv()
+        except (EOFError, OSError):
+            return
+        if number == 0:
+            pipe.send(("stopped",))
+            pipe.poll(30)  # a process takes a while to end, and does no run that comes meanwhile
+            return
+        pipe.send(("finished",))
+
+
+def cut_off_worker(pipe, number, device, threads):
+    """A worker of which the first dies in the middle of its first message."""
+    try:
+        pipe.recv()
+    except (EOFError, OSError):
+        return
+    if number == 0:
+        os.write(pipe.fileno(), struct.pack("!i", 100) + b"ten bytes.")
+        os._exit(3)
+    pipe.send(("finished",))
 
 
 def patient_worker(pipe, number, device, threads):

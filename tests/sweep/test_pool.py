@@ -22,11 +22,13 @@ from tests.sweep.grids import (
     Killing,
     Silent,
     all_numbers,
+    cut_off_worker,
     deaf_worker,
     failing_worker,
     hungry_worker,
     numbers,
     patient_worker,
+    stopped_worker,
     swift_worker,
     write_grid,
 )
@@ -325,6 +327,29 @@ def test_sweep_stopped_twice_kills_its_runs(tmp_path, monkeypatch):
     outcome = run_pool(runs, Stopping(runs), Execution(device="cpu", jobs=1))
     assert outcome.stopped
     assert [worker.process.exitcode for worker in begun] == [-signal.SIGKILL]
+
+
+def test_sweep_survives_a_worker_that_dies_in_the_middle_of_a_message(tmp_path, monkeypatch):
+    runs = read_grid(write_grid(tmp_path), tmp_path / "runs", {"device": "cpu"}).runs[:1]
+    monkeypatch.setattr(pool, "work", cut_off_worker)
+    outcome = run_pool(runs, display := Silent(runs), Execution(device="cpu", jobs=1))
+    assert outcome.finished == runs
+    assert display.notes[0] == f"{runs[0].name}: its process died (exit code 3); taken up again"
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+def test_sweep_takes_up_a_run_that_a_signal_to_its_worker_alone_stopped(
+    tmp_path, monkeypatch, retries
+):
+    runs = read_grid(write_grid(tmp_path), tmp_path / "runs", {"device": "cpu"}).runs[:2]
+    monkeypatch.setattr(pool, "work", stopped_worker)
+    how = Execution(device="cpu", jobs=1, retries=retries)
+    outcome = run_pool(runs, display := Silent(runs), how)
+    error = "a signal that the sweep did not send stopped it"
+    assert not outcome.stopped
+    assert outcome.failed == ({} if retries else {runs[0].name: error})
+    assert outcome.finished == [runs[1], *[runs[0]] * retries]
+    assert (f"{runs[0].name}: {error}; taken up again" in display.notes) == bool(retries)
 
 
 @pytest.mark.parametrize(("whole", "finished"), [(True, 3), (False, 4)])

@@ -1,0 +1,97 @@
+"""A worker process of a sweep: Ctrl-C at its start, a full disk, a folder that cannot be made."""
+
+import multiprocessing
+import os
+import signal
+import sys
+from multiprocessing import resource_tracker
+from pathlib import Path
+
+import pytest
+import torch
+
+from ssedb.sweep import cluster
+from ssedb.sweep import execute as module
+from ssedb.sweep.grid import read_grid
+from ssedb.sweep.pool import Execution, Pool
+from ssedb.sweep.worker import _execute_and_tell
+from tests.helpers import is_alive, wait_for
+from tests.sweep.grids import Silent, write_grid
+
+
+def masks(pid):
+    """Whether a process blocks, and whether it ignores, Ctrl-C."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    status = dict(line.split(":", 1) for line in lines)
+    bit = 1 << (signal.SIGINT - 1)
+    return tuple(bool(int(status[name], 16) & bit) for name in ("SigBlk", "SigIgn"))
+
+
+def test_worker_ignores_ctrl_c_from_its_first_moment(tmp_path, monkeypatch):
+    runs = read_grid(write_grid(tmp_path), tmp_path / "runs", {"device": "cpu"}).runs
+    tracker = resource_tracker.ResourceTracker()  # it starts with the first worker of a process
+    monkeypatch.setattr(resource_tracker, "ensure_running", tracker.ensure_running)
+    monkeypatch.setattr(resource_tracker, "getfd", tracker.getfd)
+    workers = Pool(runs, Silent(runs), Execution(device="cpu", jobs=1))
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    try:
+        pid = workers._start_worker().process.pid
+        assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
+        assert any(masks(pid))
+        os.kill(pid, signal.SIGINT)
+        wait_for(lambda: not is_alive(pid) or masks(pid) == (False, True), seconds=30)
+        assert is_alive(pid)
+    finally:
+        workers.close()
+        tracker._stop()
+
+
+@pytest.fixture
+def run(tmp_path):
+    return read_grid(write_grid(tmp_path), tmp_path / "runs", {"device": "cpu"}).runs[0]
+
+
+def told(run):
+    """What a worker says of a run besides its memory, and whether it takes another."""
+    ours, theirs = multiprocessing.Pipe()
+    with ours, theirs:
+        fit = _execute_and_tell(theirs, run, False, "cpu")
+        messages = []
+        while ours.poll():
+            messages.append(ours.recv())
+    return [message for message in messages if message[0] != "memory"], fit
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_worker_with_a_full_disk_under_its_log_tells_how_the_run_ended(run, monkeypatch, fails):
+    run.folder.mkdir(parents=True)
+    (run.folder / "log.txt").symlink_to("/dev/full")
+
+    def execute(*args):
+        print("a line that stays in the buffer")
+        if fails:
+            raise RuntimeError("it broke")
+        return True
+
+    monkeypatch.setattr(module, "execute", execute)
+    with open(1, "w", closefd=False) as stdout:  # pytest has put another in its place
+        monkeypatch.setattr(sys, "stdout", stdout)
+        ended = ("failed", "RuntimeError: it broke", True) if fails else ("finished",)
+        assert told(run) == ([ended], True)
+
+
+def test_worker_writes_the_traceback_to_the_log(run, monkeypatch):
+    monkeypatch.setattr(module, "execute", lambda *args: 1 / 0)
+    assert told(run) == ([("failed", "ZeroDivisionError: division by zero", True)], True)
+    log = (run.folder / "log.txt").read_text()
+    assert log.startswith("Traceback")
+    assert log.endswith("ZeroDivisionError: division by zero\n")
+
+
+def test_run_whose_folder_is_a_file_is_one_line_and_is_not_retried(run):
+    run.folder.parent.mkdir()
+    run.folder.write_text("a file")
+    error = f"cannot write {run.folder}: File exists; once that is mended, resume the run"
+    assert told(run) == ([("failed", error, False)], True)
+    threads = torch.get_num_threads()
+    assert cluster.run_task(run, False, "cpu", threads, 1, None) == error
