@@ -5,6 +5,7 @@ Nothing here waits for torch before the input is checked.
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
@@ -52,6 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None:
         _speak_utf8()
         prepare_streams()
+        atexit.register(_ignore_signals)  # the first to be registered is called last
     args = [*(sys.argv[1:] if argv is None else argv)]  # `list` is a command here
     code = 130
     try:
@@ -64,6 +66,12 @@ def main(argv: Sequence[str] | None = None) -> int:
                 signal.signal(number, lambda *_: os._exit(code))
         flush_or_drop()
     return code
+
+
+def _ignore_signals() -> None:
+    """Keep the exit code while the interpreter ends, where handlers in Python no longer run."""
+    for number in (signal.SIGINT, *ending_signals()):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _answer(args: list[str]) -> int:

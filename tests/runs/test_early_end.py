@@ -152,12 +152,28 @@ def test_train_on_sigterm_ends_with_a_checkpoint(project):
     )
 
 
+WHEN = {
+    "first at exit": """dispatch = cli.dispatch
+        def dispatched(args):
+            atexit.register(os.kill, os.getpid(), number)
+            return dispatch(args)
+        cli.dispatch = dispatched""",
+    "last at exit": "atexit.register(os.kill, os.getpid(), number)",
+    "after that": """class Late:
+            def __del__(self, kill=os.kill, process=os.getpid()):
+                kill(process, number)
+        late = Late()""",
+}
+
+
+@pytest.mark.parametrize("when", WHEN)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_signal_while_python_cleans_up_changes_no_exit_code(number):
-    code = """if True:
+def test_signal_while_python_cleans_up_changes_no_exit_code(number, when):
+    code = f"""if True:
         import atexit, os, signal, sys
         from ssedb import cli
-        atexit.register(os.kill, os.getpid(), int(sys.argv.pop()))
+        number = int(sys.argv.pop())
+        {WHEN[when]}
         sys.argv[1:] = ["list", "no such list"]
         sys.exit(cli.main())
     """
