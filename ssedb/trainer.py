@@ -132,7 +132,7 @@ class Trainer:
         return self.collector.rollout
 
     def fit_observations(self, seen: tuple[Tensor, Tensor]) -> None:
-        """Fix the scale of observations by the mean and the std of `collect.look_around`."""
+        """Fix the scale of observations by what `look_around` returned, a mean and a std."""
         for module in (self.policy, self.bonus):
             module.normalize.set(*seen)
 

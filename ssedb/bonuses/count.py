@@ -71,7 +71,7 @@ class Count(Bonus):
         return (ids * self.actions.codes + self.actions.code(actions)) % len(self.visits)
 
     def levels(self, obs: Tensor) -> Tensor:
-        """Coarse newest frames, or vectors, in whole numbers, int64 [B, K]."""
+        """Round newest frames on a coarse grid, or vectors, to whole numbers, int64 [B, K]."""
         levels = self.options.levels
         if obs.ndim == 2:
             parts = (self.normalize(obs) / (2 * STDS) + 0.5) * levels

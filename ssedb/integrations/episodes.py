@@ -50,7 +50,7 @@ class EpisodeNumbers:
         return under_way.max() + 1 + torch.arange(envs, device=self._device)
 
     def advance(self, rollout: Samples) -> None:
-        """Go to the end of a rollout."""
+        """Number the episodes that begin within a rollout."""
         envs = rollout.size[1]
         self._under_way = self.first(envs) + envs * rollout.dones.sum(0)
 
