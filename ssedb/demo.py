@@ -33,7 +33,7 @@ from ssedb.transitions import draw_transitions, rewards_and_features
 
 DB, RND, RND_CLEAN, CHANCE = "DB under noise", "RND under noise", "RND without noise", "chance"
 BONUSES = {DB: "db-ensemble", RND: "rnd", RND_CLEAN: "rnd"}
-OPTIONS: dict[str, dict[str, Any]] = {DB: dict(memory=0, tau=0.999)}
+OPTIONS: dict[str, dict[str, Any]] = {DB: dict(memory=0, tau=0.999, model_input="direction")}
 """Options of the bonuses: runs so short forget little, and a memory would make them longer."""
 AGENTS = (DB, RND, RND_CLEAN, CHANCE)
 """The agents, the slowest first, so that no core waits for it at the end."""

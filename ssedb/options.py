@@ -127,6 +127,8 @@ class EnsembleOptions(DBOptions):
     """Models that predict the next state from z."""
     model_dim: PositiveInt = 256
     """Width of a model's two hidden layers."""
+    model_input: Literal["z", "direction"] = "z"
+    """Models predict from z, scaled by running moments, or from the direction of that alone."""
     memory: NonNegativeInt = 20_000
     """Transitions of the whole run on which the models are also trained, 35 KB each; 0: none."""
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from ssedb.actions import NumActions
 from ssedb.bonuses.db import DynamicBottleneck
@@ -38,8 +41,16 @@ class DBEnsemble(DynamicBottleneck):
 
     @torch.no_grad()
     def reward(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> Tensor:
-        predictions = self.ensemble(self.scale(self.represent(obs, actions)[0]))  # [K, B, Z]
+        predictions = self.predict(self.represent(obs, actions)[0])
         return predictions.var(0, correction=0).mean(-1).sqrt()
+
+    def predict(self, z: Tensor) -> Tensor:
+        """Return each model's prediction of the projected next state, [K, B, Z], from z [B, Z]."""
+        scaled = self.scale(z)
+        if self.options.model_input == "direction":
+            # z is short where data are rare. There all models would agree on what is near 0.
+            scaled = normalize(scaled, dim=-1) * math.sqrt(z.shape[-1])
+        return self.ensemble(scaled)
 
     def loss_over(
         self, z: Tensor, next_state: Tensor, mask: Tensor | None
@@ -58,8 +69,7 @@ class DBEnsemble(DynamicBottleneck):
 
     def errors(self, z: Tensor, next_state: Tensor) -> Tensor:
         """Return each model's squared error, a mean over dimensions: [B, Z], [B, S] to [K, B]."""
-        predictions = self.ensemble(self.scale(z))
-        return (predictions - self.momentum_projection(next_state)).square().mean(-1)
+        return (self.predict(z) - self.momentum_projection(next_state)).square().mean(-1)
 
     @torch.no_grad()
     def observe(

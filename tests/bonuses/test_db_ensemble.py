@@ -15,12 +15,11 @@ from tests.toy import SIDE, TINY_OPTIONS, Grid, transitions
 MODELS = 3
 
 
-@pytest.fixture
-def bonus():
+@pytest.fixture(params=["z", "direction"])
+def bonus(request):
     torch.manual_seed(0)
-    made = ssedb.make_bonus(
-        "db-ensemble", (4, SIDE, SIDE), 4, models=MODELS, model_dim=16, memory=64, **TINY_OPTIONS
-    )
+    sizes = dict(models=MODELS, model_dim=16, memory=64, model_input=request.param)
+    made = ssedb.make_bonus("db-ensemble", (4, SIDE, SIDE), 4, **sizes, **TINY_OPTIONS)
     with torch.no_grad():  # or nothing would tell the momentum copies from the online weights
         for parameter in made.momentum_projection.parameters():
             parameter += 0.1 * torch.randn_like(parameter)
@@ -36,6 +35,8 @@ def plain_predictions(bonus, z):
     """Every model by itself, in float64: [K, B, Z]."""
     scale, ensemble = bonus.scale, bonus.ensemble
     z = (z - scale.mean.double().numpy()) / np.sqrt((scale.square - scale.mean**2).double().numpy())
+    if bonus.options.model_input == "direction":
+        z = z / np.sqrt((z**2).mean(-1, keepdims=True))
     found = []
     for k in range(MODELS):
         x = z
@@ -75,6 +76,7 @@ class PosteriorDraws(nn.Module):
         return torch.einsum("kod,bd->kbo", self.draws, eta)
 
 
+@pytest.mark.parametrize("bonus", ["z"], indirect=True)
 def test_db_ensemble_reward_in_the_linear_case_is_the_ucb_bonus_of_theorem_1(bonus):
     dim, outputs = bonus.options.latent_dim, 32
     torch.manual_seed(1)
@@ -185,6 +187,37 @@ def test_db_ensemble_inputs_follow_the_scale_of_z(bonus, batch):
     z = bonus.features(*batch[:2])
     expected = (1 - 0.99**5) * z.mean(0)
     torch.testing.assert_close(bonus.scale.mean - before, expected, rtol=1e-3, atol=1e-5)
+
+
+def test_db_ensemble_reward_of_a_direction_does_not_know_the_length_of_z(bonus, batch):
+    z = bonus.features(*batch[:2])
+    rewards = []
+    for stretch in (1.0, 0.1):
+        bonus.represent = lambda obs, actions, stretch=stretch: (stretch * z, None)
+        rewards.append(bonus.reward(*batch))
+    same = torch.allclose(*rewards, rtol=1e-3)
+    assert same == (bonus.options.model_input == "direction")
+
+
+def test_db_ensemble_rewards_short_z_that_is_new_if_models_see_its_direction(monkeypatch):
+    """As in training: z is long where data are many, and near 0 where they are rare."""
+    ratio = {}
+    for kind in ("z", "direction"):
+        torch.manual_seed(0)
+        options = dict(TINY_OPTIONS, memory=0, model_input=kind)
+        bonus = ssedb.make_bonus("db-ensemble", (4, SIDE, SIDE), 4, **options)
+        monkeypatch.setattr(bonus, "represent", lambda z, actions: (z, None))
+        common, rare = torch.randn(2, 256, 32)
+        rare *= 0.2
+        states = common @ torch.randn(32, 64)
+        adam = torch.optim.Adam(bonus.ensemble.parameters(), lr=1e-3)
+        for _ in range(200):
+            adam.zero_grad()
+            bonus.loss_over(common, states, None)[0].backward()
+            adam.step()
+        rewards = (bonus.reward(z, None, None).mean() for z in (rare, common))
+        ratio[kind] = float(next(rewards) / next(rewards))
+    assert ratio["direction"] > 2 * ratio["z"]
 
 
 def test_db_ensemble_models_match_separate_networks():

@@ -32,11 +32,21 @@ class Size:
     """Height and width of a frame, in pixels."""
     spiral: bool = False
     """Whether the rooms are one chain that winds to the middle, instead of a maze with loops."""
+    lamp: bool = False
+    """Whether the floor of the agent's room is bright."""
 
 
 SIZES = {
     "tiny": Size(
-        rooms=4, interior=2, cell_pixels=3, keys=0, movers=0, episode=100, picture=44, spiral=True
+        rooms=4,
+        interior=2,
+        cell_pixels=3,
+        keys=0,
+        movers=0,
+        episode=100,
+        picture=44,
+        spiral=True,
+        lamp=True,
     ),
     "small": Size(rooms=2, interior=4, cell_pixels=7, keys=1, movers=1, episode=100),
     "medium": Size(rooms=4, interior=4, cell_pixels=4, keys=3, movers=4, episode=500),

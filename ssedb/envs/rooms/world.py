@@ -16,9 +16,9 @@ ON_FLOOR, HELD, USED = range(3)
 KEY_REWARD, DOOR_REWARD, TREASURE_REWARD = 1.0, 1.0, 5.0
 
 # Colours by number: what is drawn, its gray for the agent, its colour for people.
-VOID, WALL, FLOOR, OPEN_DOOR, MOVER, TREASURE, AGENT = range(7)
-FIRST_DOOR, FIRST_KEY = 7, 11
-GRAY = [0, 70, 20, 40, 130, 230, 255, 150, 165, 180, 195, 190, 200, 210, 220]
+VOID, WALL, FLOOR, OPEN_DOOR, MOVER, TREASURE, AGENT, LIT_FLOOR = range(8)
+FIRST_DOOR, FIRST_KEY = 8, 12
+GRAY = [0, 70, 20, 40, 130, 230, 255, 100, 150, 165, 180, 195, 190, 200, 210, 220]
 COLOURS = [
     (12, 12, 16),
     (84, 88, 100),
@@ -27,6 +27,7 @@ COLOURS = [
     (214, 90, 78),
     (255, 214, 90),
     (245, 245, 245),
+    (104, 96, 66),
 ]
 LOCK_COLOURS = [(70, 130, 220), (70, 190, 140), (190, 110, 220), (240, 150, 60)]
 COLOURS += LOCK_COLOURS * 2  # doors, and the keys that fit them
@@ -142,19 +143,24 @@ class World:
 
     def frames_of(self, ids: Tensor) -> Tensor:
         """Return what the agent sees in the states of numbers int64 [N], uint8 [N, side, side]."""
-        pictures = self._gray_scenes.index_select(0, ids % self.scenes_per_cell)
-        pixels = self._agent_pixels.index_select(0, ids // self.scenes_per_cell)
-        return pictures.scatter_(1, pixels, GRAY[AGENT]).view(-1, self.side, self.side)
+        return self._draw(self._gray_scenes, ids, GRAY[AGENT])
 
     def pictures(self, state: State) -> Tensor:
         """Return pictures in colour for people, uint8 [N, side, side, 3]."""
-        pictures = self._scenes.index_select(0, self.scene_ids(state))
-        pictures.scatter_(1, self._agent_pixels[state.cell], AGENT)
+        pictures = self._draw(self._scenes, self.state_ids(state), AGENT)
         colours = torch.tensor(COLOURS, dtype=torch.uint8, device=self.device)
-        return colours[pictures.long()].view(-1, self.side, self.side, 3)
+        return colours[pictures.long()]
+
+    def _draw(self, scenes: Tensor, ids: Tensor, agent: int) -> Tensor:
+        """Draw the agent into the scenes of states int64 [N], uint8 [N, side, side]."""
+        cells = ids // self.scenes_per_cell
+        lit = self._lit_room.index_select(0, cells)
+        pictures = scenes.index_select(0, lit * self.scenes_per_cell + ids % self.scenes_per_cell)
+        pixels = self._agent_pixels.index_select(0, cells)
+        return pictures.scatter_(1, pixels, agent).view(-1, self.side, self.side)
 
     def _draw_scenes(self) -> None:
-        """Draw a picture without the agent for every state of keys, treasure and movers."""
+        """Draw a picture without the agent for each lit room, and each state of what changes."""
         layout, pixels = self.layout, self.layout.size.cell_pixels
         offset = (self.side - layout.side * pixels) // 2
         solid, diamond, ring, checks = _sprites(pixels)
@@ -166,10 +172,15 @@ class World:
         base = np.full((self.side, self.side), VOID, np.uint8)
         for cell in np.ndindex(layout.floor.shape):
             draw(base, cell, solid, FLOOR if layout.floor[cell] else WALL)
-        scenes = np.empty((3**self.num_keys, 2, self.phases, self.side, self.side), np.uint8)
+        lamp = layout.size.lamp
+        self._lit_room = self.room_of_cell if lamp else torch.zeros_like(self.room_of_cell)
+        rooms = layout.size.rooms**2 if lamp else 1
+        scenes = np.empty((rooms, 3**self.num_keys, 2, self.phases, self.side, self.side), np.uint8)
         scenes[:] = base
-        for code, taken, phase in np.ndindex(*scenes.shape[:3]):
-            picture = scenes[code, taken, phase]
+        for room, code, taken, phase in np.ndindex(*scenes.shape[:4]):
+            picture = scenes[room, code, taken, phase]
+            for cell in np.argwhere(layout.room_of == room) if lamp else ():
+                draw(picture, cell, solid, LIT_FLOOR)
             for key in range(self.num_keys):
                 status = code // 3**key % 3
                 door = OPEN_DOOR if status == USED else FIRST_DOOR + key

@@ -64,6 +64,8 @@ class SlowWorld:
         picture = np.zeros((side, side), np.uint8)
         offset = (side - layout.side * pixels) // 2
         brightness = np.where(layout.floor, 20, 70)
+        if layout.size.lamp:  # on in the agent's room and in the doorway that belongs to it
+            brightness[layout.room_of == layout.room_of[self.place]] = 100
 
         def block(cell):
             top, left = offset + cell[0] * pixels, offset + cell[1] * pixels
@@ -142,6 +144,14 @@ def test_world_in_every_state_moves_like_the_slow_one():
             )
             assert slow.step(action) == rewards[i]
             assert slow.true_state() == decode(world, after, i)
+
+
+def test_world_with_a_lamp_lights_the_room_of_the_agent_alone():
+    tiny, small = World("tiny"), World("small")
+    lit = tiny.frames(tiny.start(1)) == 100
+    assert lit.sum() == 4 * 9 - 9  # a room of 4 cells of 9 pixels, less the agent's
+    assert not (small.frames(small.start(1)) == 100).any()
+    assert (tiny.pictures(tiny.start(1))[0] == torch.tensor([104, 96, 66])).all(-1).sum() == 27
 
 
 def test_pictures_for_people_show_every_kind_of_thing():
