@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_origin, get_type_hints
 
-from ssedb.config import TrainConfig
+from ssedb.config import TrainConfig, bonus_of
 from ssedb.errors import ConfigError, did_you_mean
 from ssedb.options import options_class
 from ssedb.runs.folder import NOT_OF_THE_RUN
@@ -64,6 +65,11 @@ class GridFile:
                 "name", f"{self.name!r} must name a folder under runs/; use letters, or --out"
             )
 
+    def points(self) -> Iterator[dict[str, Any]]:
+        """Yield every combination of the axes."""
+        for values in itertools.product(*self.axes.values()):
+            yield dict(zip(self.axes, values, strict=True))
+
     def wrong(self, key: str, said: str) -> ConfigError:
         """Return a complaint about a key."""
         return ConfigError(f"{self.where(key)}{key}: {said}")
@@ -71,7 +77,7 @@ class GridFile:
     def wrong_run(self, point: Mapping[str, Any], error: ConfigError) -> ConfigError:
         """Return a complaint about a run that names the setting, or the combination of axes."""
         key = str(error).partition("=")[0]
-        bonus = point.get("bonus", self._usual_bonus)
+        bonus = bonus_of({**self.settings, **point})
         options = self.options.get(bonus, {})
         if key in self.overrides or key in self.settings:
             return ConfigError(f"{self.where(key)}{error}")
@@ -85,10 +91,6 @@ class GridFile:
         if key in self.overrides:
             return "" if key == "device" else "--set "
         return f"{self.path}, {_line_of(self.text, key, bonus)}"
-
-    @property
-    def _usual_bonus(self) -> Any:
-        return self.settings.get("bonus", TrainConfig().bonus)
 
     def _read(self) -> dict[str, Any]:
         try:
@@ -149,9 +151,10 @@ class GridFile:
 
     def _check_options(self) -> dict[str, set[str]]:
         """Check the options of bonuses; return their names by bonus."""
-        bonuses = [str(bonus) for bonus in self.axes.get("bonus", [self._usual_bonus])]
+        named = [str(bonus_of({**self.settings, **point})) for point in self.points()]
+        bonuses = list(dict.fromkeys(named))
         for bonus, given in self.options.items():
-            if bonus not in bonuses and "bonus" in self.overrides:
+            if bonus not in bonuses and self.overrides.keys() & {"bonus", "fidelity"}:
                 continue  # the command line has left it out
             if bonus not in bonuses or not isinstance(given, dict):
                 raise self.wrong(
