@@ -165,4 +165,4 @@ def _word(key: str, value: Any) -> str:
 
 
 def _matches(value: Any, wanted: Any) -> bool:
-    return value in wanted if isinstance(wanted, list) else value == wanted
+    return value == wanted or (isinstance(wanted, list) and value in wanted)

@@ -174,6 +174,14 @@ def test_grid_excludes_combinations(tmp_path):
     }
 
 
+@pytest.mark.parametrize("wanted", ["[8, 16, 16]", "[[8, 16, 16], [2, 4, 4]]"])
+def test_exclude_of_a_setting_that_is_a_list_matches_its_value(tmp_path, wanted):
+    text = TOY + "policy_channels = [[8, 16, 16], [4, 8, 8]]\n"
+    text += f"[[exclude]]\npolicy_channels = {wanted}\n"
+    runs = read_grid(write_grid(tmp_path, text)).runs
+    assert {run.config.policy_channels for run in runs} == {(4, 8, 8)}
+
+
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [
