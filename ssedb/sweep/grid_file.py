@@ -12,7 +12,7 @@ from typing import Any, get_origin, get_type_hints
 
 from ssedb.config import TrainConfig, bonus_of
 from ssedb.errors import ConfigError, did_you_mean
-from ssedb.options import options_class
+from ssedb.options import canonical_bonus, options_class
 from ssedb.runs.folder import NOT_OF_THE_RUN
 
 FIELDS = {f.name for f in dataclasses.fields(TrainConfig)} - {"out", "bonus_options"}
@@ -55,6 +55,7 @@ class GridFile:
         self.excludes: list[Any] = values.get("exclude", [])
         self.probe: bool = values.get("probe", False)
         self._override()
+        self._canonicalize()
         self._check_settings()
         self._check_axes()
         self.known = self._check_options()
@@ -124,6 +125,16 @@ class GridFile:
                 f"{self.path} has no [settings] and no [axes]; see experiments/ for grid files"
             )
 
+    def _canonicalize(self) -> None:
+        """Name bonuses with dashes, as runs do."""
+        for table in (self.settings, self.axes, *self.excludes):
+            if isinstance(table, dict) and "bonus" in table:
+                table["bonus"] = _canonical(table["bonus"])
+        options = {canonical_bonus(bonus): given for bonus, given in self.options.items()}
+        if len(options) < len(self.options):
+            raise self.wrong("bonus_options", "holds two tables for one bonus; leave one out")
+        self.options = options
+
     def _check_settings(self) -> None:
         for key in self.settings:
             if key not in FIELDS:
@@ -190,9 +201,17 @@ class GridFile:
                 )
 
 
+def _canonical(bonus: Any) -> Any:
+    """Return one or several bonuses by their names with dashes; leave what is no text."""
+    if isinstance(bonus, list):
+        return [_canonical(one) for one in bonus]
+    return canonical_bonus(bonus) if isinstance(bonus, str) else bonus
+
+
 def _line_of(text: str, key: str, bonus: str = "") -> str:
     """Find the line of a key in the text, or in its table of a bonus's options, if possible."""
-    table = re.compile(rf"\s*\[\s*bonus_options\s*\.\s*[\"']?{re.escape(bonus)}[\"']?\s*\]")
+    name = re.escape(bonus).replace("\\-", "[-_]")
+    table = re.compile(rf"\s*\[\s*bonus_options\s*\.\s*[\"']?{name}[\"']?\s*\]")
     there = not bonus
     for number, line in enumerate(text.splitlines(), 1):
         there = there or bool(table.match(line))

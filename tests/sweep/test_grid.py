@@ -159,6 +159,25 @@ def test_axis_of_fidelities_takes_options_of_every_bonus_that_they_imply(tmp_pat
     assert len(configs) == 4 + 8
 
 
+@pytest.mark.parametrize("axis", [True, False])
+def test_grid_takes_bonuses_by_their_names_with_underscores(tmp_path, axis):
+    text = TOY.replace('"db", "rnd"', '"db_ensemble", "rnd"')
+    text += (
+        '[bonus_options.db_ensemble]\ntau = 0.5\n[[exclude]]\nbonus = ["random_features", "rnd"]'
+    )
+    if not axis:
+        text = TOY.replace('bonus = ["db", "rnd"]\n', "")
+        text = text.replace("[axes]", 'bonus = "db_ensemble"\n[axes]')
+        text += "[bonus_options.db_ensemble]\ntau = 0.5\n"
+    runs = read_grid(write_grid(tmp_path, text)).runs
+    found = {(run.config.bonus, run.config.bonus_options["tau"]) for run in runs}
+    assert found == {("db-ensemble", 0.5)}
+    with pytest.raises(ConfigError, match=r"line \d+, tau=2: must be at most 1"):
+        read_grid(write_grid(tmp_path, text.replace("tau = 0.5", "tau = 2")))
+    with pytest.raises(ConfigError, match="two tables for one bonus"):
+        read_grid(write_grid(tmp_path, text + "\n[bonus_options.db-ensemble]\ntau = 0.5\n"))
+
+
 def test_grid_excludes_combinations(tmp_path):
     text = (
         TOY
