@@ -211,6 +211,16 @@ def test_reset_discards_an_answer_that_nobody_has_received():
     assert torch.equal(env.reset(), expected)
 
 
+def test_step_waits_for_all_answers_on_one_thread(monkeypatch):
+    env, threads = AtariEnv("breakout", 2), set()
+    answer = env.recv
+    monkeypatch.setattr(env, "recv", lambda: threads.add(threading.current_thread()) or answer())
+    env.reset()
+    for _ in range(3):
+        env.step(torch.zeros(2, dtype=torch.int64))
+    assert len(threads) == 1
+
+
 def test_step_of_stuck_emulators_times_out(monkeypatch):
     monkeypatch.setattr(timeout, "TIME_OUT", 0.5)
     going_on = threading.Event()
