@@ -80,6 +80,11 @@ class Rollout:
         frame_shape = tuple(self.frames.shape[2:])
         return (STACK, *frame_shape) if len(frame_shape) == 2 else frame_shape
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all tensors; a rollout on torch's device `meta` takes none of them."""
+        return sum(value.nbytes for value in vars(self).values() if isinstance(value, Tensor))
+
     def begin(self, frames: Tensor) -> None:
         """Make frames [N, ...] observation 0, and until steps are stored the last one, too."""
         for t in (0, self.steps):
