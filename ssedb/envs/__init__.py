@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -53,8 +54,9 @@ def make_env(
     from ssedb.errors import ConfigError, Note
 
     made = _noise(noise, strength, fidelity, variants)
-    if not isinstance(num_envs, int) or num_envs < 1:
+    if not isinstance(num_envs, Integral) or isinstance(num_envs, bool) or num_envs < 1:
         raise ConfigError(f"num_envs={num_envs!r}: must be a whole number, 1 or more")
+    num_envs = int(num_envs)
     if seed < 0:
         raise ConfigError(f"seed={seed}: must be 0 or more")
     name = canonical_env(env)

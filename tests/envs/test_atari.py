@@ -178,6 +178,7 @@ def test_atari_other_games_work(game):
         (dict(fidelity="mine"), "fidelity='mine'"),
         (dict(num_envs=0), "num_envs=0"),
         (dict(num_envs="8"), "num_envs='8': must be a whole number"),
+        (dict(num_envs=True), "num_envs=True: must be a whole number"),
         (dict(boxes=3), "no setting 'boxes'"),
         (dict(sticky="foo"), "sticky='foo': use one of step, frame"),
         (dict(seed=-1), "seed=-1: must be 0 or more"),

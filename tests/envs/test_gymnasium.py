@@ -118,6 +118,12 @@ def test_step_executes_actions_in_the_dtype_and_the_bounds_of_the_space():
     np.testing.assert_allclose(taken, [[[0.1, 0.05]], [[0.1, -0.1]]], rtol=1e-6)
 
 
+def test_make_env_takes_a_number_of_numpy():
+    env = ssedb.make_env("CounterRgb-v0", np.int64(2), env_workers=0)
+    assert len(env.reset()) == 2
+    env.close()
+
+
 def test_env_id_is_kept_with_its_module(strangers):
     assert canonical_env("strangeworlds:Walker-v0") == "strangeworlds:Walker-v0"
     assert canonical_env("Walker-v0") == "strangeworlds:Walker-v0"  # it is imported by now
