@@ -197,7 +197,8 @@ class Rollout:
     def number_episodes_after(self, episodes: Tensor) -> None:
         """Give new episodes the numbers that follow those [N of all processes] of earlier ones."""
         own = episodes[self._own_envs()].to(self.device)
-        self.episodes[0] = own + self.num_envs * self.size
+        # Row 0 begins the next rollout; until then, a checkpoint holds the last one.
+        self.episodes[[0, self.steps]] = own + self.num_envs * self.size
 
     def _own_envs(self) -> slice:
         return slice(self.rank * self.num_envs, (self.rank + 1) * self.num_envs)

@@ -136,6 +136,21 @@ def test_memory_of_vectors_is_that_of_their_dimensions(monkeypatch):
         Trainer(config)
 
 
+def test_checkpoint_of_new_episodes_that_nobody_has_stepped_keeps_their_numbers():
+    class Forgetful(Grid):
+        restorable = False
+
+    first, *others = (Collector(Forgetful(num_envs=3, episode=4), 6) for _ in range(3))
+    first.collect(still)
+    states = [first.state_dict()]
+    for again in others:
+        again.load_state_dict(states[-1])
+        states.append(again.state_dict())
+    numbers = [state["rollout"]["episodes"].tolist() for state in states]
+    assert numbers == [[3, 4, 5], [6, 7, 8], [9, 10, 11]]
+    assert others[-1].collect(still).episodes[0].tolist() == [9, 10, 11]
+
+
 def test_checkpoint_of_two_processes_is_refused_by_one_if_counts_would_be_lost():
     collector = Collector(Grid(num_envs=3), 5)
     state = collector.state_dict()
