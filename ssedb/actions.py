@@ -268,11 +268,11 @@ class Box(ActionSpace):
         return self.clip(outputs.chunk(2, -1)[0])
 
     def random(self, count: int, generator: torch.Generator) -> Tensor:
-        """Draw uniformly; where a bound is missing, from the standard normal, within the other."""
-        low, high, _, _ = _bounds(self, torch.device("cpu"))
+        """Draw uniformly; where a bound is missing, around the middle with std 1, within bounds."""
+        low, high, middle, _ = _bounds(self, torch.device("cpu"))
         shape = (count, self.width)
         even = low + (high - low) * torch.rand(shape, generator=generator)
-        normal = torch.randn(shape, generator=generator).clamp(low, high)
+        normal = (middle + torch.randn(shape, generator=generator)).clamp(low, high)
         return torch.where((high - low).isfinite(), even, normal)
 
     def code(self, actions: Tensor) -> Tensor:
@@ -289,7 +289,11 @@ class Box(ActionSpace):
         return {"policy_std": outputs.chunk(2, -1)[1].exp().mean()}
 
     def scale(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Return the middle and half the range of each dimension, [D]; 0 and 1 without bounds."""
+        """Return the middle and half the range of each dimension, [D].
+
+        Where a bound is missing, half the range is 1, and the middle is the number nearest to 0
+        that is as far as this within the other bound.
+        """
         return _bounds(self, device)[2:]
 
 
@@ -298,7 +302,8 @@ def _bounds(space: Box, device: torch.device) -> tuple[Tensor, Tensor, Tensor, T
     """Return low, high, middle and half range, each [D]; kept, as CUDA graphs read them again."""
     low, high = torch.tensor([space.low, space.high], device=device).unbind()
     bounded = (high - low).isfinite()
-    middle = torch.where(bounded, (low + high) / 2, 0.0)
+    nearest_zero = torch.zeros_like(low).clamp(low + 1, high - 1)
+    middle = torch.where(bounded, (low + high) / 2, nearest_zero)
     return low, high, middle, torch.where(bounded, (high - low) / 2, 1.0)
 
 

@@ -284,6 +284,15 @@ class TrainConfig:
             raise ConfigError(f"{path}: {error}") from None
 
 
+def bonus_of(settings: Mapping[str, Any]) -> Any:
+    """Return the bonus that settings name, or that their fidelity implies.
+
+    An unknown fidelity implies the paper's bonus here; `TrainConfig` refuses it.
+    """
+    fidelity = str(settings.get("fidelity"))
+    return settings.get("bonus", FIDELITIES.get(fidelity, FIDELITIES["paper"])["bonus"])
+
+
 def migrated(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a config.toml as this version names them.
 

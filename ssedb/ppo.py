@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ssedb.actions import ActionSpace, Choices
+from ssedb.normalize import discounted_sums
 
 
 def advantages_and_returns(
@@ -15,7 +16,7 @@ def advantages_and_returns(
 
     A_t = sum_k (gamma lambda)^k delta_{t+k}, delta_t = r_t + gamma v_{t+1} - v_t, and A_t + v_t.
     The task is treated as one without end: exploration continues through an episode's end, so ends
-    are not looked at. That makes the sum one product with a triangle of powers.
+    are not looked at. That makes A a discounted sum of delta, backward in time.
 
     Args:
         rewards: [T, N].
@@ -27,12 +28,9 @@ def advantages_and_returns(
         Advantages and value targets, each [T, N].
     """
     deltas = rewards + gamma * values[1:] - values[:-1]
-    steps = torch.arange(len(rewards), dtype=deltas.dtype, device=deltas.device)
-    ahead = steps[None, :] - steps[:, None]
-    weights = torch.where(
-        ahead >= 0, (gamma * gae_lambda) ** ahead.clamp_min(0), 0.0
-    )  # [T, T], upper triangle
-    advantages = weights @ deltas
+    after = torch.zeros_like(deltas[0])  # nothing is known beyond the last value
+    sums = discounted_sums(deltas.flip(0), after, gamma * gae_lambda)
+    advantages = sums.flip(0).to(deltas.dtype)
     return advantages, advantages + values[:-1]
 
 

@@ -33,7 +33,9 @@ class WorkerThread:
         self._end = weakref.finalize(self, self._jobs.put, None)
 
     def submit(self, function: Callable[[], T]) -> Future[T]:
-        """Queue a function."""
+        """Queue a function; raise RuntimeError if the thread has been closed."""
+        if not self._end.alive:
+            raise RuntimeError("the worker thread has been closed; make another one")
         future: Future[T] = Future()
         self._jobs.put((future, function))
         return future

@@ -82,7 +82,7 @@ def draw_transitions(
 
 
 COLLECT_ENVS, COLLECT_APART = 16, 12
-"""Where true states are unknown: environments, and steps between two transitions of one."""
+"""Where true states are unknown: environments, and usual steps between two transitions of one."""
 
 
 def collect_transitions(
@@ -102,7 +102,7 @@ def collect_transitions(
     env = env_of(dataclasses.replace(config, seed=seed), COLLECT_ENVS, seed_key=3, device=device)
     noise, envs = env.observer.noise, draws * COLLECT_ENVS
     observer = Observer(noise, envs, env.num_actions, seed=seed, device=device, side=env.side)
-    generator = torch.Generator().manual_seed(seed)
+    generator, gaps = (torch.Generator().manual_seed(seed + i) for i in range(2))
     space = action_space(env.num_actions)
     frames = env.env.reset()
     clean: deque[Tensor] = deque(maxlen=STACK + 1)
@@ -110,6 +110,7 @@ def collect_transitions(
     actions: list[Tensor] = []
     found: list[tuple[Tensor, Tensor, Tensor]] = []
     age = torch.zeros(COLLECT_ENVS, dtype=torch.int64, device=device)
+    due = COLLECT_APART
     repeated = (draws, *[1] * (frames.ndim - 1))
     while sum(len(chosen) for _, _, chosen in found) < count:
         # Long enough to find them several times over if episodes last.
@@ -120,9 +121,12 @@ def collect_transitions(
         seen = observer.observe(frames.repeat(repeated)).unflatten(0, (draws, COLLECT_ENVS))
         clean.append(to_agent_frames(frames, env.side))
         noisy.append(seen)
-        if len(actions) % COLLECT_APART == 0 and (whole := age >= STACK).any():
-            stacks = torch.stack(list(clean))[:, whole], torch.stack(list(noisy))[:, :, whole]
-            found.append((*stacks, actions[-1][whole]))
+        if len(actions) == due:
+            # At random, or episodes of a fixed length would always be met at the same steps.
+            due += 1 + COLLECT_APART // 2 + int(torch.randint(COLLECT_APART, (), generator=gaps))
+            if (whole := age >= STACK).any():
+                stacks = torch.stack(list(clean))[:, whole], torch.stack(list(noisy))[:, :, whole]
+                found.append((*stacks, actions[-1][whole]))
         actions.append(space.random(COLLECT_ENVS, generator).to(device))
         step = env.env.step(actions[-1])
         frames, age = step.frames, torch.where(step.dones, 0, age + 1)

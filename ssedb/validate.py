@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
+from numbers import Integral, Real
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Annotated, Any, TypeVar, get_type_hints
@@ -97,7 +98,7 @@ def _adapters(cls: type) -> dict[str, TypeAdapter[Any]]:
 
 def _convert(adapter: TypeAdapter[Any], name: str, value: Any) -> Any:
     shown = " ".join(repr(value).split())
-    finite = not isinstance(value, float) or math.isfinite(value)
+    finite = not isinstance(value, Real) or isinstance(value, Integral) or math.isfinite(value)
     require(finite, name, shown, "must be a finite number")
     try:
         text = _json(value)
@@ -130,6 +131,10 @@ def _json(value: Any) -> str:
 
 
 def _jsonable(value: Any) -> Any:
+    import numpy as np
+
+    if isinstance(value, np.generic):
+        return value.item()
     # Sorted: the order of a set of texts changes from process to process, a run's id must not.
     return sorted(value) if isinstance(value, (set, frozenset)) else to_jsonable_python(value)
 

@@ -121,6 +121,17 @@ def test_random_actions_of_a_box_fill_it_evenly_and_are_normal_without_bounds():
     torch.testing.assert_close(actions.std(0), stds, atol=0.05, rtol=0)
 
 
+def test_middle_of_a_box_with_one_bound_is_inside_and_random_actions_leave_the_bound():
+    box = Box((5.0, -float("inf"), -3.0), (float("inf"), -7.0, float("inf")))
+    middle, half = box.scale(torch.device("cpu"))
+    assert middle.tolist() == [6.0, -8.0, 0.0]
+    assert half.tolist() == [1.0, 1.0, 1.0]
+    actions = box.random(20_000, torch.Generator().manual_seed(0))
+    assert torch.equal(box.clip(actions), actions)
+    torch.testing.assert_close(actions.median(0).values, middle, atol=0.05, rtol=0)
+    assert (actions.std(0) > 0.8).all()
+
+
 def test_random_actions_of_several_choices_take_every_option():
     actions = SEVERAL.random(500, torch.Generator().manual_seed(0))
     assert [sorted(set(choice.tolist())) for choice in actions.unbind(-1)] == [

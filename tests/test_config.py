@@ -317,6 +317,25 @@ def test_to_toml_of_a_numpy_float_is_a_number(tmp_path):
     assert TrainConfig.from_toml(tmp_path / "config.toml").gamma == 0.5
 
 
+@pytest.mark.parametrize(
+    ("settings", "plain"),
+    [
+        ({"seed": np.int64(3)}, {"seed": 3}),
+        ({"gamma": np.float32(0.5)}, {"gamma": 0.5}),
+        ({"wandb": np.bool_(True)}, {"wandb": True}),
+        ({"policy_channels": tuple(np.arange(1, 4))}, {"policy_channels": (1, 2, 3)}),
+        ({"bonus_options": {"state_dim": np.int32(8)}}, {"bonus_options": {"state_dim": 8}}),
+    ],
+)
+def test_config_of_numpy_numbers_is_that_of_pythons(settings, plain):
+    assert TrainConfig(**settings).to_toml() == TrainConfig(**plain).to_toml()
+
+
+def test_config_of_numpys_nan_is_refused_as_not_finite():
+    with pytest.raises(ConfigError, match=r"gamma=.*nan.*: must be a finite number"):
+        TrainConfig(gamma=np.float32("nan"))
+
+
 def test_flags_with_a_table_twice_are_refused():
     with pytest.raises(ConfigError, match="--env-kwargs is given twice"):
         parse_train(["--env", "CartPole-v1", "--env-kwargs", "a=1", "--env-kwargs", "b=2"])

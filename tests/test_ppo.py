@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
 
 from ssedb import ppo
 
@@ -20,6 +21,30 @@ def test_advantages_match_a_loop():
     )
     np.testing.assert_allclose(advantages, expected, rtol=1e-10)
     np.testing.assert_allclose(returns, expected + values[:-1], rtol=1e-10)
+
+
+class Largest(TorchFunctionMode):
+    """Notes the size of the largest tensor that a function returns."""
+
+    size = 0
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor):
+            self.size = max(self.size, result.numel())
+        return result
+
+
+def test_advantages_of_a_long_rollout_are_exact_and_need_no_square_of_its_length():
+    steps, rng = 5000, torch.Generator().manual_seed(0)
+    rewards, values = (torch.randn(t, 1, generator=rng) for t in (steps, steps + 1))
+    with Largest() as largest:
+        advantages, _ = ppo.advantages_and_returns(rewards, values, 1.0, 1.0)
+    ahead = rewards.double().flip(0).cumsum(0).flip(0)
+    torch.testing.assert_close(
+        advantages.double(), ahead + values[-1] - values[:-1], atol=5e-5, rtol=1e-6
+    )
+    assert largest.size < steps**2 / 10
 
 
 @pytest.mark.parametrize(("gamma", "gae_lambda"), [(0.0, 0.95), (0.99, 0.0), (1.0, 1.0)])

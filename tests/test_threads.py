@@ -31,6 +31,16 @@ def test_worker_thread_keeps_nothing_alive_and_ends_with_its_owner():
     wait_until(lambda: not thread.is_alive())
 
 
+def test_worker_thread_that_is_closed_takes_no_function():
+    worker = WorkerThread()
+    future = worker.submit(threading.current_thread)
+    worker.close()
+    worker.close()
+    wait_until(lambda: not future.result(5).is_alive())
+    with pytest.raises(RuntimeError, match="has been closed"):
+        worker.submit(threading.current_thread)
+
+
 def test_worker_thread_error_is_raised_where_the_result_is_read():
     future = WorkerThread(torch.device("cpu")).submit(lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):

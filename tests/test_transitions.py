@@ -1,5 +1,6 @@
 """Transitions of Rooms and of games, without noise and under draws of it."""
 
+import gymnasium
 import pytest
 import torch
 
@@ -9,6 +10,7 @@ from ssedb.envs.frames import to_agent_frames
 from ssedb.envs.rooms.world import World
 from ssedb.noises import make_noise
 from ssedb.transitions import collect_transitions, draw_transitions
+from tests.envs.counters import Counter
 from tests.toy import tiny_config
 
 
@@ -46,6 +48,31 @@ def test_walks_halves_come_from_the_same_states():
     cells = (data.states // world.scenes_per_cell).view(2, 200)
     near = [(half[:, None] == cells.flatten().mode().values).double().mean() for half in cells]
     assert abs(near[0] - near[1]) < 0.15
+
+
+class OfLength(Counter):
+    """Shows the age of its episodes of a fixed length."""
+
+    def __init__(self, length):
+        super().__init__()
+        self.length = length
+
+    def step(self, action):
+        obs, reward, _, *others = super().step(action)
+        return obs, reward, self.count == self.length, *others
+
+
+gymnasium.register("OfLength-v0", OfLength)
+
+
+@pytest.mark.parametrize("length", [6, 8, 12])
+def test_transitions_of_episodes_of_a_fixed_length_are_of_all_ages(tmp_path, length):
+    kwargs = dict(env_kwargs={"length": length}, env_workers=0)
+    config = tiny_config(tmp_path, env="OfLength-v0", noise="random-box", **kwargs)
+    data = collect_transitions(config, 1000, 1, 0, torch.device("cpu"))
+    ages, counts = data.clean[-1, :, 0, 0].div(10).unique(return_counts=True)
+    assert ages.tolist() == list(range(4, length))
+    assert counts.min() > 1000 / len(ages) / 3
 
 
 def test_probe_of_a_game_that_ends_at_once_is_refused(tmp_path, monkeypatch):

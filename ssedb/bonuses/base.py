@@ -96,6 +96,8 @@ class Bonus(nn.Module, ABC):
     """Whether the context must hold true states, which few environments tell."""
     fixed: tuple[str, ...] = ()
     """Submodules that no gradient may reach: targets, momentum copies, random features."""
+    memories: ClassVar[tuple[str, ...]] = ()
+    """Buffers and submodules that hold transitions of the run; `ssedb export` leaves them out."""
 
     def __init__(self, obs_shape: tuple[int, ...], num_actions: NumActions) -> None:
         super().__init__()

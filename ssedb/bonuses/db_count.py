@@ -41,6 +41,7 @@ class DBCount(DynamicBottleneck):
     """Reward of 1 / sqrt(N + 1), N a count of past pairs (s, a) that are near in z."""
 
     Options = DBCountOptions
+    memories = ("past_obs", "past_actions")
     past_obs: Tensor
     past_actions: Tensor
     past: Tensor

@@ -28,6 +28,7 @@ class DBEnsemble(DynamicBottleneck):
 
     Options = EnsembleOptions
     uses_mask = True
+    memories = ("memory",)
 
     def __init__(
         self, obs_shape: tuple[int, ...], num_actions: NumActions, options: EnsembleOptions

@@ -11,6 +11,8 @@ from torch import Tensor
 from ssedb.actions import action_space
 from ssedb.collect.rollout import Rollout
 from ssedb.engine.base import Engine
+from ssedb.engine.distributed import ALONE, Group
+from ssedb.engine.host import memory
 from ssedb.envs.base import Env
 from ssedb.errors import ConfigError
 
@@ -62,12 +64,18 @@ class Collector:
         return frames
 
     def _begin(self, frames: Tensor, steps: int) -> None:
-        """Allocate storage: a second rollout where the last is used while the next is collected."""
+        """Allocate storage: a second rollout where the last is used while the next is collected.
+
+        Raises:
+            ConfigError: if the storage does not fit in the device's memory.
+        """
         engine = self.engine
         shape, process = tuple(frames.shape[1:]), (engine.group.rank, engine.group.size)
+        count = 2 if engine.overlaps else 1
+        require_memory(steps, len(frames), shape, engine.device, engine.group, count)
         self._storage = [
             Rollout(steps, len(frames), shape, engine.device, *process, self.env.num_actions)
-            for _ in range(2 if engine.overlaps else 1)
+            for _ in range(count)
         ]
         self._own = self._storage[0]
         self._own.begin(frames)
@@ -191,3 +199,31 @@ class Collector:
     def close(self) -> None:
         """Let go of the environments."""
         self.env.close()
+
+
+def require_memory(
+    steps: int,
+    num_envs: int,
+    frame_shape: tuple[int, ...],
+    device: torch.device,
+    group: Group = ALONE,
+    count: int = 1,
+) -> None:
+    """Raise ConfigError if rollouts of a process do not fit in the memory of its device.
+
+    Args:
+        steps: length of a rollout.
+        num_envs: environments of this process.
+        frame_shape: of the agent's frames.
+        device: where the rollouts are kept.
+        group: the processes that share the run.
+        count: how many rollouts are kept at a time.
+    """
+    needed = count * Rollout(steps, num_envs, frame_shape, "meta").nbytes / 2**30
+    there = memory(device) / 2**30
+    if needed > there:
+        raise ConfigError(
+            f"num_envs={num_envs * group.size}: rollouts of {steps} steps would take "
+            f"{needed:,.0f} GiB, and there are {there:,.0f}; use fewer environments or a smaller "
+            "--rollout-steps"
+        )

@@ -9,21 +9,20 @@ import torch
 from torch import Tensor
 
 from ssedb.actions import action_space
-from ssedb.collect.collector import Collector
+from ssedb.collect.collector import Collector, require_memory
 from ssedb.collect.pipelined import PipelinedCollector, low_priority_threads
-from ssedb.collect.rollout import STACK, Rollout
+from ssedb.collect.rollout import Rollout
 from ssedb.config import TrainConfig
 from ssedb.engine import check_engine
 from ssedb.engine.base import Engine
 from ssedb.engine.distributed import ALONE, Group
-from ssedb.engine.host import memory, pick_device, tune_allocator
+from ssedb.engine.host import pick_device, tune_allocator
 from ssedb.envs import make_env
 from ssedb.envs.base import Env, HostEnv
 from ssedb.envs.frames import SIDE
-from ssedb.envs.names import pools_of, rooms_world
+from ssedb.envs.names import atari_games, pools_of, rooms_world
 from ssedb.envs.noisy import NoisyEnv
 from ssedb.envs.rooms.layout import SIZES
-from ssedb.errors import ConfigError
 from ssedb.normalize import RunningMoments
 
 OBS_NORM_ENVS = 8
@@ -94,19 +93,11 @@ def make_collector(
 
 
 def learner_device(config: TrainConfig, group: Group = ALONE) -> torch.device:
-    """Choose the learner's device; raise ConfigError if the rollout does not fit in its memory."""
+    """Choose the learner's device; raise ConfigError if no rollout can fit in its memory."""
     device = pick_device(config.device)
     check_engine(config.engine, device)
-    world = rooms_world(config.env)
-    side = SIZES[world[0]].picture if world else SIDE
-    frames = (config.rollout_steps + STACK) * config.num_envs // group.size * side**2 / 2**30
-    there = memory(device) / 2**30
-    if frames > there:
-        raise ConfigError(
-            f"num_envs={config.num_envs}: the frames of {config.rollout_steps} steps would take "
-            f"{frames:,.0f} GiB, and there are {there:,.0f}; use fewer environments or a smaller "
-            "--rollout-steps"
-        )
+    frame = smallest_frame(config.env)
+    require_memory(config.rollout_steps, config.num_envs // group.size, frame, device, group)
     if device.index is not None:
         torch.cuda.set_device(device)  # streams and events are of the current one
     if device.type == "cuda":
@@ -114,6 +105,14 @@ def learner_device(config: TrainConfig, group: Group = ALONE) -> torch.device:
         torch.cuda.synchronize(device)
     tune_allocator()
     return device
+
+
+def smallest_frame(env: str) -> tuple[int, ...]:
+    """Return the shape of the agent's frames, or the smallest one before they can be known."""
+    if world := rooms_world(env):
+        side = SIZES[world[0]].picture
+        return side, side
+    return (SIDE, SIDE) if env in atari_games() else (1,)
 
 
 def look_around(

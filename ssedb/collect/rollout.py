@@ -80,6 +80,11 @@ class Rollout:
         frame_shape = tuple(self.frames.shape[2:])
         return (STACK, *frame_shape) if len(frame_shape) == 2 else frame_shape
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all tensors; a rollout on torch's device `meta` takes none of them."""
+        return sum(value.nbytes for value in vars(self).values() if isinstance(value, Tensor))
+
     def begin(self, frames: Tensor) -> None:
         """Make frames [N, ...] observation 0, and until steps are stored the last one, too."""
         for t in (0, self.steps):
@@ -192,7 +197,8 @@ class Rollout:
     def number_episodes_after(self, episodes: Tensor) -> None:
         """Give new episodes the numbers that follow those [N of all processes] of earlier ones."""
         own = episodes[self._own_envs()].to(self.device)
-        self.episodes[0] = own + self.num_envs * self.size
+        # Row 0 begins the next rollout; until then, a checkpoint holds the last one.
+        self.episodes[[0, self.steps]] = own + self.num_envs * self.size
 
     def _own_envs(self) -> slice:
         return slice(self.rank * self.num_envs, (self.rank + 1) * self.num_envs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -51,10 +52,13 @@ def make_env(
     from ssedb.envs.names import canonical_env, check_env_kwargs, dropped_sticky_actions
     from ssedb.envs.noisy import NoisyEnv
     from ssedb.errors import ConfigError, Note
+    from ssedb.noises import make_noise
 
-    made = _noise(noise, strength, fidelity, variants)
-    if not isinstance(num_envs, int) or num_envs < 1:
+    made = make_noise(noise, strength, fidelity=fidelity, settings=variants)
+    _check_variants(variants)
+    if not isinstance(num_envs, Integral) or isinstance(num_envs, bool) or num_envs < 1:
         raise ConfigError(f"num_envs={num_envs!r}: must be a whole number, 1 or more")
+    num_envs = int(num_envs)
     if seed < 0:
         raise ConfigError(f"seed={seed}: must be 0 or more")
     name = canonical_env(env)
@@ -76,22 +80,16 @@ def make_env(
     return NoisyEnv(source, made, seed=noise_seed)
 
 
-def _noise(name: str, strength: float, fidelity: str, variants: Mapping[str, str]) -> Noise:
-    """Build the noise in the variant of the fidelity, unless another is given."""
-    from ssedb.config import FIDELITIES
+def _check_variants(variants: Mapping[str, str]) -> None:
+    """Raise ConfigError for a setting that no noise has, or a variant that its noise has not."""
     from ssedb.errors import ConfigError
     from ssedb.noises import list_noises, noise_class
 
-    cls = noise_class(name)
-    if fidelity not in FIDELITIES:
-        raise ConfigError(f"fidelity={fidelity!r}: use one of {', '.join(FIDELITIES)}")
-    settings = {found.setting: found for found in map(noise_class, list_noises()) if found.setting}
+    known = {cls.setting: cls for cls in map(noise_class, list_noises()) if cls.setting}
     for key, variant in variants.items():
-        if key not in settings:
-            raise ConfigError(f"make_env has no setting {key!r}; it has {', '.join(settings)}")
-        settings[key](variant=variant)  # raises if there is none of that name
-    chosen = {**FIDELITIES[fidelity], **variants}
-    return cls(strength, chosen[cls.setting] if cls.setting else "")
+        if key not in known:
+            raise ConfigError(f"make_env has no setting {key!r}; it has {', '.join(known)}")
+        known[key](variant=variant)
 
 
 def _source(

@@ -15,7 +15,6 @@ from ale_py.vector_env import AtariVectorEnv
 from gymnasium.vector import AutoresetMode
 from torch import Tensor
 
-from ssedb.envs import timeout
 from ssedb.envs.base import HostEnv, HostStep
 
 FRAME_SKIP = 4
@@ -79,7 +78,7 @@ class AtariEnv(HostEnv):
 
     def reset(self) -> Tensor:
         if self._sent:  # discard an answer that nobody has received
-            timeout.call(self.recv)
+            self.caller.call(self.recv)
         self._seedings[:] = 0
         self._episodes[:] = 1
         self._ages[:] = 0
@@ -140,7 +139,7 @@ class AtariEnv(HostEnv):
             if t < longest:
                 replayed = actions[age.clip(0), np.arange(self.num_envs)].astype(np.int64)
                 self.ale.send(np.where(age >= 0, replayed, 0))
-                timeout.call(self.ale.recv)
+                self.caller.call(self.ale.recv)
 
     def _begin(self, which: np.ndarray) -> np.ndarray:
         """Seed some emulators and begin as many episodes as they have had; return all frames."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -118,10 +119,15 @@ class HostEnv(Env):
     def recv(self) -> HostStep:
         """Wait for the answer to the actions that were sent."""
 
+    @cached_property
+    def caller(self) -> timeout.Caller:
+        """Thread that waits for answers, so that the learner can give them up."""
+        return timeout.Caller()
+
     def step(self, actions: Tensor) -> Step:
         """Execute actions int64 [N]; raise TrainingError if the answer does not come in time."""
         self.send(actions.cpu().numpy())
-        answer = timeout.call(self.recv)
+        answer = self.caller.call(self.recv)
         final = answer.final_frames
         frames, rewards, dones = (
             torch.from_numpy(x).to(self.device)

@@ -92,7 +92,7 @@ class GymnasiumEnv(Env):
         self.vectors = first.vectors
         self.device = torch.device(device)
         self._first_action = getattr(first.action_space, "start", 0)
-        self._action_shape = first.action_space.shape or ()
+        self._action_space: Any = first.action_space
         rng = np.random.default_rng(seed)
         self._seeds: list[int] = rng.integers(0, 2**31 - 1, num_envs).tolist()
         shape = (num_envs, *first.shape)
@@ -123,10 +123,13 @@ class GymnasiumEnv(Env):
         )
 
     def _executable(self, actions: Tensor) -> np.ndarray:
-        """Return actions as the environments take them: within bounds, in their shape."""
+        """Return actions as the environments take them: in their shape, dtype and bounds."""
         if not isinstance(self._space, Box):
             return actions.cpu().numpy() + self._first_action
-        return self._space.clip(actions).cpu().numpy().reshape(-1, *self._action_shape)
+        box = self._action_space
+        # In the dtype of the box: 0.1 as float32 lies beyond 0.1 as float64.
+        own = actions.cpu().numpy().astype(box.dtype).reshape(-1, *box.shape)
+        return own.clip(box.low, box.high)
 
     def _frames(self, frames: np.ndarray) -> Tensor:
         if frames.ndim == 4 and frames.shape[-1] == 1:

@@ -50,11 +50,6 @@ def result_of(future: Future[T], what: str = SILENT, seconds: float | None = Non
     return future.result()
 
 
-def call(function: Callable[[], T]) -> T:
-    """Call a function that may never return; raise TrainingError after the time-out."""
-    return Caller().call(function)
-
-
 class Caller:
     """Thread on which environments are called, all by the same; if it is stuck, others go on."""
 

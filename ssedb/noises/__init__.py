@@ -6,11 +6,12 @@ This module imports no torch, so that settings can be checked at once.
 from __future__ import annotations
 
 import pkgutil
+from collections.abc import Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ssedb.errors import ConfigError
-from ssedb.validate import import_class, import_outside, unknown_name
+from ssedb.validate import import_class, import_outside, require, unknown_name
 
 if TYPE_CHECKING:
     from ssedb.config import TrainConfig
@@ -53,8 +54,10 @@ def is_noise(name: str) -> bool:
     if ":" not in name:
         return name != "none" and name in list_noises()
     import_outside(repr(name), name.partition(":")[0])  # which may be a bonus's
+    from ssedb.noises.base import Noise
+
     try:
-        noise_class(name)
+        import_class("noise", name, Noise)
     except ConfigError:
         return False
     return True
@@ -62,27 +65,53 @@ def is_noise(name: str) -> bool:
 
 def noise_class(name: str) -> type[Noise]:
     """Return the class in the file of that name, or the class that `package.module:Class` names."""
-    if ":" not in name:
-        if name not in list_noises():
-            raise ConfigError(f"noise={name!r}: {unknown_name(name, list_noises())}")
-        return import_module(f"ssedb.noises.{name.replace('-', '_')}").NOISE
-    from ssedb.noises.base import Noise
+    from ssedb.config import TrainConfig
 
-    return import_class("noise", name, Noise)
+    if ":" in name:
+        from ssedb.noises.base import Noise
+
+        cls = import_class("noise", name, Noise)
+    elif name in list_noises():
+        cls = import_module(f"ssedb.noises.{name.replace('-', '_')}").NOISE
+    else:
+        raise ConfigError(f"noise={name!r}: {unknown_name(name, list_noises())}")
+    if cls.setting and cls.setting not in TrainConfig.__dataclass_fields__:
+        raise ConfigError(
+            f"noise={name!r}: its setting {cls.setting!r} is none of a run's; leave it out, and "
+            "runs use the first variant"
+        )
+    return cls
 
 
-def make_noise(name: str, strength: float = 1.0, variant: str = "") -> Noise:
+def make_noise(
+    name: str,
+    strength: float = 1.0,
+    variant: str = "",
+    *,
+    fidelity: str = "paper",
+    settings: Mapping[str, Any] | None = None,
+) -> Noise:
     """Build a noise by its name.
 
     Args:
         name: a name of `list_noises`, or `package.module:Class`.
         strength: 0 changes nothing, 1 is the usual; at most the class's `max_strength`.
-        variant: one of the class's `variants`; the paper's unless given.
+        variant: one of the class's `variants`; what follows chooses one unless given.
+        fidelity: whose variant: paper, released or ours; the paper's if the class has no `setting`.
+        settings: variants by the names of settings, over the fidelity's.
     """
-    return noise_class(name)(strength, variant)
+    from ssedb.options import Fidelity
+
+    words = get_args(Fidelity)
+    require(fidelity in words, "fidelity", repr(fidelity), f"use one of {', '.join(words)}")
+    cls = noise_class(name)
+    if cls.setting and not variant:
+        both = cls.variants[:2]  # the paper's, and that of the released code
+        usual = both[-1] if both and fidelity == "released" else ""
+        variant = (settings or {}).get(cls.setting, usual)
+    return cls(strength, variant)
 
 
 def noise_of(config: TrainConfig) -> Noise:
     """Build the noise that the settings of a run name."""
-    cls = noise_class(config.noise)
-    return cls(config.noise_strength, getattr(config, cls.setting) if cls.setting else "")
+    return make_noise(config.noise, config.noise_strength, settings=vars(config))

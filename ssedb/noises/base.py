@@ -146,7 +146,7 @@ class Noise:
 
 
 def last_action(num_envs: int, num_actions: NumActions, device: torch.device) -> Tensor:
-    """Return the threshold, [N], from which `takes_last_action` counts an action as the last one.
+    """Return what `takes_last_action` compares actions with, [N].
 
     The last action is the last discrete one, the last option of the last of several choices, or
     the upper half of the last dimension of a vector.
@@ -160,7 +160,9 @@ def last_action(num_envs: int, num_actions: NumActions, device: torch.device) ->
 
 def takes_last_action(actions: Tensor, last: Tensor) -> Tensor:
     """Return where the last action is taken, bool [N]."""
-    return (actions if actions.ndim == 1 else actions[:, -1]) >= last
+    chosen = actions if actions.ndim == 1 else actions[:, -1]
+    # The upper half is above the middle, as in `Box.code`.
+    return chosen > last if chosen.is_floating_point() else chosen == last
 
 
 def with_channels(light: Tensor, frames: Tensor) -> Tensor:

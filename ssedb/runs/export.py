@@ -35,14 +35,16 @@ def export(run: Path | str, out: Path | str | None = None) -> Path:
     path = check(Path(run), None if out is None else Path(out))
     from safetensors.torch import save
 
+    from ssedb.bonuses import bonus_class
     from ssedb.runs.agent import load
 
     agent = load(run, "cpu")
+    memories = {f"bonus.{name}" for name in bonus_class(agent.config.bonus).memories}
     tensors = {
         f"{part}.{name}": tensor.contiguous()
         for part in ("policy", "bonus")
         for name, tensor in agent.state[part].items()
-        if not name.startswith("memory.")
+        if f"{part}.{name.partition('.')[0]}" not in memories
     }
     settings = json.dumps(identity(agent.config))
     make_folder(path.parent)

@@ -344,7 +344,10 @@ def what_is_saved(path: Path, error: TrainingError | None = None) -> str:
     """Say what a run that ended too early, perhaps by an error, has left behind; how to go on."""
     if not (path / "config.toml").exists():
         return f"nothing is saved in {path}; the same command begins anew"
-    about = checkpoint.about_latest(path / "checkpoints")
+    try:
+        about = checkpoint.about_latest(path / "checkpoints")
+    except ConfigError as unreadable:  # raised, it would hide the error that ended the run
+        return str(unreadable)
     if about is None:
         return f"nothing was saved; `{resume_command(path)}` begins it anew"
     first = "" if error is None or error.may_pass else "mend the cause, then "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import itertools
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ssedb.config import TrainConfig
+from ssedb.config import TrainConfig, bonus_of
 from ssedb.errors import ConfigError
 from ssedb.reading import Damaged, read_table
 from ssedb.runs.folder import NOT_OF_THE_RUN
@@ -72,8 +71,7 @@ def read_grid(
 def _points(file: GridFile) -> Iterator[dict[str, Any]]:
     """Yield every combination of the axes that is not excluded."""
     unused = list(file.excludes)
-    for combination in itertools.product(*file.axes.values()):
-        point = dict(zip(file.axes, combination, strict=True))
+    for point in file.points():
         matching = [
             entry
             for entry in file.excludes
@@ -90,7 +88,7 @@ def _points(file: GridFile) -> Iterator[dict[str, Any]]:
 def _plan(file: GridFile, point: Mapping[str, Any], root: Path) -> Planned:
     """Plan the run of one combination of the axes."""
     values = {**file.settings, **{key: value for key, value in point.items() if key in FIELDS}}
-    bonus = values.get("bonus", TrainConfig().bonus)
+    bonus = bonus_of(values)
     chosen = {
         key: value for key, value in point.items() if key not in FIELDS and key in file.known[bonus]
     }
@@ -167,4 +165,4 @@ def _word(key: str, value: Any) -> str:
 
 
 def _matches(value: Any, wanted: Any) -> bool:
-    return value in wanted if isinstance(wanted, list) else value == wanted
+    return value == wanted or (isinstance(wanted, list) and value in wanted)

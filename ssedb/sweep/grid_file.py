@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_origin, get_type_hints
 
-from ssedb.config import TrainConfig
+from ssedb.config import TrainConfig, bonus_of
 from ssedb.errors import ConfigError, did_you_mean
-from ssedb.options import options_class
+from ssedb.options import canonical_bonus, options_class
 from ssedb.runs.folder import NOT_OF_THE_RUN
 
 FIELDS = {f.name for f in dataclasses.fields(TrainConfig)} - {"out", "bonus_options"}
@@ -54,6 +55,7 @@ class GridFile:
         self.excludes: list[Any] = values.get("exclude", [])
         self.probe: bool = values.get("probe", False)
         self._override()
+        self._canonicalize()
         self._check_settings()
         self._check_axes()
         self.known = self._check_options()
@@ -64,6 +66,11 @@ class GridFile:
                 "name", f"{self.name!r} must name a folder under runs/; use letters, or --out"
             )
 
+    def points(self) -> Iterator[dict[str, Any]]:
+        """Yield every combination of the axes."""
+        for values in itertools.product(*self.axes.values()):
+            yield dict(zip(self.axes, values, strict=True))
+
     def wrong(self, key: str, said: str) -> ConfigError:
         """Return a complaint about a key."""
         return ConfigError(f"{self.where(key)}{key}: {said}")
@@ -71,7 +78,7 @@ class GridFile:
     def wrong_run(self, point: Mapping[str, Any], error: ConfigError) -> ConfigError:
         """Return a complaint about a run that names the setting, or the combination of axes."""
         key = str(error).partition("=")[0]
-        bonus = point.get("bonus", self._usual_bonus)
+        bonus = bonus_of({**self.settings, **point})
         options = self.options.get(bonus, {})
         if key in self.overrides or key in self.settings:
             return ConfigError(f"{self.where(key)}{error}")
@@ -85,10 +92,6 @@ class GridFile:
         if key in self.overrides:
             return "" if key == "device" else "--set "
         return f"{self.path}, {_line_of(self.text, key, bonus)}"
-
-    @property
-    def _usual_bonus(self) -> Any:
-        return self.settings.get("bonus", TrainConfig().bonus)
 
     def _read(self) -> dict[str, Any]:
         try:
@@ -122,6 +125,16 @@ class GridFile:
                 f"{self.path} has no [settings] and no [axes]; see experiments/ for grid files"
             )
 
+    def _canonicalize(self) -> None:
+        """Name bonuses with dashes, as runs do."""
+        for table in (self.settings, self.axes, *self.excludes):
+            if isinstance(table, dict) and "bonus" in table:
+                table["bonus"] = _canonical(table["bonus"])
+        options = {canonical_bonus(bonus): given for bonus, given in self.options.items()}
+        if len(options) < len(self.options):
+            raise self.wrong("bonus_options", "holds two tables for one bonus; leave one out")
+        self.options = options
+
     def _check_settings(self) -> None:
         for key in self.settings:
             if key not in FIELDS:
@@ -149,9 +162,10 @@ class GridFile:
 
     def _check_options(self) -> dict[str, set[str]]:
         """Check the options of bonuses; return their names by bonus."""
-        bonuses = [str(bonus) for bonus in self.axes.get("bonus", [self._usual_bonus])]
+        named = [str(bonus_of({**self.settings, **point})) for point in self.points()]
+        bonuses = list(dict.fromkeys(named))
         for bonus, given in self.options.items():
-            if bonus not in bonuses and "bonus" in self.overrides:
+            if bonus not in bonuses and self.overrides.keys() & {"bonus", "fidelity"}:
                 continue  # the command line has left it out
             if bonus not in bonuses or not isinstance(given, dict):
                 raise self.wrong(
@@ -187,9 +201,17 @@ class GridFile:
                 )
 
 
+def _canonical(bonus: Any) -> Any:
+    """Return one or several bonuses by their names with dashes; leave what is no text."""
+    if isinstance(bonus, list):
+        return [_canonical(one) for one in bonus]
+    return canonical_bonus(bonus) if isinstance(bonus, str) else bonus
+
+
 def _line_of(text: str, key: str, bonus: str = "") -> str:
     """Find the line of a key in the text, or in its table of a bonus's options, if possible."""
-    table = re.compile(rf"\s*\[\s*bonus_options\s*\.\s*[\"']?{re.escape(bonus)}[\"']?\s*\]")
+    name = re.escape(bonus).replace("\\-", "[-_]")
+    table = re.compile(rf"\s*\[\s*bonus_options\s*\.\s*[\"']?{name}[\"']?\s*\]")
     there = not bonus
     for number, line in enumerate(text.splitlines(), 1):
         there = there or bool(table.match(line))

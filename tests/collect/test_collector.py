@@ -4,9 +4,12 @@ import pytest
 import torch
 
 import ssedb
+from ssedb.collect import collector as collector_module
 from ssedb.collect.collector import Collector
 from ssedb.engine.base import Engine
-from tests.toy import Grid
+from ssedb.errors import ConfigError
+from ssedb.trainer import Trainer
+from tests.toy import Grid, tiny_config
 
 
 def test_collect_stores_what_the_policy_saw_and_did():
@@ -103,6 +106,49 @@ def test_collect_into_a_rollout_still_in_use_writes_elsewhere():
     assert torch.equal(first.frames, kept)
     assert torch.equal(second.obs(0), first.obs(5))
     assert collector.collect(still) is first
+
+
+@pytest.mark.parametrize(("overlaps", "rollouts"), [(False, 1), (True, 2)])
+def test_collector_whose_rollouts_exceed_the_memory_is_refused(monkeypatch, overlaps, rollouts):
+    class Overlapping(Engine):
+        pass
+
+    Overlapping.overlaps = overlaps
+    env = Grid(num_envs=3)
+    used = rollouts * sum(
+        x.nbytes for x in vars(Collector(env, 5).rollout).values() if isinstance(x, torch.Tensor)
+    )
+    monkeypatch.setattr(collector_module, "memory", lambda device: used)
+    Collector(env, 5, Overlapping(env.device))
+    monkeypatch.setattr(collector_module, "memory", lambda device: used - 1)
+    with pytest.raises(ConfigError, match="num_envs=3: rollouts of 5 steps would take"):
+        Collector(env, 5, Overlapping(env.device))
+
+
+def test_memory_of_vectors_is_that_of_their_dimensions(monkeypatch):
+    config = tiny_config(
+        "unused", env="CartPole-v1", rollout_steps=64, bonus="rnd", bonus_options={}
+    )
+    monkeypatch.setattr(collector_module, "memory", lambda device: 100_000)  # 14 images
+    Trainer(config).close()
+    monkeypatch.setattr(collector_module, "memory", lambda device: 10_000)
+    with pytest.raises(ConfigError, match="num_envs=8: rollouts of 64 steps would take"):
+        Trainer(config)
+
+
+def test_checkpoint_of_new_episodes_that_nobody_has_stepped_keeps_their_numbers():
+    class Forgetful(Grid):
+        restorable = False
+
+    first, *others = (Collector(Forgetful(num_envs=3, episode=4), 6) for _ in range(3))
+    first.collect(still)
+    states = [first.state_dict()]
+    for again in others:
+        again.load_state_dict(states[-1])
+        states.append(again.state_dict())
+    numbers = [state["rollout"]["episodes"].tolist() for state in states]
+    assert numbers == [[3, 4, 5], [6, 7, 8], [9, 10, 11]]
+    assert others[-1].collect(still).episodes[0].tolist() == [9, 10, 11]
 
 
 def test_checkpoint_of_two_processes_is_refused_by_one_if_counts_would_be_lost():

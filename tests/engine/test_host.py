@@ -25,7 +25,11 @@ def test_gpu_that_is_missing_is_named_in_one_line(monkeypatch):
         (dict(engine="fast"), "needs a GPU"),
         (
             dict(num_envs=10**8, minibatch_envs=10**6),
-            r"num_envs=100000000: the frames of \d+ steps would take [\d,]+ GiB",
+            r"num_envs=100000000: rollouts of \d+ steps would take [\d,]+ GiB",
+        ),
+        (
+            dict(num_envs=10**8, minibatch_envs=10**6, env="CartPole-v1"),
+            r"num_envs=100000000: rollouts of \d+ steps would take [\d,]+ GiB",
         ),
     ],
 )

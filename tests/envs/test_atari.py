@@ -178,6 +178,7 @@ def test_atari_other_games_work(game):
         (dict(fidelity="mine"), "fidelity='mine'"),
         (dict(num_envs=0), "num_envs=0"),
         (dict(num_envs="8"), "num_envs='8': must be a whole number"),
+        (dict(num_envs=True), "num_envs=True: must be a whole number"),
         (dict(boxes=3), "no setting 'boxes'"),
         (dict(sticky="foo"), "sticky='foo': use one of step, frame"),
         (dict(seed=-1), "seed=-1: must be 0 or more"),
@@ -209,6 +210,16 @@ def test_reset_discards_an_answer_that_nobody_has_received():
         env.reset()
         env.send(np.zeros(1, np.int64))
     assert torch.equal(env.reset(), expected)
+
+
+def test_step_waits_for_all_answers_on_one_thread(monkeypatch):
+    env, threads = AtariEnv("breakout", 2), set()
+    answer = env.recv
+    monkeypatch.setattr(env, "recv", lambda: threads.add(threading.current_thread()) or answer())
+    env.reset()
+    for _ in range(3):
+        env.step(torch.zeros(2, dtype=torch.int64))
+    assert len(threads) == 1
 
 
 def test_step_of_stuck_emulators_times_out(monkeypatch):

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import gymnasium
+import numpy as np
 import pytest
 import torch
 
@@ -93,6 +94,34 @@ def test_env_kwargs_reach_the_environment(strangers):
     slow, fast = (episodes(0, noise="none", env_kwargs={"speed": speed}) for speed in (1, 3))
     assert torch.equal(slow[0], fast[0])
     assert not torch.equal(slow[1], fast[1])
+
+
+def test_step_executes_actions_in_the_dtype_and_the_bounds_of_the_space():
+    box, taken = gymnasium.spaces.Box(-0.1, 0.1, (1, 2), np.float64), []
+
+    class Steered(Counter):
+        def __init__(self):
+            super().__init__()
+            self.action_space = box
+
+        def step(self, action):
+            taken.append(action)
+            return super().step(5)
+
+    gymnasium.register("Steered-v0", Steered)
+    env = ssedb.make_env("Steered-v0", 1, env_workers=0)
+    env.reset()
+    env.step(torch.tensor([[7.0, 0.05]]))
+    env.step(torch.tensor([[0.1, -7.0]]))
+    env.close()
+    assert all(box.contains(action) for action in taken)
+    np.testing.assert_allclose(taken, [[[0.1, 0.05]], [[0.1, -0.1]]], rtol=1e-6)
+
+
+def test_make_env_takes_a_number_of_numpy():
+    env = ssedb.make_env("CounterRgb-v0", np.int64(2), env_workers=0)
+    assert len(env.reset()) == 2
+    env.close()
 
 
 def test_env_id_is_kept_with_its_module(strangers):

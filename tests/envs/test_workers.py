@@ -96,6 +96,16 @@ def test_workers_auto_starts_processes_where_they_are_faster(strangers, monkeypa
         assert multiprocessing.active_children() == []
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_close_of_closed_environments_returns_at_once(monkeypatch, workers):
+    monkeypatch.setattr(timeout, "TIME_OUT", 20.0)
+    env = ssedb.make_env("Multiplier-v0", 2, env_workers=workers)
+    env.close()
+    began = time.monotonic()
+    env.close()
+    assert time.monotonic() - began < 10
+
+
 @pytest.fixture
 def two_threads():
     before = torch.get_num_threads()

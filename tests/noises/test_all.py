@@ -31,6 +31,20 @@ class Falls(Noise):
         raise ZeroDivisionError("no\\nfog")
 
 
+class Thick(Fog):
+    """Has variants, of which the run has no setting."""
+
+    variants = ("gray", "white")
+    setting = "thickness"
+
+
+class Boxes(Fog):
+    """Has the variant of its setting that the paper has, and a setting of another noise."""
+
+    variants = ("fill",)
+    setting = "box_noise"
+
+
 NOISE = Fog
 no_noise = 3
 '''
@@ -121,6 +135,36 @@ def test_variant_without_a_name_is_the_papers():
         "random-box": "fill",
         "sticky": "step",
     }
+
+
+@pytest.mark.parametrize(
+    ("fidelity", "variant"), [("paper", "fill"), ("released", "wrap"), ("ours", "fill")]
+)
+def test_variant_of_a_fidelity_is_that_of_a_run(fidelity, variant):
+    assert make_noise("random-box", fidelity=fidelity).variant == variant
+    run = ssedb.TrainConfig(noise="random-box", fidelity=fidelity)
+    assert noise_of(run) == make_noise("random-box", fidelity=fidelity)
+
+
+def test_variant_of_a_noise_with_one_is_the_same_under_every_fidelity(fog):
+    for fidelity in ("paper", "released"):
+        made = make_noise("strangenoise:Boxes", fidelity=fidelity)
+        assert made.variant == "fill"
+    ssedb.make_env("rooms-small", 2, noise="strangenoise:Boxes", fidelity="released").reset()
+
+
+def test_noise_whose_setting_no_run_has_is_refused_in_one_line(fog, capsys):
+    name = "strangenoise:Thick"
+    said = f"noise='{name}': its setting 'thickness' is none of a run's; leave it out"
+    for make in (
+        lambda: ssedb.make_env("rooms-small", 2, noise=name),
+        lambda: ssedb.TrainConfig(noise=name),
+        lambda: make_noise(name),
+    ):
+        with pytest.raises(ssedb.ConfigError, match=re.escape(said)):
+            make()
+    assert cli.main(["check", name]) == 2
+    assert said in capsys.readouterr().err
 
 
 def test_noise_of_a_config_has_its_strength_and_variant():

@@ -6,6 +6,7 @@ import torch
 from ssedb.actions import Box, Choices
 from ssedb.envs.noisy import Observer
 from ssedb.noises import make_noise
+from ssedb.noises.base import last_action, takes_last_action
 
 FRAMES = torch.arange(12.0).view(4, 3)
 BOX = Box((-1.0, 0.0), (1.0, 4.0))
@@ -53,6 +54,13 @@ def test_tv_changes_only_with_the_last_action_of_any_space(name, num_actions, pr
     eyes.advance(actions.squeeze(-1), NEVER)
     changed = (eyes.observe(frames) != before).flatten(1).any(1)
     assert changed.tolist() == [False, True, False, False]
+
+
+@pytest.mark.parametrize(("last", "upper"), [(1.9, False), (2.0, False), (2.1, True)])
+def test_upper_half_of_a_box_is_the_same_for_a_tv_and_for_codes(last, upper):
+    action = torch.tensor([[0.0, last]])
+    assert (BOX.code(action) >= 2).item() == upper
+    assert takes_last_action(action, last_action(1, BOX, action.device)).item() == upper
 
 
 @pytest.mark.parametrize("num_actions", [Choices((3, 2)), BOX])

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from ssedb import cli
+from ssedb.errors import TrainingError
 from ssedb.runs import checkpoint
 from ssedb.runs.metrics import read_metrics
 from ssedb.runs.signals import handled
@@ -118,6 +119,21 @@ def test_train_stopped_twice_names_what_is_saved(project, capsys, monkeypatch):
         "ssedb: stopped; saved at step 0; go on with: ssedb train --resume run\n"
         in capsys.readouterr().err
     )
+
+
+def test_train_that_fails_over_unreadable_checkpoints_names_its_own_error(
+    project, capsys, monkeypatch
+):
+    def fails(trainer):
+        for path in checkpoint.list_checkpoints(project / "run" / "checkpoints"):
+            path.write_bytes(b"")
+        raise TrainingError("the cause")
+
+    monkeypatch.setattr(Trainer, "iterate", fails)
+    assert cli.main(["train", *FLAGS, "--out", "run"]) == 1
+    said = capsys.readouterr().err
+    assert "ssedb: the cause; no checkpoint in run/checkpoints can be read: " in said
+    assert said.endswith("start a new run\n")
 
 
 def test_train_stopped_before_torch_is_loaded_leaves_its_folder_free(project, capsys, monkeypatch):

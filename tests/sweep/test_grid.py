@@ -138,6 +138,46 @@ def test_axis_of_an_option_applies_to_the_bonuses_that_have_it(tmp_path):
     assert any("db-alpha1-0.2-s1" in run.name for run in runs)
 
 
+def test_grid_of_a_fidelity_takes_the_options_of_the_bonus_that_it_implies(tmp_path):
+    settings = TOY.replace('preset = "rooms"', 'preset = "rooms"\nfidelity = "ours"')
+    settings = settings.replace('bonus = ["db", "rnd"]', "models = [2, 5]")
+    text = settings + "[bonus_options.db-ensemble]\ntau = 0.5\n"
+    runs = read_grid(write_grid(tmp_path, text)).runs
+    found = [(run.config.bonus, run.config.bonus_options["models"]) for run in runs]
+    assert sorted(found) == [("db-ensemble", models) for models in (2, 5) for _ in range(4)]
+    assert {run.config.bonus_options["tau"] for run in runs} == {0.5}
+    with pytest.raises(ConfigError, match=r"for a bonus of the grid \(db-ensemble\)"):
+        read_grid(write_grid(tmp_path, settings + "[bonus_options.db]\ntau = 0.5\n"))
+
+
+def test_axis_of_fidelities_takes_options_of_every_bonus_that_they_imply(tmp_path):
+    text = TOY.replace('bonus = ["db", "rnd"]', 'fidelity = ["paper", "ours"]\nmodels = [2, 5]')
+    text += "[bonus_options.db]\ntau = 0.5\n[bonus_options.db-ensemble]\ntau = 0.25\n"
+    configs = [run.config for run in read_grid(write_grid(tmp_path, text)).runs]
+    found = {(c.fidelity, c.bonus_options["tau"], c.bonus_options.get("models")) for c in configs}
+    assert found == {("paper", 0.5, None), ("ours", 0.25, 2), ("ours", 0.25, 5)}
+    assert len(configs) == 4 + 8
+
+
+@pytest.mark.parametrize("axis", [True, False])
+def test_grid_takes_bonuses_by_their_names_with_underscores(tmp_path, axis):
+    text = TOY.replace('"db", "rnd"', '"db_ensemble", "rnd"')
+    text += (
+        '[bonus_options.db_ensemble]\ntau = 0.5\n[[exclude]]\nbonus = ["random_features", "rnd"]'
+    )
+    if not axis:
+        text = TOY.replace('bonus = ["db", "rnd"]\n', "")
+        text = text.replace("[axes]", 'bonus = "db_ensemble"\n[axes]')
+        text += "[bonus_options.db_ensemble]\ntau = 0.5\n"
+    runs = read_grid(write_grid(tmp_path, text)).runs
+    found = {(run.config.bonus, run.config.bonus_options["tau"]) for run in runs}
+    assert found == {("db-ensemble", 0.5)}
+    with pytest.raises(ConfigError, match=r"line \d+, tau=2: must be at most 1"):
+        read_grid(write_grid(tmp_path, text.replace("tau = 0.5", "tau = 2")))
+    with pytest.raises(ConfigError, match="two tables for one bonus"):
+        read_grid(write_grid(tmp_path, text + "\n[bonus_options.db-ensemble]\ntau = 0.5\n"))
+
+
 def test_grid_excludes_combinations(tmp_path):
     text = (
         TOY
@@ -151,6 +191,14 @@ def test_grid_excludes_combinations(tmp_path):
         ("random-box", "rnd", 0),
         ("random-box", "rnd", 1),
     }
+
+
+@pytest.mark.parametrize("wanted", ["[8, 16, 16]", "[[8, 16, 16], [2, 4, 4]]"])
+def test_exclude_of_a_setting_that_is_a_list_matches_its_value(tmp_path, wanted):
+    text = TOY + "policy_channels = [[8, 16, 16], [4, 8, 8]]\n"
+    text += f"[[exclude]]\npolicy_channels = {wanted}\n"
+    runs = read_grid(write_grid(tmp_path, text)).runs
+    assert {run.config.policy_channels for run in runs} == {(4, 8, 8)}
 
 
 @pytest.mark.parametrize(
@@ -257,6 +305,9 @@ def test_override_that_leaves_a_bonus_out_leaves_its_options_unused(tmp_path):
     path = write_grid(tmp_path, TOY + "[bonus_options.db]\nalpha2 = 0.7\n")
     runs = read_grid(path, overrides={"bonus": ["rnd"]}).runs
     assert {run.config.bonus for run in runs} == {"rnd"}
+    text = TOY.replace('bonus = ["db", "rnd"]\n', "") + "[bonus_options.db]\nalpha2 = 0.7\n"
+    runs = read_grid(write_grid(tmp_path, text), overrides={"fidelity": "ours"}).runs
+    assert {run.config.bonus for run in runs} == {"db-ensemble"}
 
 
 def test_override_may_make_an_axis(tmp_path):
