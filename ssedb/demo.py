@@ -177,8 +177,8 @@ def _under_way(done: dict[tuple[str, int], int], steps: int, seconds: float) -> 
     running = [(run, made) for run, made in done.items() if 0 < made < steps]
     made, all_ = sum(done.values()), len(done) * steps
     left = []
-    if 0 < made < all_:  # the slowest agents are first, so the others take less
-        left = [f"at most {terminal.clock(seconds * (all_ - made) / made)} left"]
+    if 0 < made < all_:
+        left = [f"about {terminal.clock(seconds * (all_ - made) / made)} left"]
     return [
         f"{ended} of {len(done)} runs done",
         *left,

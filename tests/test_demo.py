@@ -152,9 +152,9 @@ def session_of(pid):
         return None
 
 
-def test_demo_under_way_says_how_long_it_still_takes_at_most():
+def test_demo_under_way_says_how_long_it_still_takes():
     done = {("DB", 0): 100, ("RND", 0): 20, ("chance", 0): 0}
     said = demo._under_way(done, 100, 60.0)
-    assert said == ["1 of 3 runs done", "at most 0:01:30 left", "RND seed 0 20%"]
+    assert said == ["1 of 3 runs done", "about 0:01:30 left", "RND seed 0 20%"]
     assert demo._under_way(dict.fromkeys(done, 0), 100, 1.0) == ["0 of 3 runs done"]
     assert demo._under_way(dict.fromkeys(done, 100), 100, 9.0) == ["3 of 3 runs done"]
