@@ -13,6 +13,7 @@ from ssedb import cli
 from tests.helpers import run_ssedb
 
 MISTAKES = [
+    (["train"], "name at least what to train on, such as `ssedb train --env alien`; `ssedb train"),
     (["train", "--env", "alein"], "unknown environment 'alein'; did you mean alien"),
     (["train", "--noise", "fog"], "noise='fog': use one of none, clouds"),
     (["train", "--noise", "randombox"], "noise='randombox': did you mean random-box? use one of"),
