@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from multiprocessing.managers import SyncManager
 from typing import Any
 
 import torch
@@ -24,8 +25,8 @@ from ssedb.envs.rooms.env import RoomsEnv
 from ssedb.envs.rooms.world import World
 from ssedb.noises import noise_of
 from ssedb.runs.files import make_folder, write_json
-from ssedb.runs.signals import handled
-from ssedb.sweep.worker import cores
+from ssedb.runs.signals import handled, stop_requests
+from ssedb.sweep.worker import cores, end_with_parent
 from ssedb.terminal import plural
 from ssedb.terminal.bar import Bar
 from ssedb.trainer import Trainer
@@ -145,13 +146,16 @@ def _run_all(config: TrainConfig, runs: list[tuple[str, int]]) -> list[Result]:
     workers = max(1, min(cores(), len(runs)))
     context = multiprocessing.get_context("spawn")
     with ExitStack() as later:
+        later.enter_context(stop_requests(_stop))
         # The processes inherit it: a terminal sends Ctrl-C to all, and this one ends them.
         with handled(signal.SIG_IGN, signal.SIGINT):
-            messages = later.enter_context(context.Manager()).Queue()
-            pool = later.enter_context(ProcessPoolExecutor(workers, context))
+            manager = SyncManager(ctx=context)
+            manager.start(end_with_parent)
+            messages = later.enter_context(manager).Queue()
+            pool = later.enter_context(ProcessPoolExecutor(workers, context, end_with_parent))
+            later.enter_context(_ended_if_stopped(pool))
             more = messages, max(1, cores() // workers)
             order = [pool.submit(run_agent, config, *run, *more) for run in runs]
-        later.enter_context(_ended_if_stopped(pool))
         bar = later.enter_context(Bar())
         waiting, done, began = set(order), dict.fromkeys(runs, 0), time.monotonic()
         while waiting:
@@ -173,13 +177,17 @@ def _under_way(done: dict[tuple[str, int], int], steps: int, seconds: float) -> 
     running = [(run, made) for run, made in done.items() if 0 < made < steps]
     made, all_ = sum(done.values()), len(done) * steps
     left = []
-    if 0 < made < all_:  # the slowest agents are first, so the others take less
-        left = [f"at most {terminal.clock(seconds * (all_ - made) / made)} left"]
+    if 0 < made < all_:
+        left = [f"about {terminal.clock(seconds * (all_ - made) / made)} left"]
     return [
         f"{ended} of {len(done)} runs done",
         *left,
         *(f"{agent} seed {seed} {made / steps:.0%}" for (agent, seed), made in running),
     ]
+
+
+def _stop(again: bool) -> None:
+    raise KeyboardInterrupt
 
 
 @contextmanager

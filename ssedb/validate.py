@@ -11,9 +11,11 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
 from importlib import import_module
+from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from numbers import Integral, Real
 from pathlib import Path
+from pkgutil import get_importer
 from types import FrameType, ModuleType
 from typing import Annotated, Any, TypeVar, get_type_hints
 
@@ -219,7 +221,7 @@ def import_outside(setting: str, module: str) -> ModuleType:
     try:
         spec = find_spec(top)
         if spec is not None:
-            text = f"importing {module} from {spec.origin}, which {setting} names"
+            text = f"importing {module} from {_place(module, spec)}, which {setting} names"
             warnings.warn(text, Note, stacklevel=_callers_level())
         return import_module(module)
     except (Exception, SystemExit) as error:  # whatever a module does when it is imported
@@ -232,6 +234,22 @@ def import_outside(setting: str, module: str) -> ModuleType:
         raise ConfigError(
             f"{setting}: cannot import {module!r} ({one_line(error)}); {remedy}"
         ) from None
+
+
+def _place(module: str, spec: ModuleSpec) -> str | None:
+    """Return the file of a module, or the folder of a package without one; import nothing.
+
+    Args:
+        module: the module's name.
+        spec: of the package that the name begins with.
+    """
+    name, *parts = module.split(".")
+    for part in parts:
+        name = f"{name}.{part}"
+        finders = map(get_importer, spec.submodule_search_locations or ())
+        found = (finder.find_spec(name) for finder in finders if finder is not None)
+        spec = next(filter(None, found), spec)
+    return spec.origin or next(iter(spec.submodule_search_locations or ()), None)
 
 
 def _callers_level() -> int:

@@ -8,11 +8,14 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from ssedb import cli, demo
 from ssedb.demo import CHANCE, DB, RND, RND_CLEAN, Result, print_results, run_agent
+from ssedb.runs.signals import handled
+from tests.helpers import is_alive, wait_for
 
 
 def config_of(monkeypatch, *flags):
@@ -107,26 +110,51 @@ def test_table_says_what_each_agent_reached_even_if_it_is_not_what_we_hope(capsy
     assert "20% of RND's bonus was noise, 80% of DB's." in said
 
 
-def test_demo_when_interrupted_ends_with_all_its_processes(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_demo_when_stopped_ends_with_all_its_processes(tmp_path, number):
     command = [sys.executable, "-m", "ssedb", "demo", "--steps", "1e6", "--out", str(tmp_path)]
-    demo = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        start_new_session=True, env={**os.environ, "PYTHONUNBUFFERED": "1"},
-    )  # fmt: skip
-    assert "Four agents explore" in demo.stdout.readline()
-    time.sleep(1)  # its processes are there, loading torch
-    began = time.monotonic()
-    os.killpg(demo.pid, signal.SIGINT)  # as a terminal does, to all of them
-    said = demo.communicate(timeout=120)[0]
-    assert demo.returncode == 130, said
-    assert time.monotonic() - began < 60  # a run takes an hour
-    assert said.endswith("ssedb: stopped\n")
+    with handled(signal.SIG_DFL, signal.SIGHUP):  # nohup may run the tests
+        demo = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            start_new_session=True, env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )  # fmt: skip
+    try:
+        assert "Four agents explore" in demo.stdout.readline()
+        wait_for(lambda: len(session(demo.pid)) >= 3)  # its processes are there, loading torch
+        time.sleep(1)
+        if number == signal.SIGINT:
+            os.killpg(demo.pid, number)  # as a terminal does, to all of them
+        else:
+            demo.send_signal(number)
+        said = demo.communicate(timeout=60)[0]  # a run takes an hour
+        wait_for(lambda: not session(demo.pid), seconds=20)
+    finally:
+        for pid in session(demo.pid):
+            os.kill(pid, signal.SIGKILL)
     assert "Traceback" not in said
+    if number == signal.SIGKILL:
+        assert demo.returncode == -number
+    else:
+        assert demo.returncode == 130, said
+        assert said.endswith("ssedb: stopped\n")
 
 
-def test_demo_under_way_says_how_long_it_still_takes_at_most():
+def session(leader):
+    """Return the processes of a session that are alive."""
+    pids = [int(path.name) for path in Path("/proc").glob("[0-9]*")]
+    return [pid for pid in pids if is_alive(pid) and session_of(pid) == leader]
+
+
+def session_of(pid):
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return None
+
+
+def test_demo_under_way_says_how_long_it_still_takes():
     done = {("DB", 0): 100, ("RND", 0): 20, ("chance", 0): 0}
     said = demo._under_way(done, 100, 60.0)
-    assert said == ["1 of 3 runs done", "at most 0:01:30 left", "RND seed 0 20%"]
+    assert said == ["1 of 3 runs done", "about 0:01:30 left", "RND seed 0 20%"]
     assert demo._under_way(dict.fromkeys(done, 0), 100, 1.0) == ["0 of 3 runs done"]
     assert demo._under_way(dict.fromkeys(done, 100), 100, 9.0) == ["3 of 3 runs done"]

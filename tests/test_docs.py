@@ -126,6 +126,26 @@ def test_read_metrics_page_examples_run(tmp_path, monkeypatch):
     assert len(namespace["scores"]) == 4
 
 
+def test_run_folder_page_example_is_the_policy(tmp_path, monkeypatch):
+    from ssedb.runs.export import export
+    from tests.toy import tiny_config
+
+    monkeypatch.chdir(tmp_path)
+    ssedb.train(tiny_config(Path("runs/alien"), steps=256, obs_norm_steps=50))
+    export(Path("runs/alien"))
+    text = (ROOT / "docs" / "run-folder.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.S)
+    namespace: dict = {}
+    exec(code, namespace)
+    agent = ssedb.load("runs/alien", "cpu")
+    frames = torch.randint(256, (3, *agent.obs_shape), dtype=torch.uint8)
+    logits, values = namespace["policy"](frames)
+    with torch.no_grad():
+        expected = agent.policy(frames)
+    torch.testing.assert_close(logits, expected[0])
+    torch.testing.assert_close(values.squeeze(-1), expected[1])
+
+
 def test_resume_page_example_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     namespace: dict = {}

@@ -1,6 +1,7 @@
 """Environments and bonuses of a user's package, from the command line: by name, fresh processes."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from ssedb.compare.results import Run, conditions
 from ssedb.errors import ConfigError
 from ssedb.runs.metrics import read_metrics
 from ssedb.sweep.grid import read_grid
+from ssedb.validate import import_outside
 from tests.helpers import wait_for
 from tests.outside import forget_package, write_package
 from tests.toy import TINY, change_settings
@@ -333,6 +335,32 @@ def test_note_about_an_import_shows_the_line_of_the_caller(tmp_path, monkeypatch
         ssedb.TrainConfig(bonus="strangebonus:Column")
     assert [note.filename for note in noted] == [__file__]
     forget_package()
+
+
+@pytest.mark.parametrize("init", [True, False])
+@pytest.mark.parametrize("name", ["nested_bonus", "nested_bonus.inner", "nested_bonus.inner.deep"])
+def test_note_about_an_import_names_the_file_of_the_module(tmp_path, monkeypatch, init, name):
+    """With and without `__init__.py` in its packages."""
+    folder = tmp_path / "nested_bonus" / "inner"
+    folder.mkdir(parents=True)
+    (folder / "deep.py").touch()
+    files = {
+        "nested_bonus": tmp_path / "nested_bonus",
+        "nested_bonus.inner": folder,
+        "nested_bonus.inner.deep": folder / "deep.py",
+    }
+    if init:
+        for package in list(files)[:2]:
+            (files[package] / "__init__.py").touch()
+            files[package] /= "__init__.py"
+    monkeypatch.syspath_prepend(str(tmp_path))
+    text = f"importing {name} from {files[name]}, which env='x' names"
+    try:
+        with pytest.warns(ssedb.errors.Note, match=re.escape(text)):
+            import_outside("env='x'", name)
+    finally:
+        for module in files:
+            sys.modules.pop(module, None)
 
 
 def test_module_with_a_fault_names_it_and_says_what_to_correct(tmp_path, monkeypatch):

@@ -76,7 +76,12 @@ class Tsne(Spikes):
 
 def main(args: list[str]) -> int:
     """Run the command; return the exit code."""
-    if not args or args[0] in ("-h", "--help"):
+    if not args:
+        raise ConfigError(
+            f"missing: the analysis ({' or '.join(ANALYSES)}) and the folder of a run; "
+            "`ssedb analyze --help` explains them"
+        )
+    if args[0] in ("-h", "--help"):
         print("usage: ssedb analyze ANALYSIS RUN [flags]\n")
         terminal.print_pairs({name: meaning for name, (_, meaning) in ANALYSES.items()}, "  ")
         return 0

@@ -6,6 +6,7 @@ import dataclasses
 import io
 import itertools
 import math
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr
@@ -19,6 +20,19 @@ from ssedb.errors import ConfigError, did_you_mean
 from ssedb.validate import MOST
 
 T = TypeVar("T")
+
+OURS: tuple[tuple[str, str], ...] = (
+    (r"Missing from [^:]+: \S+ (.*?)\.? \(required\)", r"missing: \1"),
+    (r"Missing value for argument '(.*)'\. Expected 1 values", r"\1 needs a value"),
+    (r"Missing value for argument '(.*)'\. Expected (\S+) values", r"\1 needs \2 values"),
+    (r"Unrecognized options: (.*)", r"no flag takes: \1"),
+    (r"Error parsing (\S+): (.*)", r"\1: \2"),
+    (
+        r"invalid choice ('.*') for argument '-*(.*)'\. Expected one of \((.*)\)",
+        r"\2=\1: use one of \3",
+    ),
+)
+"""Complaints of tyro as patterns, and our words for them."""
 
 
 def setting_names(cls: type[Any]) -> set[str]:
@@ -127,7 +141,10 @@ def _refuse_unknown_flags(names: set[str], args: Sequence[str], command: str) ->
 
 
 def _first_section(box: str) -> str:
-    """Return the complaint in tyro's box, which has no sides where UTF-8 is missing."""
+    """Return the complaint in tyro's box in our words; the box has no sides without UTF-8."""
     lines = [line.strip("│ ") for line in box.splitlines()[1:]]
     sections = itertools.groupby(lines, key=lambda line: set(line) <= set("─-╰╯"))
-    return next((" ".join(section).rstrip(".") for ruled, section in sections if not ruled), "")
+    said = next((" ".join(section).rstrip(".") for ruled, section in sections if not ruled), "")
+    for pattern, words in OURS:
+        said = re.sub(pattern, words, said)
+    return said

@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import math
 import shlex
 import signal
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +18,7 @@ from ssedb import terminal
 from ssedb.cli.parsing import parse, setting_names
 from ssedb.config import TrainConfig
 from ssedb.engine import distributed
-from ssedb.envs.names import atari_game, rooms_world
+from ssedb.envs.names import atari_game, env_label, rooms_world
 from ssedb.errors import ConfigError, TrainingError
 from ssedb.options import OPTIONS, canonical_bonus, options_class
 from ssedb.runs.alarms import Alarm
@@ -39,6 +41,11 @@ def main(args: list[str]) -> int:
         from ssedb.runs.loop import train_along  # the first process reads the flags for all
 
         return 0 if train_along().finished else 130
+    if not args:
+        raise ConfigError(
+            "name at least what to train on, such as `ssedb train --env alien`; "
+            "`ssedb train --help` explains the flags"
+        )
     config, resume = parse_train(args)
     # Until there is something to save, these end the run as Ctrl-C does.
     with handled(signal.default_int_handler, *ending_signals()):
@@ -49,6 +56,7 @@ def _train(config: TrainConfig, resume: Path | None) -> int:
     run = RunFolder.create(config) if resume is None else RunFolder.reopen(resume, **vars(config))
     try:
         with contextlib.closing(run):  # importing torch takes seconds, in which it may be stopped
+            print(terminal.wrapped(_opening(run.config)), file=sys.stderr)
             from ssedb.runs import progress
             from ssedb.runs.loop import train_in
 
@@ -59,6 +67,17 @@ def _train(config: TrainConfig, resume: Path | None) -> int:
         raise KeyboardInterrupt(what_is_saved(run.path)) from None
     print_run(result, run.config)
     return 0 if result.finished else 130
+
+
+def _opening(config: TrainConfig) -> str:
+    """Return what runs, and for how long, in one line."""
+    bonus = "no bonus" if config.bonus == "none" else config.bonus
+    noise = "without noise" if config.noise == "none" else f"under {config.noise}"
+    steps = math.ceil(config.steps / config.rollout_size) * config.rollout_size
+    return (
+        f"{bonus} on {env_label(config.env, config.env_kwargs)} {noise}, "
+        f"preset {config.preset}, {steps:,} steps, into {config.out}"
+    )
 
 
 def parse_train(args: list[str]) -> tuple[TrainConfig, Path | None]:

@@ -158,9 +158,22 @@ def canonical_env(name: str) -> str:
         return game
     rooms = ("rooms", "rooms-tiny", "rooms-small", "rooms-large")
     hint = did_you_mean(name.lower(), [*atari_games(), *rooms])
-    if not hint or re.search(r"-v\d+$", name):
+    if other := _other_version(name):
+        hint = f"did you mean {other}? "
+    elif not hint or re.search(r"-v\d+$", name):
         hint += "does a package have to be imported? use module:Id; "
-    raise ConfigError(f"unknown environment {name!r}; {hint}`ssedb list envs` shows them all")
+    raise ConfigError(
+        f"unknown environment {name!r}; {hint}`ssedb list envs` shows Atari and Rooms"
+    )
+
+
+def _other_version(name: str) -> str | None:
+    """Return the newest id that Gymnasium has for another version of a name, if it has one."""
+    import gymnasium
+
+    bare = re.sub(r"-v\d+$", "", name)
+    ids = [known for known in gymnasium.registry if re.sub(r"-v\d+$", "", known) == bare]
+    return max(ids, key=lambda known: gymnasium.registry[known].version or 0, default=None)
 
 
 def _letters(name: str) -> str:

@@ -5,6 +5,7 @@ Reads only, and imports nothing that the folder names.
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
 import platform
 import tomllib
@@ -13,10 +14,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from ssedb import __version__
-from ssedb.config import migrated
+from ssedb.config import TrainConfig, migrated
 from ssedb.errors import PACKAGE_NAMES, ConfigError, one_line
 from ssedb.reading import read_json
 from ssedb.runs import checkpoint
@@ -30,6 +31,7 @@ from ssedb.runs.folder import (
 )
 from ssedb.runs.metrics import MAPS, read_log
 from ssedb.terminal import plural
+from ssedb.validate import checked
 
 State = Literal["good", "note", "bad"]
 EXTRAS = {
@@ -52,6 +54,14 @@ class Finding:
     text: str
 
 
+class Checkpoint(NamedTuple):
+    """A checkpoint, and the setting in which it differs from config.toml, if there is one."""
+
+    steps: int
+    finding: Finding
+    other: tuple[str, Any, Any] | None = None
+
+
 def examine(run: Path) -> list[Finding]:
     """Look at all of a run's folder; the last finding says what a resume would do."""
     if not run.is_dir():
@@ -63,16 +73,20 @@ def examine(run: Path) -> list[Finding]:
         )
     config, about_config = _config(run)
     checkpoints = list(_checkpoints(run, config))
-    usable = [steps for steps, finding in checkpoints if finding.state == "good"]
+    usable = [c.steps for c in checkpoints if c.finding.state == "good"]
     steps = max(usable) if usable else None
+    if about_config.state != "bad":
+        about_config = _edited(checkpoints) or about_config
     findings = [
         about_config,
         *_lock(run),
-        *(finding for _, finding in reversed(checkpoints)),
+        *(c.finding for c in reversed(checkpoints)),
         *_metrics(run, steps),
         _summary(run, config),
         *_leftovers(run),
     ]
+    if config and about_config.state == "bad":
+        return [*findings, Finding("resume", "bad", "refused; correct config.toml as said above")]
     return [*findings, _resume(run, config, steps, checkpoints)]
 
 
@@ -86,12 +100,39 @@ def _config(run: Path) -> tuple[dict[str, Any], Finding]:
         return {}, Finding(name, "bad", f"cannot be read ({one_line(error)})")
     if "env" not in config:
         return {}, Finding(name, "bad", "names no env")
+    if wrong := _wrong_setting(config):
+        return config, Finding(name, "bad", f"{wrong}; put back the file as the run wrote it")
     shown = ", ".join(f"{key} {config.get(key)}" for key in ("env", "noise", "bonus", "seed"))
     if outside := outside_settings(config):
         whose = " and the ".join(f"{key}'s" for key in outside)
         module = "module" if len(outside) == 1 else "modules"
         return config, Finding(name, "note", f"{shown}; resume imports the {whose} {module}")
     return config, Finding(name, "good", shown)
+
+
+def _wrong_setting(config: dict[str, Any]) -> str:
+    """Return what is wrong with the first setting that no run can have, "" if all are right."""
+    known = {field.name for field in dataclasses.fields(TrainConfig)}
+    if unknown := sorted(set(config) - known):
+        return f"has the unknown setting {unknown[0]!r}, perhaps of another version of ssedb"
+    try:
+        if outside_settings(config):  # what they name is not imported
+            checked(TrainConfig, config)
+        else:
+            TrainConfig(**config)
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
+def _edited(checkpoints: list[Checkpoint]) -> Finding | None:
+    """Blame config.toml for a setting in which all checkpoints differ from it."""
+    others = [c.other for c in checkpoints]
+    if not others or (first := others[0]) is None or any(other != first for other in others):
+        return None
+    setting, saved, now = first
+    text = f"says {setting}={now}, all checkpoints {saved}; set it back"
+    return Finding("config.toml", "bad", text)
 
 
 def _lock(run: Path) -> Iterator[Finding]:
@@ -102,22 +143,22 @@ def _lock(run: Path) -> Iterator[Finding]:
             yield Finding(".lock", "note", f"in use by process {file.read().strip() or '?'}")
 
 
-def _checkpoints(run: Path, config: dict[str, Any]) -> Iterator[tuple[int, Finding]]:
-    """Yield steps and a finding for each checkpoint, the newest last."""
+def _checkpoints(run: Path, config: dict[str, Any]) -> Iterator[Checkpoint]:
+    """Yield the checkpoints, the newest last."""
     for path in checkpoint.list_checkpoints(run / "checkpoints"):
         name = f"checkpoints/{path.name}"
         try:
             header, data = checkpoint.read_whole(path)
         except (OSError, ValueError) as error:
-            yield 0, Finding(name, "bad", checkpoint.why_not(error))
+            yield Checkpoint(0, Finding(name, "bad", checkpoint.why_not(error)))
             continue
         steps = header["steps"]
         if other := difference(header.get("settings"), config):
             text = f"of a run with {other[0]}={other[1]}, and config.toml says {other[2]}"
-            yield steps, Finding(name, "bad", text)
+            yield Checkpoint(steps, Finding(name, "bad", text), other)
         else:
             size = f"{len(data) / 2**20:.1f} MiB"
-            yield steps, Finding(name, "good", f"whole, step {steps:,}, {size}")
+            yield Checkpoint(steps, Finding(name, "good", f"whole, step {steps:,}, {size}"))
 
 
 def _metrics(run: Path, steps: int | None) -> Iterator[Finding]:
@@ -174,16 +215,16 @@ def _resume(
     run: Path,
     config: dict[str, Any],
     steps: int | None,
-    checkpoints: list[tuple[int, Finding]],
+    checkpoints: list[Checkpoint],
 ) -> Finding:
     name = "resume"
     if not config:
         return Finding(name, "bad", "impossible without config.toml; put the file back")
     if checkpoints and steps is None:
         return Finding(name, "bad", "impossible, no checkpoint can be used; start a new run")
-    newest = checkpoints[-1][1] if checkpoints else None
-    if newest is not None and newest.state == "bad" and "of a run with" in newest.text:
-        return Finding(name, "bad", f"refused; take {newest.name} out of the folder")
+    if checkpoints and checkpoints[-1].other:
+        newest = checkpoints[-1].finding.name
+        return Finding(name, "bad", f"refused; take {newest} out of the folder")
     if steps is None and read_log(run / "metrics.jsonl").rows:
         text = "impossible, the checkpoints are lost; put them back, or start a new run"
         return Finding(name, "bad", text)

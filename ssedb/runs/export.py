@@ -25,8 +25,8 @@ def export(run: Path | str, out: Path | str | None = None) -> Path:
     """Write the weights of a run's newest checkpoint as safetensors.
 
     Names are `policy.<parameter>` and `bonus.<parameter>`, buffers such as the scale of
-    observations included; the transitions in a bonus's memory are not. The metadata hold the steps
-    and, as JSON, the run's settings.
+    observations included; the transitions in a bonus's memory are not. The metadata hold the steps,
+    the run's settings as JSON, and the slope of every leaky ReLU.
 
     Args:
         run: the run's folder.
@@ -36,6 +36,7 @@ def export(run: Path | str, out: Path | str | None = None) -> Path:
     from safetensors.torch import save
 
     from ssedb.bonuses import bonus_class
+    from ssedb.networks import LEAK
     from ssedb.runs.agent import load
 
     agent = load(run, "cpu")
@@ -49,7 +50,8 @@ def export(run: Path | str, out: Path | str | None = None) -> Path:
     settings = json.dumps(identity(agent.config))
     make_folder(path.parent)
     try:
-        write_whole(path, save(tensors, {"steps": str(agent.steps), "settings": settings}))
+        about = {"steps": str(agent.steps), "settings": settings, "leaky_relu_slope": str(LEAK)}
+        write_whole(path, save(tensors, about))
     except OSError as error:
         raise cannot_write(path, error) from None
     return path

@@ -45,7 +45,7 @@ def work(pipe: Connection, number: int, device: str, threads: int) -> None:
     os.setpgid(0, 0)  # Ctrl-C goes to the sweep alone, which then asks each worker once
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # the sweep has blocked it
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
     import torch
 
     torch.set_num_threads(threads)
@@ -112,8 +112,12 @@ def _gpu(device: str) -> int | None:
     return torch.cuda.current_device() if index is None else index
 
 
+def end_with_parent() -> None:
+    """Let this process end, or save and end, when its parent has died."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
 def _end_with_parent() -> None:
-    """Save and end when the sweep has died, instead of working on unseen."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     wait([parent.sentinel])

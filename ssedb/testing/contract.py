@@ -18,6 +18,7 @@ from ssedb.testing.subject import (
     Failure,
     Skip,
     Subject,
+    loss_of,
     require_tensor,
     reward_of,
 )
@@ -38,8 +39,7 @@ def reward_is_a_float_for_each_transition(subject: Subject) -> None:
 def loss_is_a_scalar_with_metrics(subject: Subject) -> None:
     """Check that loss returns a scalar and a dict of tensors without gradient."""
     bonus = subject.fresh()
-    loss, metrics = bonus.loss(*subject.batch(bonus)[:3])
-    require_tensor(loss, "loss")
+    loss, metrics = loss_of(bonus, subject.batch(bonus))
     if loss.shape != () or not loss.isfinite():
         found = f"of shape {tuple(loss.shape)} and worth {loss.detach().cpu().numpy()}"
         raise Failure(f"loss is {found}, must be a finite scalar")

@@ -86,12 +86,31 @@ def reward_of(bonus: Bonus, batch: tuple[Any, ...], seed: int = 0) -> Tensor:
     return require_tensor(bonus.reward(*batch), "reward").detach()
 
 
+def loss_of(bonus: Bonus, batch: tuple[Any, ...]) -> tuple[Tensor, dict[str, Any]]:
+    """Return loss and metrics; raise Fatal unless they are a pair of a tensor and a dict."""
+    returned = bonus.loss(*batch[:3])
+    if not isinstance(returned, (tuple, list)) or len(returned) != 2:
+        raise Fatal(f"loss returned {_kind(returned)}, must be a pair: the loss, a dict of metrics")
+    loss, metrics = returned
+    require_tensor(loss, "loss")
+    if not isinstance(metrics, dict):
+        raise Fatal(f"the metrics of loss are {_kind(metrics)}, must be a dict")
+    return loss, metrics
+
+
 def require_tensor(value: Any, method: str) -> Tensor:
     """Return what a method has returned; raise Fatal unless it is a tensor."""
     if isinstance(value, Tensor):
         return value
+    raise Fatal(f"{method} returned {_kind(value)}, must be a torch.Tensor")
+
+
+def _kind(value: Any) -> str:
+    """Return the type of a value, with its article."""
+    if value is None:
+        return "None"
     kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
-    raise Fatal(f"{method} returned a {kind}, must be a torch.Tensor")
+    return f"a {kind}"
 
 
 def require_close(actual: Tensor, expected: Tensor, what: str) -> None:

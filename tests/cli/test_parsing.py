@@ -13,6 +13,7 @@ from ssedb import cli
 from tests.helpers import run_ssedb
 
 MISTAKES = [
+    (["train"], "name at least what to train on, such as `ssedb train --env alien`; `ssedb train"),
     (["train", "--env", "alein"], "unknown environment 'alein'; did you mean alien"),
     (["train", "--noise", "fog"], "noise='fog': use one of none, clouds"),
     (["train", "--noise", "randombox"], "noise='randombox': did you mean random-box? use one of"),
@@ -26,14 +27,16 @@ MISTAKES = [
     ),
     (["train", "--num-envs", "-3"], "num_envs=-3: must be above 0"),
     (["train", "--alpha1", "-1"], "alpha1=-1.0: must be 0 or more"),
-    (["train", "--steps", "many"], "Error parsing --steps: 'many' is no whole number"),
-    (["train", "--steps", "1e-6"], "Error parsing --steps: '1e-6' is no whole number"),
+    (["train", "--steps", "many"], "ssedb: --steps: 'many' is no whole number; `ssedb"),
+    (["train", "--steps", "1e-6"], "ssedb: --steps: '1e-6' is no whole number"),
     (
         ["train", "--nosie", "pixel"],
         "there is no flag --nosie; did you mean --noise? `ssedb train --help`",
     ),
     (["train", "--bonus-root", "cube"], "'cube'"),
-    (["train", "--preset"], "--preset"),
+    (["train", "--preset"], "--preset needs a value; `ssedb train --help` explains the flags"),
+    (["train", "--policy-channels", "1", "2"], "--policy-channels needs 3 values; `ssedb train"),
+    (["train", "--seed", "1", "2"], "no flag takes: 2; `ssedb train --help`"),
     (
         ["train", "--policy-channels", "-1", "8", "8"],
         "policy_channels=(-1, 8, 8): must be above 0",
@@ -50,7 +53,10 @@ MISTAKES = [
     (["train", "--resume", "/nonexistent"], "/nonexistent holds no run (no config.toml)"),
     (["eval", "/nonexistent"], "/nonexistent holds no run"),
     (["check", "icmm"], "bonus='icmm': did you mean icm? use one of cb, count, db"),
-    (["list", "toys"], "'toys'"),
+    (["list", "toys"], "what='toys': use one of 'envs', 'noises', 'bonuses'; `ssedb list --help`"),
+    (["list"], "missing: What to list; `ssedb list --help` explains the flags"),
+    (["analyze"], "missing: the analysis (probe or spikes or tsne) and the folder of a run; "),
+    (["check"], "missing: A bonus or noise of `ssedb list`, or a class of your own as "),
     (["bench", "--updates", "0"], "updates=0: must be 1 or more"),
     (["fly"], "unknown command 'fly'; use one of train, eval, demo"),
     (
@@ -65,11 +71,11 @@ MISTAKES = [
         "--set is given twice; write all",
     ),
     (["sweep", "x.toml", "--cpus", "-1"], "cpus=-1.0: must be 0 or more"),
-    (["sweep"], "PATH"),
+    (["sweep"], "missing: The grid file, such as experiments/smoke.toml (docs/sweeps.md explains"),
     (["stats", "/nonexistent"], "there is no folder /nonexistent; name one that holds runs"),
     (["stats"], "no folder is named"),
     (["theory", "--seed", "-1"], "seed=-1: must be 0 or more"),
-    (["theory", "--parts", "luck"], "invalid choice 'luck'"),
+    (["theory", "--parts", "luck"], "parts='luck': use one of 'theorem1', "),
     (
         ["theory", "--out", "/dev/null/x"],
         "cannot write to /dev/null/x: Not a directory; choose a path that you may use",

@@ -38,6 +38,9 @@ def trained(tmp_path_factory):
 
 def test_train_prints_what_it_does_and_its_progress(trained):
     out, result = trained
+    assert result.stderr.startswith(
+        f"db on rooms-tiny under random-box, preset small, 128 steps, into {out}\n"
+    )
     assert "a random agent looks around for 32 steps" in result.stderr
     assert "128/128 steps" in result.stderr
     assert "db on rooms-tiny, noise random-box" in result.stdout
@@ -91,8 +94,9 @@ def test_command_that_cannot_begin_leaves_its_folder_unclaimed(tmp_path, capsys)
     out = ["--out", str(tmp_path / "run"), *TINY]
     assert cli.main(["train", "--env", "Blackjack-v1", *out]) == 2
     said = capsys.readouterr().err
-    assert "needs uint8 images" in said
-    assert said.count("\n") == 1
+    opening, error = said.splitlines()
+    assert opening.startswith("db on Blackjack-v1 without noise, ")
+    assert "needs uint8 images" in error
     assert cli.main(["train", "--env", "rooms-small", "--steps", "64", *out]) == 0
 
 

@@ -32,3 +32,19 @@ def test_env_name_that_is_unknown_is_refused_with_suggestions():
         canonical_env("alein")
     with pytest.raises(ssedb.ConfigError, match="'rooms-smal'; did you mean rooms-small"):
         canonical_env("rooms-smal")
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("CartPole-v99", "did you mean CartPole-v1? `ssedb list envs` shows Atari and Rooms"),
+        ("CartPole", "did you mean CartPole-v1? `ssedb list envs` shows Atari and Rooms"),
+        ("Carpole-v1", "does a package have to be imported? use module:Id; `ssedb list envs` "),
+        ("", "does a package have to be imported? use module:Id; `ssedb list envs` "),
+        ("a b-v1", "does a package have to be imported? use module:Id; `ssedb list envs` "),
+    ],
+)
+def test_env_name_that_gymnasium_has_in_another_version_gets_that(name, hint):
+    with pytest.raises(ssedb.ConfigError) as refused:
+        canonical_env(name)
+    assert str(refused.value).startswith(f"unknown environment {name!r}; {hint}")

@@ -51,6 +51,18 @@ def damage(path):
     path.write_bytes(path.read_bytes()[:-1] + b"x")
 
 
+def edit_config(run, old, new):
+    text = (run / "config.toml").read_text()
+    assert old in text
+    (run / "config.toml").write_text(text.replace(old, new))
+
+
+def edit_checkpoint(path, **settings):
+    """Save a checkpoint again, as of a run with other settings."""
+    state, about = checkpoint.load_latest(path.parent)
+    checkpoint.save(path.parent, state, {**about, "settings": {**about["settings"], **settings}})
+
+
 @pytest.mark.parametrize(
     ("break_it", "name", "state", "text", "resume"),
     [
@@ -132,13 +144,39 @@ def damage(path):
             "nothing left to do",
         ),
         (
-            lambda run: (run / "config.toml").write_text(
-                (run / "config.toml").read_text().replace("seed = 0", "seed = 5")
-            ),
+            lambda run: edit_config(run, "seed = 0", "seed = 5"),
             "checkpoints/step-000000000064.ckpt",
             "bad",
             "of a run with seed=0, and config.toml says 5",
-            "impossible, no checkpoint can be used",
+            "refused; correct config.toml",
+        ),
+        (
+            lambda run: edit_config(run, "gamma = 0.99", "gamma = 0.9"),
+            "config.toml",
+            "bad",
+            "says gamma=0.9, all checkpoints 0.99; set it back",
+            "refused; correct config.toml",
+        ),
+        (
+            lambda run: edit_config(run, "gamma = 0.99", 'gamma = "x"'),
+            "config.toml",
+            "bad",
+            "gamma='x': must be a finite number; put back the file as the run wrote it",
+            "refused; correct config.toml",
+        ),
+        (
+            lambda run: edit_config(run, "gamma = 0.99", "gamma = 0.99\nfoo = 3"),
+            "config.toml",
+            "bad",
+            "has the unknown setting 'foo', perhaps of another version of ssedb; put back",
+            "refused; correct config.toml",
+        ),
+        (
+            lambda run: edit_checkpoint(newest(run), seed=5),
+            "checkpoints/step-000000000064.ckpt",
+            "bad",
+            "of a run with seed=5, and config.toml says 0",
+            "refused; take checkpoints/step-000000000064.ckpt out of the folder",
         ),
         (
             lambda run: (run / "error.log").touch(),
@@ -182,8 +220,8 @@ def test_doctor_tells_a_run_that_is_in_use(run, capsys):
 def test_doctor_imports_no_module_that_a_folder_names(run, capsys, tmp_path, monkeypatch):
     (tmp_path / "evilmod.py").write_text("raise SystemError('it was imported')")
     monkeypatch.syspath_prepend(tmp_path)
-    config = (run / "config.toml").read_text().replace('bonus = "db"', 'bonus = "evilmod:\\u001bX"')
-    (run / "config.toml").write_text(config)
+    edit_config(run, 'bonus = "db"', 'bonus = "evilmod:\\u001bX"')
+    shutil.rmtree(run / "checkpoints")  # which would tell that the file was edited
     code, found = told(run, capsys)
     assert found["config.toml"][1].endswith(
         "bonus evilmod:?X, seed 0; resume imports the bonus's module"

@@ -31,6 +31,7 @@ def test_export_writes_every_weight_of_the_newest_agent(run, tmp_path, capsys):
         assert all(torch.equal(file.get_tensor(name), expected[name]) for name in expected)
         about = file.metadata()
     assert about["steps"] == "256"
+    assert about["leaky_relu_slope"] == "0.2"
     assert json.loads(about["settings"])["env"] == "rooms-small"
     assert export(run) == run / "weights.safetensors"
 

@@ -170,7 +170,7 @@ def test_letter_that_the_terminal_lacks_does_not_end_a_command(tmp_path):
     strict = {**os.environ, "PYTHONIOENCODING": "ascii:strict", "PYTHONUTF8": "1"}
     result = run_ssedb("list", "größe", env=strict)
     assert (result.returncode, len(result.stderr.splitlines())) == (2, 1)
-    assert "invalid choice 'gr\\xf6\\xdfe'" in result.stderr
+    assert "what='gr\\xf6\\xdfe': use one of" in result.stderr
 
 
 def test_path_that_is_no_text_is_refused():

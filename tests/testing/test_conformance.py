@@ -132,9 +132,11 @@ class NumPyReward(Brightness):
         return super().reward(obs, actions, next_obs).numpy()
 
 
-class FloatLoss(Brightness):
+class OddLoss(Brightness):
+    returned = None
+
     def loss(self, obs, actions, next_obs, mask=None):
-        return 0.0, {}
+        return self.returned
 
 
 @pytest.mark.parametrize(
@@ -163,8 +165,25 @@ def test_bonus_that_returns_no_tensor_is_reported_once():
     assert [(r.outcome, r.why) for r in results] == [
         ("fail", "reward returned a numpy.ndarray, must be a torch.Tensor")
     ]
-    results = check_bonus(f"{__name__}:FloatLoss")
-    assert results[-1].why == "loss returned a float, must be a torch.Tensor"
+
+
+@pytest.mark.parametrize(
+    ("returned", "why"),
+    [
+        ((0.0, {}), "loss returned a float, must be a torch.Tensor"),
+        (None, "loss returned None, must be a pair: the loss, a dict of metrics"),
+        (
+            torch.zeros(()),
+            "loss returned a torch.Tensor, must be a pair: the loss, a dict of metrics",
+        ),
+        ((torch.zeros(()), None), "the metrics of loss are None, must be a dict"),
+    ],
+)
+def test_bonus_whose_loss_is_no_pair_is_reported_once(monkeypatch, returned, why):
+    monkeypatch.setattr(OddLoss, "returned", returned)
+    results = check_bonus(f"{__name__}:OddLoss")
+    assert [r.why for r in results if r.outcome == "fail"] == [why]
+    assert results[-1].why == why
 
 
 @pytest.mark.parametrize("name", ["is_finite", "has_no_gradient", "is_deterministic"])
