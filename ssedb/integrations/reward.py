@@ -16,6 +16,7 @@ from ssedb.engine.base import Engine
 from ssedb.errors import ConfigError, must_fit
 from ssedb.integrations.episodes import EpisodeNumbers, ResetSteps
 from ssedb.integrations.inputs import Inputs
+from ssedb.integrations.modes import own_modes
 from ssedb.integrations.samples import SampleDict, Samples, join, one_step
 from ssedb.integrations.saved import REMEDY, as_text, require_made_for, to_cpu
 from ssedb.integrations.scale import RewardScale
@@ -43,6 +44,7 @@ class IntrinsicReward:
         updates: number of rollouts that the model was trained on.
     """
 
+    @own_modes()
     def __init__(
         self,
         bonus: str,
@@ -138,6 +140,7 @@ class IntrinsicReward:
         self.updates = 0
         self.metrics: dict[str, float] = {}
 
+    @own_modes()
     def watch(
         self,
         observations: Any,
@@ -176,6 +179,7 @@ class IntrinsicReward:
         self._watched.append(samples)
         self._reset_steps.advance(samples.dones)
 
+    @own_modes()
     def compute(self, samples: SampleDict | None = None, sync: bool = True) -> Tensor:
         """Return the intrinsic rewards of a rollout, float32 [T, N], scaled.
 
@@ -194,6 +198,7 @@ class IntrinsicReward:
         self._watched = []
         return scaled
 
+    @own_modes()
     def begin_episodes(self, which: Any = None) -> None:
         """Begin new episodes: environments were reset, though their episodes may not have ended.
 
@@ -213,6 +218,7 @@ class IntrinsicReward:
         """Update on a rollout as `compute` does, without returning the rewards."""
         self.compute(samples)
 
+    @own_modes()
     def forget_watched(self) -> None:
         """Drop the steps watched since the last rollout; episodes that ended in them are over."""
         if self._watched:
@@ -234,6 +240,7 @@ class IntrinsicReward:
             "updates": self.updates,
         }
 
+    @own_modes()
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Load a state of the same bonus, options, scale and spaces, from any device.
 

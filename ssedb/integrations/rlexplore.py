@@ -13,6 +13,7 @@ from typing import Any
 from torch import Tensor
 
 from ssedb.errors import ConfigError, Note
+from ssedb.integrations.modes import own_modes
 from ssedb.integrations.reward import IntrinsicReward
 from ssedb.integrations.samples import SampleDict, Samples
 
@@ -82,6 +83,7 @@ class Reward:
     ) -> None:
         """Do nothing: `compute` is given all samples."""
 
+    @own_modes()
     def compute(self, samples: SampleDict, sync: bool = True) -> Tensor:
         """Return the weighted rewards of samples, float32 [n_steps, n_envs].
 
@@ -101,6 +103,7 @@ class Reward:
             self._train(rollout)
         return self.weight * rewards
 
+    @own_modes()
     def update(self, samples: SampleDict) -> None:
         """Train on samples of any number of environments, such as a batch of a replay buffer."""
         self._train(self._rollout(samples))

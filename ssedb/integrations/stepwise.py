@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ssedb.errors import ConfigError
+from ssedb.integrations.modes import own_modes
 from ssedb.integrations.reward import IntrinsicReward
 from ssedb.integrations.samples import Samples, join, one_step
 
@@ -37,6 +38,7 @@ class Stepwise:
         self._raw: list[Tensor] = []
         self._scaled: list[Tensor] = []
 
+    @own_modes()
     def __call__(
         self,
         observations: Any,
@@ -70,6 +72,7 @@ class Stepwise:
             self._update()
         return scaled[0].cpu().numpy()
 
+    @own_modes()
     def begin_episodes(self, which: Any = None) -> None:
         """Begin new episodes: environments were reset, all or those in `which`, bool [N]."""
         self.reward.begin_episodes(which)
