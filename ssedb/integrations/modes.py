@@ -10,6 +10,11 @@ import torch
 
 @contextmanager
 def own_modes() -> Iterator[None]:
-    """Run a block with gradients, outside of the caller's `inference_mode` and `no_grad`."""
-    with torch.inference_mode(False), torch.enable_grad():
+    """Run a block with gradients, outside of the caller's inference mode and autocast."""
+    with (
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        torch.autocast("cpu", enabled=False),
+        torch.autocast("cuda", enabled=False),
+    ):
         yield

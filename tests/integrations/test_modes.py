@@ -1,5 +1,7 @@
 """Rewards within the modes of torch that a caller has switched on."""
 
+from functools import partial
+
 import pytest
 import torch
 
@@ -8,6 +10,12 @@ from ssedb.integrations import rlexplore
 from ssedb.integrations.stepwise import Stepwise
 
 from .corridor import SPACES, rollout, small, weights
+
+MODES = [
+    torch.no_grad,
+    torch.inference_mode,
+    partial(torch.autocast, "cpu", torch.bfloat16),
+]
 
 
 def two_rollouts(bonus: str) -> tuple[list[torch.Tensor], torch.Tensor]:
@@ -24,7 +32,7 @@ def two_rollouts(bonus: str) -> tuple[list[torch.Tensor], torch.Tensor]:
     return rewards, weights(reward)
 
 
-@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("bonus", [b for b in ssedb.list_bonuses() if b != "none"])
 def test_reward_within_a_mode_equals_the_reward_without(bonus, mode):
     rewards, learned = two_rollouts(bonus)
@@ -35,7 +43,7 @@ def test_reward_within_a_mode_equals_the_reward_without(bonus, mode):
     assert torch.equal(also_learned, learned)
 
 
-@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("mode", MODES)
 def test_samples_and_rewards_made_in_different_modes_go_together(mode):
     reward, other = small("db"), small("db")
     with mode():
@@ -47,7 +55,7 @@ def test_samples_and_rewards_made_in_different_modes_go_together(mode):
     assert torch.equal(weights(reward), weights(other))
 
 
-@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("mode", MODES)
 def test_steps_and_rlexplores_calls_train_within_a_mode(mode):
     samples = {name: torch.as_tensor(value) for name, value in rollout().items()}
     names = ("observations", "actions", "terminateds", "next_observations")
