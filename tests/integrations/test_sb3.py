@@ -21,6 +21,8 @@ from ssedb.integrations.sb3 import IntrinsicRewardCallback, VecIntrinsicReward, 
 
 from .corridor import CLOCK, DIARY, LENGTH, Clock, Corridor, Diary, Sighted, rollout, small
 
+pytestmark = pytest.mark.usefixtures("short_window")
+
 STEPS, ENVS = 7, 2
 
 
