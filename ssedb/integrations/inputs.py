@@ -12,11 +12,7 @@ from torch import Tensor
 from ssedb.errors import ConfigError
 from ssedb.integrations.entries import Entries
 from ssedb.integrations.samples import SampleDict, Samples, tensors
-from ssedb.integrations.spaces import Actions, Vectors, make_observations, spaces_of
-from ssedb.normalize import RunningMoments
-
-LEAST_STD = 1.0
-"""Floor of the pixels' std: a first rollout may show next to nothing."""
+from ssedb.integrations.spaces import Actions, make_observations, spaces_of
 
 
 class Inputs:
@@ -81,16 +77,3 @@ class Inputs:
             self._actions(actions, lead),
             self._observations(next_obs, lead),
         )
-
-    def statistics(self, obs: Tensor, batch_size: int) -> tuple[Tensor, Tensor]:
-        """Return mean and std of converted observations [B, *shape], taken batch by batch.
-
-        Every dimension of a vector has a std of its own, the pixels of images have one together.
-        """
-        moments = RunningMoments(self.shape, torch.float64).to(self._device)
-        for batch in obs.split(batch_size):
-            moments.add(batch)
-        std = moments.variance.sqrt()
-        if not isinstance(self._observations, Vectors):
-            std = std.mean().clamp_min(LEAST_STD)
-        return moments.mean.float(), std.float()

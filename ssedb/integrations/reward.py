@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, Literal
 
 import numpy as np
@@ -17,6 +18,7 @@ from ssedb.errors import ConfigError, must_fit
 from ssedb.integrations.episodes import EpisodeNumbers, ResetSteps
 from ssedb.integrations.inputs import Inputs
 from ssedb.integrations.modes import own_modes
+from ssedb.integrations.observations import ObservationScale
 from ssedb.integrations.samples import SampleDict, Samples, join, one_step
 from ssedb.integrations.saved import REMEDY, as_text, require_made_for, to_cpu
 from ssedb.integrations.scale import RewardScale
@@ -40,7 +42,6 @@ class IntrinsicReward:
         device: where the model lives.
         scale: what divides the rewards.
         metrics: means of the last update: losses, `bonus_raw` and `bonus`.
-        fitted: whether the observation statistics are fixed; the first samples fix them.
         updates: number of rollouts that the model was trained on.
     """
 
@@ -85,8 +86,9 @@ class IntrinsicReward:
             gamma: discount of the sums whose std scales the rewards; the trainer's, if it can be.
             reward_scale: std that divides the rewards: of the `run` (the paper's), of `recent`
                 rollouts (ours), or `none`; as the fidelity has it unless given.
-            fit_obs: whether the first samples fix the scale of observations. If not, images are
-                divided by 255, and vectors are taken as they are.
+            fit_obs: whether the first samples, 1024 observations of 128 steps or more, fix the
+                scale of observations. If not, images are divided by 255, and vectors are taken as
+                they are.
             rgb: whether channels are colours, three to a frame; where they come in threes, if None.
             obs_key: entry of dictionary observations that the bonus sees. Unless given, it sees the
                 only image, or if there is none all numbers as one vector.
@@ -136,7 +138,7 @@ class IntrinsicReward:
         self._episodes = EpisodeNumbers(self.device, fixed=self.bonus.uses_context)
         self._reset_steps = ResetSteps(self.device, resets_in_next_step(envs))
         self._watched: list[Samples] = []
-        self.fitted = not fit_obs
+        self._obs_scale = ObservationScale(self.inputs.shape, self.device, fixed=not fit_obs)
         self.updates = 0
         self.metrics: dict[str, float] = {}
 
@@ -185,10 +187,13 @@ class IntrinsicReward:
 
         Args:
             samples: the rollout; what was watched since the last one unless given.
-            sync: whether to update the model, the counts and the scale, too. If not, nothing
-                changes, except that the very first samples fix the observation statistics.
+            sync: whether to update the model, the counts and the scales, too. If not, nothing that
+                the next rewards depend on changes.
         """
-        rollout = self._rollout(samples)
+        if samples is None and not self._watched:
+            raise ConfigError("nothing was watched since the last rollout; give samples, or watch")
+        rollout = join(self._watched) if samples is None else self.samples(samples)
+        self.fit_observations(rollout.obs, keep=sync)
         raw = self.raw_rewards(rollout)
         if not sync:
             return self.scale.after(raw)
@@ -236,7 +241,7 @@ class IntrinsicReward:
             "made_for": self._made_for,
             "episodes": self._episodes.state_dict(),
             "reset_steps": self._reset_steps.state_dict(),
-            "fitted": self.fitted,
+            "observations": self._obs_scale.state_dict(),
             "updates": self.updates,
         }
 
@@ -257,7 +262,7 @@ class IntrinsicReward:
             self._episodes.load_state_dict(state["episodes"])
             self._reset_steps.load_state_dict(state["reset_steps"])
             self._watched = []
-            self.fitted = state["fitted"]
+            self._obs_scale.load_state_dict(state["observations"])
             self.updates = state["updates"]
 
     # The steps that `compute` is made of, for who rewards transitions one by one.
@@ -266,10 +271,17 @@ class IntrinsicReward:
         """Bring samples to the device in the shapes and numbers that the bonus takes."""
         return self.inputs.samples(samples, self._reset_steps.acting_steps)
 
-    def fit_observations(self, obs: Tensor) -> None:
-        """Fix the observation statistics by observations [B, *shape] as the bonus takes them."""
-        self.bonus.normalize.set(*self.inputs.statistics(obs, self.batch_size))
-        self.fitted = True
+    def fit_observations(self, obs: Tensor, keep: bool = True) -> None:
+        """Set the scale of observations by these [T, N, *shape] and all before, unless it is fixed.
+
+        Args:
+            obs: as the bonus takes them.
+            keep: whether to count them for good.
+        """
+        if self._obs_scale.fixed:
+            return
+        scale = self._obs_scale if keep else copy.deepcopy(self._obs_scale)
+        self.bonus.normalize.set(*scale.add(obs, self.batch_size))
 
     @torch.no_grad()
     def raw_rewards(self, rollout: Samples) -> Tensor:
@@ -309,14 +321,6 @@ class IntrinsicReward:
         record.add(bonus_raw=raw.mean(), bonus=scaled.mean())
         means = record.means(self._engine.mean)
         self.metrics = require_finite({"updates": self.updates, **means}, record)
-
-    def _rollout(self, samples: SampleDict | None) -> Samples:
-        if samples is None and not self._watched:
-            raise ConfigError("nothing was watched since the last rollout; give samples, or watch")
-        rollout = join(self._watched) if samples is None else self.samples(samples)
-        if not self.fitted:
-            self.fit_observations(rollout.obs.flatten(0, 1))
-        return rollout
 
     def _experience(self, rollout: Samples, t: Tensor, envs: Tensor) -> tuple[Any, ...]:
         """Return transitions and, for a bonus that uses it, their context."""

@@ -110,8 +110,7 @@ class Reward:
 
     def _rollout(self, samples: SampleDict) -> Samples:
         rollout = self.reward.samples(samples)
-        if not self.reward.fitted:
-            self.reward.fit_observations(rollout.obs.flatten(0, 1))
+        self.reward.fit_observations(rollout.obs)
         return rollout
 
     def _train(self, rollout: Samples) -> None:

@@ -124,8 +124,9 @@ class IntrinsicRewardCallback(BaseCallback):
 class VecIntrinsicReward(VecEnvWrapper):
     """Environments whose reward includes a bonus, for any algorithm, off-policy ones among them.
 
-    The bonus is scaled and rewarded step by step and updated every `update_every` steps, first after
-    128 or more, before which nothing is rewarded. `infos` tell `intrinsic_reward` and `extrinsic_reward`.
+    The bonus is scaled and rewarded step by step and updated every `update_every` steps, first
+    after 128 or more, before which nothing is rewarded. `infos` tell `intrinsic_reward` and
+    `extrinsic_reward`.
     """
 
     def __init__(

@@ -91,8 +91,7 @@ class Stepwise:
     def _update(self) -> None:
         """Train on the steps since the last update, and let their rewards count in the scale."""
         rollout, raw = join(self._steps), torch.cat(self._raw)
-        if not self.reward.fitted:
-            self.reward.fit_observations(rollout.obs.flatten(0, 1))
+        self.reward.fit_observations(rollout.obs)
         if not self._ready:
             raw = self.reward.raw_rewards(rollout)
             self.reward.observe(rollout)
