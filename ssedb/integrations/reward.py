@@ -20,7 +20,7 @@ from ssedb.integrations.inputs import Inputs
 from ssedb.integrations.modes import own_modes
 from ssedb.integrations.observations import ObservationScale
 from ssedb.integrations.samples import SampleDict, Samples, join, one_step
-from ssedb.integrations.saved import REMEDY, as_text, require_made_for, to_cpu
+from ssedb.integrations.saved import REMEDY, as_text, copied, require_made_for
 from ssedb.integrations.scale import RewardScale
 from ssedb.integrations.settings import plain, require_valid
 from ssedb.integrations.spaces import resets_in_next_step
@@ -231,7 +231,10 @@ class IntrinsicReward:
         self._watched = []
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all that changes, watched steps excepted."""
+        """Return a copy of all that changes, watched steps excepted."""
+        return copied(self._state())
+
+    def _state(self) -> dict[str, Any]:
         return {
             "bonus": self.bonus.state_dict(),
             "adam": self._adam.state_dict(),
@@ -255,7 +258,8 @@ class IntrinsicReward:
         with must_fit("the state does not fit this reward", REMEDY):
             self.bonus.load_state_dict(state["bonus"])
             groups = self._adam.state_dict()["param_groups"]
-            self._adam.load_state_dict({**state["adam"], "param_groups": groups})
+            # Adam keeps the tensors that it is given, and changes them.
+            self._adam.load_state_dict({**copied(state["adam"]), "param_groups": groups})
             self.scale.load_state_dict(state["scale"])
             self._engine.load_state_dict(state["engine"])
             self._order.set_state(state["order"].cpu())
@@ -334,7 +338,7 @@ class IntrinsicReward:
 
     def checkpoint(self) -> dict[str, Any]:
         """Return settings and state, in main memory, as plain values and tensors."""
-        return {"settings": self.settings, "state": to_cpu(self.state_dict())}
+        return {"settings": self.settings, "state": copied(self._state(), "cpu")}
 
     @classmethod
     def from_checkpoint(cls, checkpoint: dict[str, Any], envs: Any) -> IntrinsicReward:
