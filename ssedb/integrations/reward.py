@@ -92,7 +92,7 @@ class IntrinsicReward:
             rgb: whether channels are colours, three to a frame; where they come in threes, if None.
             obs_key: entry of dictionary observations that the bonus sees. Unless given, it sees the
                 only image, or if there is none all numbers as one vector.
-            seed: of the weights and of everything random. Torch's own generator is left alone.
+            seed: of the weights and of everything random. Torch's own generators are left alone.
             options: settings of the bonus.
         """
         own = {**locals(), "device": str(device)}
@@ -106,7 +106,7 @@ class IntrinsicReward:
         self._engine = Engine(self.device, precision=precision, seed=seed, own_draws=True)
         self._order = torch.Generator().manual_seed(seed)
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+            torch.default_generator.manual_seed(seed)  # of the CPU alone
             made = make_bonus(
                 bonus,
                 self.inputs.shape,

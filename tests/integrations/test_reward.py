@@ -64,6 +64,14 @@ def test_reward_leaves_torchs_generator_alone():
     assert torch.equal(torch.rand(1), expected)
 
 
+def test_reward_that_is_made_leaves_the_generators_of_gpus_alone(monkeypatch):
+    def seed(number):
+        raise AssertionError(f"seeded with {number}")
+
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", seed)
+    small("db")
+
+
 def test_reward_follows_its_seed():
     first, second, third = small("db"), small("db"), small("db", seed=1)
     assert same_future(first, second)
