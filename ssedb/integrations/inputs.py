@@ -56,8 +56,11 @@ class Inputs:
         x = tensors({name: self.select(x, lead) for name, x in samples.items()}, self._device)
         dones = x["terminateds"].bool() | x["truncateds"].bool()
         for name in ("observations", "actions", "next_observations"):
-            if x[name].is_floating_point() and not x[name].isfinite().all():
-                raise ConfigError(f"{name} with NaN or Inf: mend what gives them")
+            # As float32, which a larger number does not fit.
+            if x[name].is_floating_point() and not x[name].float().isfinite().all():
+                raise ConfigError(
+                    f"{name} with NaN, Inf or a number beyond float32: mend what gives them"
+                )
         return Samples(
             self._observations(x["observations"], lead),
             self._actions(x["actions"], lead),

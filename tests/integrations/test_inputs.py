@@ -88,15 +88,16 @@ def test_every_dimension_of_vectors_has_its_own_scale():
     assert torch.allclose(reward.bonus.normalize.std, flat.std(0, correction=0), rtol=1e-4)
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e39])
 @pytest.mark.parametrize("name", ["observations", "actions", "next_observations"])
-def test_nan_in_samples_is_named_before_anything_learns(name):
+def test_nan_in_samples_is_named_before_anything_learns(name, value):
     vectors = (spaces.Box(-1, 1, (4,)), spaces.Box(-1, 1, (2,)))
     samples = random_samples(*vectors)
     reward = ssedb.IntrinsicReward("db", vectors, preset="rooms", device="cpu")
     reward.compute(samples)
     before = weights(reward)
-    samples[name] = samples[name].copy()
-    samples[name][1, 0] = np.nan
+    samples[name] = samples[name].astype(np.float64)
+    samples[name][1, 0] = value
     with pytest.raises(ssedb.ConfigError, match=f"{name} with NaN"):
         reward.compute(samples)
     assert torch.equal(weights(reward), before)
