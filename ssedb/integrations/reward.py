@@ -213,11 +213,11 @@ class IntrinsicReward:
         """
         if which is not None:
             which = torch.as_tensor(which, device=self.device).bool()
-        self._reset_steps.begin(which)
         if self._watched:
             self._watched[-1].end_episodes(which)
         else:
             self._episodes.begin(which)
+        self._reset_steps.begin(which)
 
     def update(self, samples: SampleDict | None = None) -> None:
         """Update on a rollout as `compute` does, without returning the rewards."""

@@ -54,7 +54,10 @@ class Samples:
 
     def end_episodes(self, which: Tensor | None) -> None:
         """End the episodes of environments, bool [N], or of all, with the last step."""
-        self.dones[-1] |= torch.ones_like(self.dones[-1]) if which is None else which
+        if which is None:
+            which = torch.ones_like(self.dones[-1])
+        require_envs(which, self.size[1])
+        self.dones[-1] |= which
 
     def episodes(self, first: Tensor) -> Tensor:
         """Number the episodes [T, N], of which those under way at the start have `first` [N]."""
@@ -94,6 +97,14 @@ class Samples:
         for rows in order.to(t.device).tensor_split(max(1, math.ceil(len(order) / batch_size))):
             if len(rows):
                 yield t[rows], n[rows]
+
+
+def require_envs(which: Tensor, envs: int) -> None:
+    """Raise ConfigError unless `which` tells of every environment."""
+    if which.shape != (envs,):
+        raise ConfigError(
+            f"which of shape {list(which.shape)}: give a bool for each of the {envs} environments"
+        )
 
 
 def join(steps: list[Samples]) -> Samples:

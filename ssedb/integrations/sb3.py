@@ -148,7 +148,8 @@ class VecIntrinsicReward(VecEnvWrapper):
             intrinsic_coef: weight of the scaled bonus.
             extrinsic_coef: weight of the environment's reward; 0 switches it off.
             update_every: steps of all environments between two updates of the bonus.
-            training: whether to reward and learn; if not, rewards are the environment's.
+            training: whether to reward and learn; if not, rewards are the environment's, and the
+                reward may be that of another wrapper.
             settings: of `IntrinsicReward`, if a name is given.
         """
         if not isinstance(venv, VecEnv):
@@ -162,6 +163,7 @@ class VecIntrinsicReward(VecEnvWrapper):
         self._stepwise = Stepwise(as_reward(bonus, venv, settings), update_every)
         self._obs: Any = None
         self._taken: Any = None
+        self._begun = np.zeros(venv.num_envs, bool)  # episodes that the reward does not know of
 
     @property
     def reward(self) -> IntrinsicReward:
@@ -172,7 +174,7 @@ class VecIntrinsicReward(VecEnvWrapper):
         """Reset all environments."""
         obs = self.venv.reset()
         self._obs = self.reward.inputs.select(obs, (self.num_envs,))
-        self._stepwise.begin_episodes()
+        self._begun[:] = True
         return obs
 
     def step_async(self, actions: np.ndarray) -> None:
@@ -184,13 +186,17 @@ class VecIntrinsicReward(VecEnvWrapper):
         """End a step; return what the environments do, with the rewards changed."""
         obs, rewards, dones, infos = self.venv.step_wait()
         if self.training:
+            # Not earlier: another wrapper, whose episodes go on, may share the reward.
+            if self._begun.any():
+                self._stepwise.begin_episodes(None if self._begun.all() else self._begun)
+                self._begun[:] = False
             next_obs = final_observations(self.reward, obs, dones, infos)
             intrinsic = self._stepwise(self._obs, self._taken, dones, next_obs)
             for info, own, game in zip(infos, intrinsic, rewards, strict=True):
                 info["intrinsic_reward"], info["extrinsic_reward"] = float(own), float(game)
             rewards = self.extrinsic_coef * rewards + self.intrinsic_coef * intrinsic
-        elif dones.any():
-            self._stepwise.begin_episodes(dones)
+        else:
+            self._begun |= dones
         self._obs = self.reward.inputs.select(obs, (self.num_envs,))
         return obs, rewards, dones, infos
 
