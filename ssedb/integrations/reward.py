@@ -162,7 +162,8 @@ class IntrinsicReward:
             terminateds: whether the episode ended.
             truncateds: whether the episode was cut.
             next_observations: those after the step; at an episode's end its last observation.
-            valid: bool [N], False where an environment was only reset.
+            valid: bool [N], whether the action led to the next observation; False where an
+                environment was only reset. Found out by comparing observations unless given.
         """
         if np.ndim(terminateds) != 1:
             raise ConfigError(

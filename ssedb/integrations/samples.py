@@ -30,9 +30,11 @@ class Samples:
     next_obs: Tensor  # [T, N, ...], at an episode's end its last observation
     dones: Tensor  # bool [T, N], whether the episode ended here
     valid: Tensor  # bool [T, N], whether next_obs is what the action led to
+    told: bool = False  # whether the trainer said which are valid
 
     def __post_init__(self) -> None:
-        self.valid = self.valid & ~self._crosses_an_end()
+        if not self.told:
+            self.valid = self.valid & ~self._crosses_an_end()
 
     @property
     def size(self) -> tuple[int, int]:
@@ -110,7 +112,8 @@ def require_envs(which: Tensor, envs: int) -> None:
 def join(steps: list[Samples]) -> Samples:
     """Concatenate samples in time."""
     parts = zip(*((s.obs, s.actions, s.next_obs, s.dones, s.valid) for s in steps), strict=True)
-    return Samples(*map(torch.cat, parts))
+    obs, actions, next_obs, dones, valid = map(torch.cat, parts)
+    return Samples(obs, actions, next_obs, dones, valid, all(s.told for s in steps))
 
 
 def one_step(values: tuple[Any, ...], valid: Any = None) -> dict[str, Tensor]:

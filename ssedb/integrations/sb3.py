@@ -100,7 +100,10 @@ class IntrinsicRewardCallback(BaseCallback):
         next_obs = final_observations(self.reward, step["new_obs"], step["dones"], step["infos"])
         dones = step["dones"]
         actions = step.get("clipped_actions", step["actions"])  # MaskablePPO clips none
-        self.reward.watch(step["obs_tensor"], actions, step["rewards"], dones, dones, next_obs)
+        valid = np.ones(len(dones), bool)
+        self.reward.watch(
+            step["obs_tensor"], actions, step["rewards"], dones, dones, next_obs, valid
+        )
         self._extrinsic.append(np.array(step["rewards"]))
         return True
 

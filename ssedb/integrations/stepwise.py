@@ -61,6 +61,7 @@ class Stepwise:
         if observations is None:
             raise ConfigError("a step before any reset: reset the environments first")
         values = (observations, actions, dones, dones, next_observations)
+        valid = np.ones(len(dones), bool) if valid is None else valid
         samples = self.reward.samples(one_step(values, valid))
         raw = torch.zeros(samples.size, device=self.reward.device)
         if self._ready:

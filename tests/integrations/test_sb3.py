@@ -19,7 +19,18 @@ import ssedb
 from ssedb.errors import Note
 from ssedb.integrations.sb3 import IntrinsicRewardCallback, VecIntrinsicReward, last_values
 
-from .corridor import CLOCK, DIARY, LENGTH, Clock, Corridor, Diary, Sighted, rollout, small
+from .corridor import (
+    CLOCK,
+    DIARY,
+    LENGTH,
+    Clock,
+    Corridor,
+    Diary,
+    Sighted,
+    picture,
+    rollout,
+    small,
+)
 
 pytestmark = pytest.mark.usefixtures("short_window")
 
@@ -157,6 +168,22 @@ def test_transitions_at_episode_ends_have_the_true_next_observation(truncates):
     assert len(before) == 2 * STEPS * ENVS
     assert torch.equal(later, before + 1)
     assert LENGTH in later
+
+
+class Still(Corridor):
+    """Episodes of one step in which nothing is to be seen."""
+
+    def reset(self, **kwargs):
+        super().reset(**kwargs)
+        return picture(1), {}
+
+    def step(self, action):
+        return picture(1), 0.0, True, False, {}
+
+
+def test_ends_that_look_like_the_next_beginning_are_rewarded():
+    ppo(DummyVecEnv([Still] * ENVS)).learn(STEPS * ENVS, IntrinsicRewardCallback(CLOCK))
+    assert len(torch.cat([later for *_, later in Clock.rewarded])) == STEPS * ENVS
 
 
 def test_images_in_a_cnn_policy_are_rewarded_channels_first():
