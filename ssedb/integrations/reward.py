@@ -288,9 +288,18 @@ class IntrinsicReward:
         scale = self._obs_scale if keep else copy.deepcopy(self._obs_scale)
         self.bonus.normalize.set(*scale.add(obs, self.batch_size))
 
+    def require_rows(self, rollout: Samples) -> None:
+        """Raise ConfigError for a single transition if the bonus compares those of a batch."""
+        if self.bonus.compares_rows and rollout.size == (1, 1):
+            raise ConfigError(
+                f"bonus={self.settings['bonus']!r}: it compares the states of a batch, and this is "
+                "a single one; use several environments, or reward whole rollouts"
+            )
+
     @torch.no_grad()
     def raw_rewards(self, rollout: Samples) -> Tensor:
         """Return the bonus of every transition, [T, N], not scaled; 0 where it is not valid."""
+        self.require_rows(rollout)
         rewards = torch.zeros(rollout.size, device=self.device)
         with self._engine.side(), self._engine.precision.products():
             for t, envs in rollout.groups(whole=self.bonus.uses_context):

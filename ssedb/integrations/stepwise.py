@@ -63,6 +63,7 @@ class Stepwise:
         values = (observations, actions, dones, dones, next_observations)
         valid = np.ones(len(dones), bool) if valid is None else valid
         samples = self.reward.samples(one_step(values, valid))
+        self.reward.require_rows(samples)
         raw = torch.zeros(samples.size, device=self.reward.device)
         if self._ready:
             raw = self.reward.raw_rewards(samples)
