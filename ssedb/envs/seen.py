@@ -121,20 +121,21 @@ def entries_seen(
 def _is_image(space: spaces.Space[Any]) -> bool:
     shape = space.shape or ()
     kind = len(shape) == 2 or (len(shape) == 3 and shape[-1] in (1, 3))
-    return kind and space.dtype == np.uint8 and _is_large(shape)
+    return kind and space.dtype == np.uint8 and is_large(shape)
 
 
-def _is_large(shape: tuple[int, ...]) -> bool:
-    return len(shape) >= 2 and min(shape[:2]) >= SMALLEST_IMAGE
+def is_large(shape: tuple[int, ...]) -> bool:
+    """Tell whether [H, W], [H, W, C], [C, H, W] or stacks of these have the sides of images."""
+    return len(shape) >= 2 and sorted(shape[-3:])[-2] >= SMALLEST_IMAGE
 
 
 def _checked(space: spaces.Space[Any]) -> spaces.Space[Any]:
     """Return a space that the agent can see; raise ConfigError for another."""
-    large = isinstance(space, spaces.Box) and _is_large(space.shape)
+    large = isinstance(space, spaces.Box) and is_large(space.shape)
     if not isinstance(space, NUMBERS) or (large and not _is_image(space)):
         raise ConfigError(
             f"observations are {_text(space)}; ssedb needs uint8 images [H, W], [H, W, 1] or "
-            "[H, W, 3], or vectors"
+            "[H, W, 3], or vectors; change them by a wrapper"
         )
     return space
 

@@ -107,6 +107,9 @@ def test_obs_key_names_what_is_seen_of_a_dictionary():
         (spaces.Text(3), {}, "needs uint8 images .* or vectors"),
         (spaces.Box(0, 1, (40, 40, 3)), {}, "needs uint8 images .* or vectors"),
         (spaces.Box(0, 255, (84, 84, 4), np.uint8), {}, "needs uint8 images .* or vectors"),
+        (spaces.Box(0, 255, (3, 64, 64), np.uint8), {}, "needs uint8 images .* or vectors"),
+        (spaces.Box(0, 255, (4, 64, 64, 3), np.uint8), {}, "needs uint8 images .* or vectors"),
+        (spaces.Dict(a=CODES, b=spaces.Box(0, 1, (1, 40, 40))), {}, "needs uint8 images"),
     ],
 )
 def test_observations_that_cannot_be_seen_are_refused_in_one_line(observations, kwargs, message):
