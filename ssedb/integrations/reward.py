@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ssedb import validate
 from ssedb.bonuses import make_bonus
 from ssedb.bonuses.base import Bonus, Context, checked, observes
 from ssedb.config import FIDELITIES
@@ -22,7 +23,7 @@ from ssedb.integrations.observations import ObservationScale
 from ssedb.integrations.samples import SampleDict, Samples, join, one_step
 from ssedb.integrations.saved import REMEDY, as_text, copied, require_made_for
 from ssedb.integrations.scale import RewardScale
-from ssedb.integrations.settings import plain, require_valid
+from ssedb.integrations.settings import Settings, plain
 from ssedb.integrations.spaces import resets_in_next_step
 from ssedb.options import canonical_bonus, resolve_options
 from ssedb.record import Record, require_finite
@@ -97,9 +98,8 @@ class IntrinsicReward:
         """
         own = {**locals(), "device": str(device)}
         own = plain({k: v for k, v in own.items() if k not in ("self", "envs", "options")})
-        options = plain(options)
+        own, options = validate.checked(Settings, own), plain(options)
         self.settings = own | options
-        require_valid(self.settings)
         seed, rate, eps, gamma = (own[k] for k in ("seed", "learning_rate", "adam_eps", "gamma"))
         self.device = host.pick_device(str(device))
         self.inputs = Inputs(envs, self.device, rgb, obs_key)

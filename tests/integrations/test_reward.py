@@ -120,6 +120,13 @@ def test_watch_of_a_single_environment_is_answered_in_one_line():
         small().watch(**step)
 
 
+def test_settings_are_taken_as_our_trainer_takes_them():
+    reward = small(learning_rate=1, epochs=1e0, gamma=1, share=np.float32(0.5))
+    kinds = {name: type(reward.settings[name]) for name in ("learning_rate", "epochs", "share")}
+    assert kinds == {"learning_rate": float, "epochs": int, "share": float}
+    assert reward.compute(rollout()).isfinite().all()
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -135,10 +142,15 @@ def test_watch_of_a_single_environment_is_answered_in_one_line():
         ({"batch_size": 0}, "batch_size=0"),
         ({"epochs": 0}, "epochs=0"),
         ({"learning_rate": -1.0}, "learning_rate=-1.0"),
-        ({"learning_rate": "1e-3"}, "learning_rate='1e-3': must be a number"),
-        ({"gamma": None}, "gamma=None: must be a number"),
+        ({"learning_rate": "1e-3"}, "learning_rate='1e-3': must be a finite number"),
+        ({"adam_eps": -1}, "adam_eps=-1: must be above 0"),
+        ({"epochs": True}, "epochs=True: must be a whole number"),
+        ({"fit_obs": "no"}, "fit_obs='no': must be true or false"),
+        ({"rgb": "no"}, "rgb='no': must be true or false"),
+        ({"gamma": None}, "gamma=None: must be a finite number"),
         ({"gamma": 2.0}, "gamma=2.0"),
         ({"seed": -1}, "seed=-1"),
+        ({"seed": 2**70}, "seed=1180591620717411303424: must be below"),
         ({"device": "tpu"}, "device='?tpu"),
         ({"precision": "fp8"}, "precision='?fp8"),
         ({"fidelity": "theirs"}, "fidelity='theirs'"),
