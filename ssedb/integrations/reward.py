@@ -16,6 +16,7 @@ from ssedb.config import FIDELITIES
 from ssedb.engine import host
 from ssedb.engine.base import Engine
 from ssedb.errors import ConfigError, must_fit
+from ssedb.integrations.cautions import note_empty_memory, require_rows
 from ssedb.integrations.episodes import EpisodeNumbers, ResetSteps
 from ssedb.integrations.inputs import Inputs
 from ssedb.integrations.modes import own_modes
@@ -288,18 +289,10 @@ class IntrinsicReward:
         scale = self._obs_scale if keep else copy.deepcopy(self._obs_scale)
         self.bonus.normalize.set(*scale.add(obs, self.batch_size))
 
-    def require_rows(self, rollout: Samples) -> None:
-        """Raise ConfigError for a single transition if the bonus compares those of a batch."""
-        if self.bonus.compares_rows and rollout.size == (1, 1):
-            raise ConfigError(
-                f"bonus={self.settings['bonus']!r}: it compares the states of a batch, and this is "
-                "a single one; use several environments, or reward whole rollouts"
-            )
-
     @torch.no_grad()
     def raw_rewards(self, rollout: Samples) -> Tensor:
         """Return the bonus of every transition, [T, N], not scaled; 0 where it is not valid."""
-        self.require_rows(rollout)
+        require_rows(self.settings["bonus"], self.bonus, rollout)
         rewards = torch.zeros(rollout.size, device=self.device)
         with self._engine.side(), self._engine.precision.products():
             for t, envs in rollout.groups(whole=self.bonus.uses_context):
@@ -332,6 +325,8 @@ class IntrinsicReward:
     def summarize(self, record: Record, raw: Tensor, scaled: Tensor) -> None:
         """End an update: set the metrics; raise TrainingError if one is not finite."""
         self.updates += 1
+        if self.updates == 1:
+            note_empty_memory(self.settings["bonus"], self.bonus)
         record.add(bonus_raw=raw.mean(), bonus=scaled.mean())
         means = record.means(self._engine.mean)
         self.metrics = require_finite({"updates": self.updates, **means}, record)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ssedb.errors import ConfigError
+from ssedb.integrations.cautions import require_rows
 from ssedb.integrations.modes import own_modes
 from ssedb.integrations.reward import IntrinsicReward
 from ssedb.integrations.samples import Samples, join, one_step
@@ -63,7 +64,7 @@ class Stepwise:
         values = (observations, actions, dones, dones, next_observations)
         valid = np.ones(len(dones), bool) if valid is None else valid
         samples = self.reward.samples(one_step(values, valid))
-        self.reward.require_rows(samples)
+        require_rows(self.reward.settings["bonus"], self.reward.bonus, samples)
         raw = torch.zeros(samples.size, device=self.reward.device)
         if self._ready:
             raw = self.reward.raw_rewards(samples)

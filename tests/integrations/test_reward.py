@@ -1,13 +1,16 @@
 """`ssedb.IntrinsicReward`: samples in, intrinsic rewards out."""
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
 
 import ssedb
+from ssedb.errors import Note
 
-from .corridor import CLOCK, SPACES, Clock, rollout, same_future, small, weights
+from .corridor import CLOCK, SPACES, Clock, random_samples, rollout, same_future, small, weights
 
 
 @pytest.mark.parametrize(
@@ -112,6 +115,19 @@ def test_update_trains_the_model():
 def test_epochs_and_batch_size_say_how_often_the_model_is_trained():
     small(CLOCK, epochs=3, batch_size=7).compute(rollout())
     assert [len(times) for times in Clock.trained] == 3 * [6, 6, 6, 6]
+
+
+def test_memory_that_stays_empty_is_noted_once():
+    planes = spaces.Box(0, 255, (36, 36, 2), np.uint8), SPACES[1]
+    samples = random_samples(*planes)  # no channel is the other's past
+    reward = ssedb.IntrinsicReward("db-ensemble", planes, preset="rooms", epochs=1, device="cpu")
+    with pytest.warns(Note, match="bonus='db-ensemble': its memory stores nothing.*memory=0"):
+        reward.compute(samples)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        reward.compute(samples)
+        ssedb.IntrinsicReward("db-ensemble", planes, preset="rooms", memory=0).compute(samples)
+        small("db-ensemble").compute(rollout())  # a stack of one
 
 
 def test_watch_of_a_single_environment_is_answered_in_one_line():
