@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -150,8 +150,16 @@ class ICM(Reward):
         super().__init__("icm", locals(), feature_dim=latent_dim)
 
 
-class RND(Reward):
-    """Random Network Distillation."""
+class Latent(Reward):
+    """Base of those with no size but `latent_dim`.
+
+    Attributes:
+        bonus: our name of the bonus.
+        size: the option of the bonus that is `latent_dim`.
+    """
+
+    bonus: ClassVar[str]
+    size: ClassVar[str] = "feature_dim"
 
     def __init__(
         self,
@@ -169,8 +177,14 @@ class RND(Reward):
         encoder_model: str = "mnih",
         weight_init: str = "orthogonal",
     ) -> None:
-        """Make an RND."""
-        super().__init__("rnd", locals(), feature_dim=latent_dim)
+        """Make the bonus."""
+        super().__init__(self.bonus, locals(), **{self.size: latent_dim})
+
+
+class RND(Latent):
+    """Random Network Distillation."""
+
+    bonus = "rnd"
 
 
 class Disagreement(Reward):
@@ -252,27 +266,11 @@ class E3B(Reward):
         super().__init__("e3b", locals(), ridge=ridge, feature_dim=latent_dim)
 
 
-class DB(Reward):
+class DB(Latent):
     """The Dynamic Bottleneck, which RLeXplore does not have, with the keywords of the others."""
 
-    def __init__(
-        self,
-        envs: Any,
-        device: str = "cpu",
-        beta: float = 1.0,
-        kappa: float = 0.0,
-        gamma: float | None = None,
-        rwd_norm_type: str = "rms",
-        obs_norm_type: str = "rms",
-        latent_dim: int = 128,
-        lr: float = 0.001,
-        batch_size: int = 256,
-        update_proportion: float = 1.0,
-        encoder_model: str = "mnih",
-        weight_init: str = "orthogonal",
-    ) -> None:
-        """Make a Dynamic Bottleneck."""
-        super().__init__("db", locals(), latent_dim=latent_dim)
+    bonus = "db"
+    size = "latent_dim"
 
 
 def _one_of(given: dict[str, Any], name: str, *known: str) -> str:
