@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn.utils import get_total_norm
 
 from ssedb.bonuses.base import Bonus, checked
+from ssedb.errors import TrainingError
 
 
 def descend(loss: Tensor, optimizer: torch.optim.Optimizer) -> Tensor:
@@ -40,5 +41,11 @@ def bonus_step(
     metrics = {"bonus_loss": loss.detach(), **metrics}
     if loss.requires_grad:
         metrics["bonus_gradient"] = descend(loss, optimizer)
+    elif any(parameter.requires_grad for parameter in bonus.parameters()):
+        raise TrainingError(
+            f"{type(bonus).__name__}.loss gave a loss without a gradient, though the bonus has "
+            "parameters to train; train it outside of torch.no_grad() and torch.inference_mode(), "
+            "or freeze them by requires_grad_(False)"
+        )
     bonus.after_step()
     return metrics

@@ -172,6 +172,7 @@ class ClimbsInsteadOfDescending(Sound):
 
 class ForgetsToLearn(Sound):
     breaks = "loss_decreases"
+    also = ("bonus_reaches_the_policy",)  # the trainer refuses it
 
     def loss(self, obs, actions, next_obs, mask=None):
         loss, figures = super().loss(obs, actions, next_obs, mask)

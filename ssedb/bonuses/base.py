@@ -87,6 +87,8 @@ class Bonus(nn.Module, ABC):
     """Whether `reward` draws nothing at random."""
     uses_context: ClassVar[bool] = False
     """Whether `reward` and `observe` take a `Context` as a fourth argument."""
+    compares_rows: ClassVar[bool] = False
+    """Whether `reward` compares the rows of a batch, so that a single one has no reward."""
     uses_mask: ClassVar[bool] = False
     """Whether `observe` takes a `mask` as `loss` does, by name."""
     capturable: ClassVar[bool] = True

@@ -42,6 +42,7 @@ class RE3(Encoded):
     """
 
     Options = RE3Options
+    compares_rows = True
     fixed = ("encoder",)
 
     def __init__(

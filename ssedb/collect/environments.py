@@ -23,6 +23,7 @@ from ssedb.envs.frames import SIDE
 from ssedb.envs.names import atari_games, pools_of, rooms_world
 from ssedb.envs.noisy import NoisyEnv
 from ssedb.envs.rooms.layout import SIZES
+from ssedb.errors import TrainingError
 from ssedb.normalize import RunningMoments
 
 OBS_NORM_ENVS = 8
@@ -138,7 +139,7 @@ def look_around(
         steps = config.obs_norm_steps
         on_step(0, steps)
         try:
-            mean, std = random_agent_statistics(env, steps, config.seed, on_step)
+            mean, std = random_agent_statistics(env, steps, config.seed, on_step, config.env)
         finally:
             env.close()
         return mean.cpu(), std.cpu()
@@ -147,7 +148,11 @@ def look_around(
 
 
 def random_agent_statistics(
-    env: Env, steps: int, seed: int, on_step: Callable[[int, int], None] = lambda done, steps: None
+    env: Env,
+    steps: int,
+    seed: int,
+    on_step: Callable[[int, int], None] = lambda done, steps: None,
+    name: str = "the environment",
 ) -> tuple[Tensor, Tensor]:
     """Return the mean observation of a random agent, and the std: ONE for all pixels.
 
@@ -156,10 +161,14 @@ def random_agent_statistics(
         steps: of all environments together.
         seed: of the agent.
         on_step: called with the steps done and `steps` after each step.
+        name: of the environment, for errors.
 
     Returns:
         The mean picture [4, H, W] and a scalar, the mean of the pixels' stds; of vectors the mean
         and the std of each dimension, both [D].
+
+    Raises:
+        TrainingError: an observation is not finite.
     """
     generator = torch.Generator().manual_seed(seed)
     frames = env.reset()
@@ -169,7 +178,14 @@ def random_agent_statistics(
     rollout.begin(frames)
     moments = RunningMoments(rollout.obs_shape, torch.float64).to(env.device)
     for done in range(0, steps, env.num_envs):
-        moments.add(rollout.obs(0))
+        obs = rollout.obs(0)
+        if obs.is_floating_point() and not obs.isfinite().all():
+            value = obs[~obs.isfinite()][0].item()
+            raise TrainingError(
+                f"{name} gave a random agent an observation with {value}, no finite number of "
+                "float32; mend the environment"
+            )
+        moments.add(obs)
         actions = space.random(env.num_envs, generator)
         rollout.advance(env.step(actions.to(env.device)))
         on_step(min(done + env.num_envs, steps), steps)

@@ -75,11 +75,13 @@ class Engine:
             seed: of the generator that background updates draw from.
             own_draws: whether background updates have a generator of their own on a CPU. On a GPU
                 they always do, so that an engine which overlaps them draws the same numbers.
+                Torch's generators then are someone else's, and not in the state.
             group: the processes that share the run.
         """
         self.device = device
         self.group = group
         self.precision = Precision(precision, device)
+        self._own_draws = own_draws
         self._generator: torch.Generator | None = None
         if device.type == "cuda" or own_draws:
             # Another seed, or both generators would draw the same numbers.
@@ -181,17 +183,18 @@ class Engine:
     def state_dict(self) -> dict[str, Any]:
         """Return the random states that are not torch's on a CPU."""
         state = {} if self._generator is None else {"background": self._generator.get_state()}
-        if self.device.type == "cuda":
+        if self.device.type == "cuda" and not self._own_draws:
             state["cuda"] = torch.cuda.get_rng_state(self.device)
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Load random states; a run from another kind of device has none for this one."""
-        on_gpu = self.device.type == "cuda"
-        if self._generator is None or on_gpu != ("cuda" in state) or "background" not in state:
+        generator, saved = self._generator, state.get("background")
+        # Generators of another kind of device have states of another size.
+        if generator is None or saved is None or len(saved) != len(generator.get_state()):
             return
-        self._generator.set_state(state["background"].cpu())
-        if on_gpu:
+        generator.set_state(saved.cpu())
+        if "cuda" in state and not self._own_draws:
             torch.cuda.set_rng_state(state["cuda"].cpu(), self.device)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -9,14 +10,14 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from ssedb.errors import ConfigError
+from ssedb.errors import Blamed, ConfigError
 
 SMALLEST_IMAGE = 32
 """Height and width from which an array is an image; a smaller one holds codes, not a picture."""
 NUMBERS = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 
 
-class Seen(gymnasium.ObservationWrapper[Any, Any, Any]):
+class Seen(gymnasium.Wrapper[Any, Any, Any, Any]):
     """An environment that observes an image, uint8, or a vector, float32 [D].
 
     A uint8 array [H, W], [H, W, 1] or [H, W, 3] with sides of 32 or more is an image. All other
@@ -40,12 +41,35 @@ class Seen(gymnasium.ObservationWrapper[Any, Any, Any]):
             spaces.Box(-np.inf, np.inf, self.shape, np.float32) if self.vectors else self._space
         )
 
-    def observation(self, observation: Any) -> Any:
-        """Return what is seen of an observation."""
+    def reset(self, **kwargs: Any) -> tuple[np.ndarray, dict[str, Any]]:
+        """Begin an episode; return what is seen of the first observation."""
+        observation, info = self.env.reset(**kwargs)
+        return self.observation(observation, "reset"), info
+
+    def step(self, action: Any) -> tuple[np.ndarray, Any, bool, bool, dict[str, Any]]:
+        """Act; return what the environment does, and what is seen of its observation."""
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        return self.observation(observation, "step"), reward, terminated, truncated, info
+
+    def observation(self, observation: Any, method: str) -> np.ndarray:
+        """Return what is seen of an observation.
+
+        Args:
+            observation: as the environment gave it.
+            method: of the environment that gave it, for errors.
+
+        Raises:
+            Blamed: if it has another shape than the environment's space.
+        """
         seen = observation[self._key] if self._key else observation
-        if not self.vectors:
-            return seen
-        return np.asarray(spaces.flatten(self._space, seen), self.dtype)
+        seen = np.asarray(spaces.flatten(self._space, seen) if self.vectors else seen, self.dtype)
+        if seen.shape != self.shape:
+            raise Blamed(
+                f"{type(self.unwrapped).__name__}.{method} gave an observation of shape "
+                f"{list(seen.shape)}, and its observation_space has {list(self.shape)}",
+                "".join(traceback.format_stack()),
+            )
+        return seen
 
 
 def _chosen(space: spaces.Space[Any], key: str) -> tuple[str, spaces.Space[Any]]:
@@ -97,20 +121,21 @@ def entries_seen(
 def _is_image(space: spaces.Space[Any]) -> bool:
     shape = space.shape or ()
     kind = len(shape) == 2 or (len(shape) == 3 and shape[-1] in (1, 3))
-    return kind and space.dtype == np.uint8 and _is_large(shape)
+    return kind and space.dtype == np.uint8 and is_large(shape)
 
 
-def _is_large(shape: tuple[int, ...]) -> bool:
-    return len(shape) >= 2 and min(shape[:2]) >= SMALLEST_IMAGE
+def is_large(shape: tuple[int, ...]) -> bool:
+    """Tell whether [H, W], [H, W, C], [C, H, W] or stacks of these have the sides of images."""
+    return len(shape) >= 2 and sorted(shape[-3:])[-2] >= SMALLEST_IMAGE
 
 
 def _checked(space: spaces.Space[Any]) -> spaces.Space[Any]:
     """Return a space that the agent can see; raise ConfigError for another."""
-    large = isinstance(space, spaces.Box) and _is_large(space.shape)
+    large = isinstance(space, spaces.Box) and is_large(space.shape)
     if not isinstance(space, NUMBERS) or (large and not _is_image(space)):
         raise ConfigError(
             f"observations are {_text(space)}; ssedb needs uint8 images [H, W], [H, W, 1] or "
-            "[H, W, 3], or vectors"
+            "[H, W, 3], or vectors; change them by a wrapper"
         )
     return space
 

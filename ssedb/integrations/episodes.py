@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ssedb.errors import ConfigError
-from ssedb.integrations.samples import Samples
+from ssedb.integrations.samples import Samples, require_envs
 
 
 class EpisodeNumbers:
@@ -59,6 +59,7 @@ class EpisodeNumbers:
         if self._under_way is None:
             return
         if which is not None:
+            require_envs(which, len(self._under_way))
             self._under_way = self._under_way + len(self._under_way) * which
         else:
             self._unused = int(self._under_way.max()) + 1

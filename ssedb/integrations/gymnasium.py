@@ -16,9 +16,9 @@ class VectorIntrinsicReward(VectorWrapper):
     """Vector environments that tell the intrinsic reward of every step.
 
     `info["intrinsic_reward"]` [N] is the scaled bonus, `info["extrinsic_reward"]` [N] the game's.
-    The bonus is updated every `update_every` steps, before which nothing is rewarded. Episode ends
-    make no false transitions: neither the first observation of the next episode (`SAME_STEP`) nor
-    the step that only resets (`NEXT_STEP`) is rewarded.
+    The bonus is updated every `update_every` steps, first after 128 or more, before which nothing
+    is rewarded. Episode ends make no false transitions: neither the first observation of the next
+    episode (`SAME_STEP`) nor the step that only resets (`NEXT_STEP`) is rewarded.
     """
 
     def __init__(

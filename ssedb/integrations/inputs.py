@@ -12,11 +12,7 @@ from torch import Tensor
 from ssedb.errors import ConfigError
 from ssedb.integrations.entries import Entries
 from ssedb.integrations.samples import SampleDict, Samples, tensors
-from ssedb.integrations.spaces import Actions, Vectors, make_observations, spaces_of
-from ssedb.normalize import RunningMoments
-
-LEAST_STD = 1.0
-"""Floor of the pixels' std: a first rollout may show next to nothing."""
+from ssedb.integrations.spaces import Actions, make_observations, spaces_of
 
 
 class Inputs:
@@ -60,14 +56,18 @@ class Inputs:
         x = tensors({name: self.select(x, lead) for name, x in samples.items()}, self._device)
         dones = x["terminateds"].bool() | x["truncateds"].bool()
         for name in ("observations", "actions", "next_observations"):
-            if x[name].is_floating_point() and not x[name].isfinite().all():
-                raise ConfigError(f"{name} with NaN or Inf: mend what gives them")
+            # As float32, which a larger number does not fit.
+            if x[name].is_floating_point() and not x[name].float().isfinite().all():
+                raise ConfigError(
+                    f"{name} with NaN, Inf or a number beyond float32: mend what gives them"
+                )
         return Samples(
             self._observations(x["observations"], lead),
             self._actions(x["actions"], lead),
             self._observations(x["next_observations"], lead),
             dones,
             x["valid"].bool() if "valid" in x else acting_steps(dones),
+            told="valid" in x,
         )
 
     def transitions(self, obs: Any, actions: Any, next_obs: Any) -> tuple[Tensor, Tensor, Tensor]:
@@ -81,16 +81,3 @@ class Inputs:
             self._actions(actions, lead),
             self._observations(next_obs, lead),
         )
-
-    def statistics(self, obs: Tensor, batch_size: int) -> tuple[Tensor, Tensor]:
-        """Return mean and std of converted observations [B, *shape], taken batch by batch.
-
-        Every dimension of a vector has a std of its own, the pixels of images have one together.
-        """
-        moments = RunningMoments(self.shape, torch.float64).to(self._device)
-        for batch in obs.split(batch_size):
-            moments.add(batch)
-        std = moments.variance.sqrt()
-        if not isinstance(self._observations, Vectors):
-            std = std.mean().clamp_min(LEAST_STD)
-        return moments.mean.float(), std.float()

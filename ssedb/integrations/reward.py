@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from ssedb import validate
 from ssedb.bonuses import make_bonus
 from ssedb.bonuses.base import Bonus, Context, checked, observes
 from ssedb.config import FIDELITIES
 from ssedb.engine import host
 from ssedb.engine.base import Engine
 from ssedb.errors import ConfigError, must_fit
+from ssedb.integrations.cautions import note_empty_memory, require_rows
 from ssedb.integrations.episodes import EpisodeNumbers, ResetSteps
 from ssedb.integrations.inputs import Inputs
+from ssedb.integrations.modes import own_modes
+from ssedb.integrations.observations import ObservationScale
 from ssedb.integrations.samples import SampleDict, Samples, join, one_step
-from ssedb.integrations.saved import REMEDY, as_text, require_made_for, to_cpu
+from ssedb.integrations.saved import REMEDY, as_text, copied, require_made_for
 from ssedb.integrations.scale import RewardScale
-from ssedb.integrations.settings import plain, require_valid
+from ssedb.integrations.settings import Settings, plain
 from ssedb.integrations.spaces import resets_in_next_step
 from ssedb.options import canonical_bonus, resolve_options
 from ssedb.record import Record, require_finite
@@ -39,10 +44,10 @@ class IntrinsicReward:
         device: where the model lives.
         scale: what divides the rewards.
         metrics: means of the last update: losses, `bonus_raw` and `bonus`.
-        fitted: whether the observation statistics are fixed; the first samples fix them.
         updates: number of rollouts that the model was trained on.
     """
 
+    @own_modes()
     def __init__(
         self,
         bonus: str,
@@ -83,26 +88,26 @@ class IntrinsicReward:
             gamma: discount of the sums whose std scales the rewards; the trainer's, if it can be.
             reward_scale: std that divides the rewards: of the `run` (the paper's), of `recent`
                 rollouts (ours), or `none`; as the fidelity has it unless given.
-            fit_obs: whether the first samples fix the scale of observations. If not, images are
-                divided by 255, and vectors are taken as they are.
+            fit_obs: whether the first samples, 1024 observations of 128 steps or more, fix the
+                scale of observations. If not, images are divided by 255, and vectors are taken as
+                they are.
             rgb: whether channels are colours, three to a frame; where they come in threes, if None.
             obs_key: entry of dictionary observations that the bonus sees. Unless given, it sees the
                 only image, or if there is none all numbers as one vector.
-            seed: of the weights and of everything random. Torch's own generator is left alone.
+            seed: of the weights and of everything random. Torch's own generators are left alone.
             options: settings of the bonus.
         """
         own = {**locals(), "device": str(device)}
         own = plain({k: v for k, v in own.items() if k not in ("self", "envs", "options")})
-        options = plain(options)
+        own, options = validate.checked(Settings, own), plain(options)
         self.settings = own | options
-        require_valid(self.settings)
         seed, rate, eps, gamma = (own[k] for k in ("seed", "learning_rate", "adam_eps", "gamma"))
         self.device = host.pick_device(str(device))
         self.inputs = Inputs(envs, self.device, rgb, obs_key)
         self._engine = Engine(self.device, precision=precision, seed=seed, own_draws=True)
         self._order = torch.Generator().manual_seed(seed)
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+            torch.default_generator.manual_seed(seed)  # of the CPU alone
             made = make_bonus(
                 bonus,
                 self.inputs.shape,
@@ -134,10 +139,11 @@ class IntrinsicReward:
         self._episodes = EpisodeNumbers(self.device, fixed=self.bonus.uses_context)
         self._reset_steps = ResetSteps(self.device, resets_in_next_step(envs))
         self._watched: list[Samples] = []
-        self.fitted = not fit_obs
+        self._obs_scale = ObservationScale(self.inputs.shape, self.device, fixed=not fit_obs)
         self.updates = 0
         self.metrics: dict[str, float] = {}
 
+    @own_modes()
     def watch(
         self,
         observations: Any,
@@ -157,7 +163,8 @@ class IntrinsicReward:
             terminateds: whether the episode ended.
             truncateds: whether the episode was cut.
             next_observations: those after the step; at an episode's end its last observation.
-            valid: bool [N], False where an environment was only reset.
+            valid: bool [N], whether the action led to the next observation; False where an
+                environment was only reset. Found out by comparing observations unless given.
         """
         if np.ndim(terminateds) != 1:
             raise ConfigError(
@@ -176,15 +183,19 @@ class IntrinsicReward:
         self._watched.append(samples)
         self._reset_steps.advance(samples.dones)
 
+    @own_modes()
     def compute(self, samples: SampleDict | None = None, sync: bool = True) -> Tensor:
         """Return the intrinsic rewards of a rollout, float32 [T, N], scaled.
 
         Args:
             samples: the rollout; what was watched since the last one unless given.
-            sync: whether to update the model, the counts and the scale, too. If not, nothing
-                changes, except that the very first samples fix the observation statistics.
+            sync: whether to update the model, the counts and the scales, too. If not, nothing that
+                the next rewards depend on changes.
         """
-        rollout = self._rollout(samples)
+        if samples is None and not self._watched:
+            raise ConfigError("nothing was watched since the last rollout; give samples, or watch")
+        rollout = join(self._watched) if samples is None else self.samples(samples)
+        self.fit_observations(rollout.obs, keep=sync)
         raw = self.raw_rewards(rollout)
         if not sync:
             return self.scale.after(raw)
@@ -194,6 +205,7 @@ class IntrinsicReward:
         self._watched = []
         return scaled
 
+    @own_modes()
     def begin_episodes(self, which: Any = None) -> None:
         """Begin new episodes: environments were reset, though their episodes may not have ended.
 
@@ -203,16 +215,17 @@ class IntrinsicReward:
         """
         if which is not None:
             which = torch.as_tensor(which, device=self.device).bool()
-        self._reset_steps.begin(which)
         if self._watched:
             self._watched[-1].end_episodes(which)
         else:
             self._episodes.begin(which)
+        self._reset_steps.begin(which)
 
     def update(self, samples: SampleDict | None = None) -> None:
         """Update on a rollout as `compute` does, without returning the rewards."""
         self.compute(samples)
 
+    @own_modes()
     def forget_watched(self) -> None:
         """Drop the steps watched since the last rollout; episodes that ended in them are over."""
         if self._watched:
@@ -220,7 +233,10 @@ class IntrinsicReward:
         self._watched = []
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all that changes, watched steps excepted."""
+        """Return a copy of all that changes, watched steps excepted."""
+        return copied(self._state())
+
+    def _state(self) -> dict[str, Any]:
         return {
             "bonus": self.bonus.state_dict(),
             "adam": self._adam.state_dict(),
@@ -230,10 +246,11 @@ class IntrinsicReward:
             "made_for": self._made_for,
             "episodes": self._episodes.state_dict(),
             "reset_steps": self._reset_steps.state_dict(),
-            "fitted": self.fitted,
+            "observations": self._obs_scale.state_dict(),
             "updates": self.updates,
         }
 
+    @own_modes()
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Load a state of the same bonus, options, scale and spaces, from any device.
 
@@ -243,14 +260,15 @@ class IntrinsicReward:
         with must_fit("the state does not fit this reward", REMEDY):
             self.bonus.load_state_dict(state["bonus"])
             groups = self._adam.state_dict()["param_groups"]
-            self._adam.load_state_dict({**state["adam"], "param_groups": groups})
+            # Adam keeps the tensors that it is given, and changes them.
+            self._adam.load_state_dict({**copied(state["adam"]), "param_groups": groups})
             self.scale.load_state_dict(state["scale"])
             self._engine.load_state_dict(state["engine"])
             self._order.set_state(state["order"].cpu())
             self._episodes.load_state_dict(state["episodes"])
             self._reset_steps.load_state_dict(state["reset_steps"])
             self._watched = []
-            self.fitted = state["fitted"]
+            self._obs_scale.load_state_dict(state["observations"])
             self.updates = state["updates"]
 
     # The steps that `compute` is made of, for who rewards transitions one by one.
@@ -259,14 +277,22 @@ class IntrinsicReward:
         """Bring samples to the device in the shapes and numbers that the bonus takes."""
         return self.inputs.samples(samples, self._reset_steps.acting_steps)
 
-    def fit_observations(self, obs: Tensor) -> None:
-        """Fix the observation statistics by observations [B, *shape] as the bonus takes them."""
-        self.bonus.normalize.set(*self.inputs.statistics(obs, self.batch_size))
-        self.fitted = True
+    def fit_observations(self, obs: Tensor, keep: bool = True) -> None:
+        """Set the scale of observations by these [T, N, *shape] and all before, unless it is fixed.
+
+        Args:
+            obs: as the bonus takes them.
+            keep: whether to count them for good.
+        """
+        if self._obs_scale.fixed:
+            return
+        scale = self._obs_scale if keep else copy.deepcopy(self._obs_scale)
+        self.bonus.normalize.set(*scale.add(obs, self.batch_size))
 
     @torch.no_grad()
     def raw_rewards(self, rollout: Samples) -> Tensor:
         """Return the bonus of every transition, [T, N], not scaled; 0 where it is not valid."""
+        require_rows(self.settings["bonus"], self.bonus, rollout)
         rewards = torch.zeros(rollout.size, device=self.device)
         with self._engine.side(), self._engine.precision.products():
             for t, envs in rollout.groups(whole=self.bonus.uses_context):
@@ -299,17 +325,11 @@ class IntrinsicReward:
     def summarize(self, record: Record, raw: Tensor, scaled: Tensor) -> None:
         """End an update: set the metrics; raise TrainingError if one is not finite."""
         self.updates += 1
+        if self.updates == 1:
+            note_empty_memory(self.settings["bonus"], self.bonus)
         record.add(bonus_raw=raw.mean(), bonus=scaled.mean())
         means = record.means(self._engine.mean)
         self.metrics = require_finite({"updates": self.updates, **means}, record)
-
-    def _rollout(self, samples: SampleDict | None) -> Samples:
-        if samples is None and not self._watched:
-            raise ConfigError("nothing was watched since the last rollout; give samples, or watch")
-        rollout = join(self._watched) if samples is None else self.samples(samples)
-        if not self.fitted:
-            self.fit_observations(rollout.obs.flatten(0, 1))
-        return rollout
 
     def _experience(self, rollout: Samples, t: Tensor, envs: Tensor) -> tuple[Any, ...]:
         """Return transitions and, for a bonus that uses it, their context."""
@@ -323,7 +343,7 @@ class IntrinsicReward:
 
     def checkpoint(self) -> dict[str, Any]:
         """Return settings and state, in main memory, as plain values and tensors."""
-        return {"settings": self.settings, "state": to_cpu(self.state_dict())}
+        return {"settings": self.settings, "state": copied(self._state(), "cpu")}
 
     @classmethod
     def from_checkpoint(cls, checkpoint: dict[str, Any], envs: Any) -> IntrinsicReward:

@@ -8,11 +8,12 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
 from ssedb.errors import ConfigError, Note
+from ssedb.integrations.modes import own_modes
 from ssedb.integrations.reward import IntrinsicReward
 from ssedb.integrations.samples import SampleDict, Samples
 
@@ -82,6 +83,7 @@ class Reward:
     ) -> None:
         """Do nothing: `compute` is given all samples."""
 
+    @own_modes()
     def compute(self, samples: SampleDict, sync: bool = True) -> Tensor:
         """Return the weighted rewards of samples, float32 [n_steps, n_envs].
 
@@ -101,14 +103,14 @@ class Reward:
             self._train(rollout)
         return self.weight * rewards
 
+    @own_modes()
     def update(self, samples: SampleDict) -> None:
         """Train on samples of any number of environments, such as a batch of a replay buffer."""
         self._train(self._rollout(samples))
 
     def _rollout(self, samples: SampleDict) -> Samples:
         rollout = self.reward.samples(samples)
-        if not self.reward.fitted:
-            self.reward.fit_observations(rollout.obs.flatten(0, 1))
+        self.reward.fit_observations(rollout.obs)
         return rollout
 
     def _train(self, rollout: Samples) -> None:
@@ -148,8 +150,16 @@ class ICM(Reward):
         super().__init__("icm", locals(), feature_dim=latent_dim)
 
 
-class RND(Reward):
-    """Random Network Distillation."""
+class Latent(Reward):
+    """Base of those with no size but `latent_dim`.
+
+    Attributes:
+        bonus: our name of the bonus.
+        size: the option of the bonus that is `latent_dim`.
+    """
+
+    bonus: ClassVar[str]
+    size: ClassVar[str] = "feature_dim"
 
     def __init__(
         self,
@@ -167,8 +177,14 @@ class RND(Reward):
         encoder_model: str = "mnih",
         weight_init: str = "orthogonal",
     ) -> None:
-        """Make an RND."""
-        super().__init__("rnd", locals(), feature_dim=latent_dim)
+        """Make the bonus."""
+        super().__init__(self.bonus, locals(), **{self.size: latent_dim})
+
+
+class RND(Latent):
+    """Random Network Distillation."""
+
+    bonus = "rnd"
 
 
 class Disagreement(Reward):
@@ -250,27 +266,11 @@ class E3B(Reward):
         super().__init__("e3b", locals(), ridge=ridge, feature_dim=latent_dim)
 
 
-class DB(Reward):
+class DB(Latent):
     """The Dynamic Bottleneck, which RLeXplore does not have, with the keywords of the others."""
 
-    def __init__(
-        self,
-        envs: Any,
-        device: str = "cpu",
-        beta: float = 1.0,
-        kappa: float = 0.0,
-        gamma: float | None = None,
-        rwd_norm_type: str = "rms",
-        obs_norm_type: str = "rms",
-        latent_dim: int = 128,
-        lr: float = 0.001,
-        batch_size: int = 256,
-        update_proportion: float = 1.0,
-        encoder_model: str = "mnih",
-        weight_init: str = "orthogonal",
-    ) -> None:
-        """Make a Dynamic Bottleneck."""
-        super().__init__("db", locals(), latent_dim=latent_dim)
+    bonus = "db"
+    size = "latent_dim"
 
 
 def _one_of(given: dict[str, Any], name: str, *known: str) -> str:

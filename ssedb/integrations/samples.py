@@ -30,9 +30,11 @@ class Samples:
     next_obs: Tensor  # [T, N, ...], at an episode's end its last observation
     dones: Tensor  # bool [T, N], whether the episode ended here
     valid: Tensor  # bool [T, N], whether next_obs is what the action led to
+    told: bool = False  # whether the trainer said which are valid
 
     def __post_init__(self) -> None:
-        self.valid = self.valid & ~self._crosses_an_end()
+        if not self.told:
+            self.valid = self.valid & ~self._crosses_an_end()
 
     @property
     def size(self) -> tuple[int, int]:
@@ -54,7 +56,10 @@ class Samples:
 
     def end_episodes(self, which: Tensor | None) -> None:
         """End the episodes of environments, bool [N], or of all, with the last step."""
-        self.dones[-1] |= torch.ones_like(self.dones[-1]) if which is None else which
+        if which is None:
+            which = torch.ones_like(self.dones[-1])
+        require_envs(which, self.size[1])
+        self.dones[-1] |= which
 
     def episodes(self, first: Tensor) -> Tensor:
         """Number the episodes [T, N], of which those under way at the start have `first` [N]."""
@@ -96,10 +101,19 @@ class Samples:
                 yield t[rows], n[rows]
 
 
+def require_envs(which: Tensor, envs: int) -> None:
+    """Raise ConfigError unless `which` tells of every environment."""
+    if which.shape != (envs,):
+        raise ConfigError(
+            f"which of shape {list(which.shape)}: give a bool for each of the {envs} environments"
+        )
+
+
 def join(steps: list[Samples]) -> Samples:
     """Concatenate samples in time."""
     parts = zip(*((s.obs, s.actions, s.next_obs, s.dones, s.valid) for s in steps), strict=True)
-    return Samples(*map(torch.cat, parts))
+    obs, actions, next_obs, dones, valid = map(torch.cat, parts)
+    return Samples(obs, actions, next_obs, dones, valid, all(s.told for s in steps))
 
 
 def one_step(values: tuple[Any, ...], valid: Any = None) -> dict[str, Tensor]:

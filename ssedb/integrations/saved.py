@@ -40,12 +40,12 @@ def require_made_for(saved: Any, own: dict[str, str]) -> None:
     )
 
 
-def to_cpu(value: Any) -> Any:
-    """Copy the tensors in dicts and lists to main memory."""
+def copied(value: Any, device: str | None = None) -> Any:
+    """Copy the tensors in dicts and lists, to a device if one is named."""
     if isinstance(value, Tensor):
-        return value.cpu()
+        return value.to(device or value.device, copy=True)
     if isinstance(value, dict):
-        return type(value)((key, to_cpu(item)) for key, item in value.items())
+        return type(value)((key, copied(item, device)) for key, item in value.items())
     if isinstance(value, list):
-        return [to_cpu(item) for item in value]
+        return [copied(item, device) for item in value]
     return value

@@ -100,7 +100,10 @@ class IntrinsicRewardCallback(BaseCallback):
         next_obs = final_observations(self.reward, step["new_obs"], step["dones"], step["infos"])
         dones = step["dones"]
         actions = step.get("clipped_actions", step["actions"])  # MaskablePPO clips none
-        self.reward.watch(step["obs_tensor"], actions, step["rewards"], dones, dones, next_obs)
+        valid = np.ones(len(dones), bool)
+        self.reward.watch(
+            step["obs_tensor"], actions, step["rewards"], dones, dones, next_obs, valid
+        )
         self._extrinsic.append(np.array(step["rewards"]))
         return True
 
@@ -124,8 +127,9 @@ class IntrinsicRewardCallback(BaseCallback):
 class VecIntrinsicReward(VecEnvWrapper):
     """Environments whose reward includes a bonus, for any algorithm, off-policy ones among them.
 
-    The bonus is scaled and rewarded step by step and updated every `update_every` steps, before
-    which nothing is rewarded. `infos` tell `intrinsic_reward` and `extrinsic_reward`.
+    The bonus is scaled and rewarded step by step and updated every `update_every` steps, first
+    after 128 or more, before which nothing is rewarded. `infos` tell `intrinsic_reward` and
+    `extrinsic_reward`.
     """
 
     def __init__(
@@ -147,7 +151,8 @@ class VecIntrinsicReward(VecEnvWrapper):
             intrinsic_coef: weight of the scaled bonus.
             extrinsic_coef: weight of the environment's reward; 0 switches it off.
             update_every: steps of all environments between two updates of the bonus.
-            training: whether to reward and learn; if not, rewards are the environment's.
+            training: whether to reward and learn; if not, rewards are the environment's, and the
+                reward may be that of another wrapper.
             settings: of `IntrinsicReward`, if a name is given.
         """
         if not isinstance(venv, VecEnv):
@@ -161,6 +166,7 @@ class VecIntrinsicReward(VecEnvWrapper):
         self._stepwise = Stepwise(as_reward(bonus, venv, settings), update_every)
         self._obs: Any = None
         self._taken: Any = None
+        self._begun = np.zeros(venv.num_envs, bool)  # episodes that the reward does not know of
 
     @property
     def reward(self) -> IntrinsicReward:
@@ -171,7 +177,7 @@ class VecIntrinsicReward(VecEnvWrapper):
         """Reset all environments."""
         obs = self.venv.reset()
         self._obs = self.reward.inputs.select(obs, (self.num_envs,))
-        self._stepwise.begin_episodes()
+        self._begun[:] = True
         return obs
 
     def step_async(self, actions: np.ndarray) -> None:
@@ -183,13 +189,17 @@ class VecIntrinsicReward(VecEnvWrapper):
         """End a step; return what the environments do, with the rewards changed."""
         obs, rewards, dones, infos = self.venv.step_wait()
         if self.training:
+            # Not earlier: another wrapper, whose episodes go on, may share the reward.
+            if self._begun.any():
+                self._stepwise.begin_episodes(None if self._begun.all() else self._begun)
+                self._begun[:] = False
             next_obs = final_observations(self.reward, obs, dones, infos)
             intrinsic = self._stepwise(self._obs, self._taken, dones, next_obs)
             for info, own, game in zip(infos, intrinsic, rewards, strict=True):
                 info["intrinsic_reward"], info["extrinsic_reward"] = float(own), float(game)
             rewards = self.extrinsic_coef * rewards + self.intrinsic_coef * intrinsic
-        elif dones.any():
-            self._stepwise.begin_episodes(dones)
+        else:
+            self._begun |= dones
         self._obs = self.reward.inputs.select(obs, (self.num_envs,))
         return obs, rewards, dones, infos
 

@@ -22,6 +22,9 @@ class RewardScale:
 
     As long as all sums are equal, there is no scale, and the rewards are 0. `RewardNorm` of our
     trainer needs no such rule: every rollout counts there before it is divided.
+
+    Attributes:
+        counted: steps whose rewards were counted.
     """
 
     def __init__(self, kind: str, gamma: float, device: torch.device) -> None:
@@ -32,8 +35,6 @@ class RewardScale:
             gamma: discount of the sums.
             device: where the rewards are.
         """
-        if kind not in ("run", "recent", "none"):
-            raise ConfigError(f"reward_scale={kind!r}: use run, recent or none")
         self._kind = kind
         self._gamma = gamma
         recent = kind == "recent"
@@ -44,9 +45,11 @@ class RewardScale:
         self._sums = torch.zeros(1, dtype=torch.float64, device=device)
         self._waiting = self._sums[:0]  # sums of `_steps` steps that the moments do not have yet
         self._steps = 0
+        self.counted = 0
 
     def add(self, raw: Tensor) -> Tensor:
         """Count the rewards of a rollout, [T, N], and divide them by the scale."""
+        self.counted += len(raw)
         if self._kind == "none":
             return raw
         if len(self._sums) not in (1, raw.shape[1]):  # other environments begin other sums
@@ -83,13 +86,15 @@ class RewardScale:
             "sums": self._sums,
             "waiting": self._waiting,
             "steps": self._steps,
+            "counted": self.counted,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Load a state of the same kind."""
-        if "moments" not in state:
+        if "counted" not in state:
             raise ConfigError("the state was saved by an older ssedb; train the bonus anew")
         self._moments.load_state_dict(state["moments"])
         self._sums = state["sums"].to(self._sums.device)
         self._waiting = state["waiting"].to(self._sums.device)
         self._steps = state["steps"]
+        self.counted = state["counted"]

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ssedb.actions import Choices, NumActions, action_space
 from ssedb.envs.frames import LUMA, SIDE, to_agent_frames
-from ssedb.envs.seen import SMALLEST_IMAGE
+from ssedb.envs.seen import is_large
 from ssedb.errors import ConfigError
 
 LEAST_SIDE = 36
@@ -59,7 +59,7 @@ def make_observations(space: spaces.Space[Any], rgb: bool | None = None) -> Imag
     if isinstance(space, spaces.Box) and is_image(space):
         bounds = float(space.low.min()), float(space.high.max())
         return Images(shape, rgb, (0.0, 255.0) if space.dtype == np.uint8 else bounds)
-    small = len(shape) <= 2 or (len(shape) <= 4 and not _is_large(shape))
+    small = len(shape) <= 2 or (len(shape) <= 4 and not is_large(shape))
     flat = isinstance(space, spaces.Box) and small
     if flat or isinstance(space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
         return Vectors(space)
@@ -72,14 +72,9 @@ def make_observations(space: spaces.Space[Any], rgb: bool | None = None) -> Imag
 def is_image(space: spaces.Space[Any]) -> bool:
     """Tell whether the observations of a space are images: see `make_observations`."""
     shape = tuple(space.shape or ())
-    if not isinstance(space, spaces.Box) or not _is_large(shape):
+    if not isinstance(space, spaces.Box) or len(shape) > 4 or not is_large(shape):
         return False
     return space.dtype == np.uint8 or (len(shape[-3:]) == 3 and space.is_bounded())
-
-
-def _is_large(shape: tuple[int, ...]) -> bool:
-    """Tell whether arrays [H, W], [H, W, C], [C, H, W] or stacks of these have sides of images."""
-    return 2 <= len(shape) <= 4 and sorted(shape[-3:])[-2] >= SMALLEST_IMAGE
 
 
 class Images:

@@ -26,7 +26,7 @@ class IntrinsicRewardTransform(Transform):  # type: ignore[misc]
 
     The transform scales the reward and shows transitions to a bonus that counts or remembers.
     `IntrinsicRewardLoss` trains the model; without `add_to_reward` the two together take the place
-    of `RNDTransform` and `RNDLoss`. Before the first `scale_every` steps nothing is rewarded.
+    of `RNDTransform` and `RNDLoss`. The first `scale_every` steps, 128 or more, are not rewarded.
 
     Put it before transforms that turn pixels into floats: it takes observations as the
     environment gives them. `IntrinsicRewardLoss` does, too, so let such transforms write to

@@ -1,5 +1,6 @@
 """The environments that settings name, and a random agent's statistics of them."""
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -9,6 +10,7 @@ import ssedb
 from ssedb.collect import environments
 from ssedb.collect.environments import look_around, random_agent_statistics, training_envs
 from ssedb.engine.distributed import Group
+from ssedb.errors import TrainingError
 from ssedb.trainer import Trainer
 from tests.toy import Grid, tiny_config
 
@@ -157,3 +159,37 @@ def test_obs_statistics_are_those_of_the_noisy_world_and_reach_policy_and_bonus(
         assert (module.normalize.mean[0, -1] - seen.mean(0)).abs().mean() < 4
     for module in (without.policy, without.bonus):
         assert module.normalize.std < 0.5 * expected  # without noise the spread is another
+
+
+class Leaking(gymnasium.Env):
+    """A vector whose second number, of float64, is no finite float32 from some step on."""
+
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float64)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, value):
+        self.value = float(value)
+
+    def reset(self, *, seed=None, options=None):
+        self.steps = 0
+        return np.zeros(2), {}
+
+    def step(self, action):
+        self.steps += 1
+        return np.array([0, self.value if self.steps > 5 else 1]), 0.0, False, False, {}
+
+
+gymnasium.register("Leaking-v0", Leaking)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("value", "shown"), [("nan", "nan"), ("-inf", "-inf"), ("1e39", "inf")])
+def test_run_of_an_environment_that_shows_a_random_agent_no_number_saves_nothing(
+    value, shown, tmp_path
+):
+    config = tiny_config(
+        tmp_path / "run", env=f"{__name__}:Leaking-v0", env_kwargs={"value": value}, env_workers=0
+    )
+    with pytest.raises(TrainingError, match=f"Leaking-v0 gave .* observation with {shown}, no"):
+        ssedb.train(config)
+    assert not list(tmp_path.glob("run/checkpoints/*"))

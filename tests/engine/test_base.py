@@ -46,6 +46,28 @@ def test_fast_engine_without_a_gpu_is_refused():
         make_engine(CPU, "fast")
 
 
+@pytest.mark.parametrize("own_draws", [True, False])
+def test_state_on_a_gpu_holds_torchs_generator_unless_draws_are_the_engines_own(
+    own_draws, monkeypatch
+):
+    """Generators of the CPU stand in for those of a GPU."""
+    generator, torchs = torch.Generator, torch.arange(16, dtype=torch.uint8)
+    set_to = []
+    monkeypatch.setattr(torch, "Generator", lambda device: generator())
+    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: torchs)
+    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda state, device: set_to.append(state))
+    engine, other = (
+        Engine(torch.device("cuda"), seed=seed, own_draws=own_draws) for seed in (0, 1)
+    )
+    state = engine.state_dict()
+    assert set(state) == {"background"} | ({"cuda"} if not own_draws else set())
+    other.load_state_dict({"cuda": torchs, **state})
+    assert torch.equal(other.state_dict()["background"], state["background"])
+    assert len(set_to) == (not own_draws)
+    other.load_state_dict({"background": torch.zeros(16, dtype=torch.uint8)})  # of another device
+    assert torch.equal(other.state_dict()["background"], state["background"])
+
+
 def updates(log, count=3):
     for number in range(count):
         log.append((number, float(torch.rand(()))))

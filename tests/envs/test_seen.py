@@ -8,6 +8,7 @@ from gymnasium import spaces
 
 import ssedb
 from ssedb.actions import Box, Choices
+from ssedb.errors import Blamed
 
 IMAGE = spaces.Box(0, 255, (40, 50, 3), np.uint8)
 CODES = spaces.Box(0, 255, (2, 3), np.uint8)
@@ -106,6 +107,9 @@ def test_obs_key_names_what_is_seen_of_a_dictionary():
         (spaces.Text(3), {}, "needs uint8 images .* or vectors"),
         (spaces.Box(0, 1, (40, 40, 3)), {}, "needs uint8 images .* or vectors"),
         (spaces.Box(0, 255, (84, 84, 4), np.uint8), {}, "needs uint8 images .* or vectors"),
+        (spaces.Box(0, 255, (3, 64, 64), np.uint8), {}, "needs uint8 images .* or vectors"),
+        (spaces.Box(0, 255, (4, 64, 64, 3), np.uint8), {}, "needs uint8 images .* or vectors"),
+        (spaces.Dict(a=CODES, b=spaces.Box(0, 1, (1, 40, 40))), {}, "needs uint8 images"),
     ],
 )
 def test_observations_that_cannot_be_seen_are_refused_in_one_line(observations, kwargs, message):
@@ -155,3 +159,53 @@ def test_noises_that_fit_vectors_are_taken(noise):
     assert frames.shape == (2, 3 + wider)
     assert (frames[:, :3] == 1).all()
     assert env.step(torch.zeros(2, 2)).frames.shape == (2, 3 + wider)
+
+
+class Misshapen(gymnasium.Env):
+    """Observes in another shape than its space says, from its reset or from its third step on."""
+
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, shape, given, where):
+        kind = np.uint8 if len(shape) > 1 else np.float32
+        self.observation_space = spaces.Box(0, 255, tuple(shape), kind)
+        self.given, self.where = tuple(given), where
+
+    def observation(self, wrong):
+        shape = self.given if wrong else self.observation_space.shape
+        return np.zeros(shape, self.observation_space.dtype)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.count = 0
+        return self.observation(self.where == "reset"), {}
+
+    def step(self, action):
+        self.count += 1
+        return self.observation(self.where == "step" and self.count > 2), 0.0, False, False, {}
+
+
+gymnasium.register("Misshapen-v0", Misshapen)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("where", ["reset", "step"])
+@pytest.mark.parametrize(
+    ("shape", "given"), [([3], [4]), ([3], [1]), ([40, 50, 3], [40, 50]), ([40, 50], [1, 50])]
+)
+def test_observation_of_another_shape_than_the_space_is_blamed_on_the_environment(
+    shape, given, where, workers
+):
+    kwargs = {"shape": shape, "given": given, "where": where}
+    with pytest.raises(Blamed) as error:  # noqa: PT012
+        env = ssedb.make_env("Misshapen-v0", 2, env_kwargs=kwargs, env_workers=workers)
+        try:
+            env.reset()
+            for _ in range(3):
+                env.step(torch.zeros(2, dtype=torch.int64))
+        finally:
+            env.close()
+    said = f"Misshapen.{where} gave an observation of shape {given}, and its observation_space has"
+    assert error.value.message == f"{said} {shape}"
+    assert not error.value.may_pass

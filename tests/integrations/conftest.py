@@ -9,3 +9,9 @@ from .corridor import Clock, Diary
 def nothing_remembered():
     for remembered in (Clock.rewarded, Clock.trained, Diary.episodes):
         remembered.clear()
+
+
+@pytest.fixture
+def short_window(monkeypatch):
+    """Wrappers and transforms that reward from their first update on, however early it is."""
+    monkeypatch.setattr("ssedb.integrations.stepwise.WINDOW", 1)

@@ -64,7 +64,7 @@ def test_numbers_are_joined_as_our_trainer_joins_them():
     assert entries.space.shape == seen.shape
     for _ in range(3):
         observation = NUMBERS.sample()
-        assert entries(observation, ()).tolist() == seen.observation(observation).tolist()
+        assert entries(observation, ()).tolist() == seen.observation(observation, "step").tolist()
 
 
 @pytest.mark.parametrize(

@@ -122,6 +122,17 @@ def test_reset_among_watched_steps_begins_new_episodes_of_those_environments():
     assert Diary.episodes[-1].tolist() == [9, 10, 11]
 
 
+@pytest.mark.parametrize("watched", [True, False])
+@pytest.mark.parametrize("which", [[True], [True] * 4, True])
+def test_reset_of_another_number_of_environments_is_answered_in_one_line(which, watched):
+    reward = small(DIARY)
+    reward.compute(rollout(1))
+    if watched:
+        reward.watch(**{name: value[0] for name, value in rollout(1).items()})
+    with pytest.raises(ssedb.ConfigError, match=r"which of shape .*each of the 3 envi"):
+        reward.begin_episodes(which)
+
+
 def test_episodes_that_end_in_forgotten_steps_are_over():
     reward = small(DIARY)
     reward.compute(rollout(1))

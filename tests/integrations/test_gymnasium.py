@@ -12,6 +12,8 @@ from ssedb.integrations.gymnasium import VectorIntrinsicReward
 
 from .corridor import CLOCK, DIARY, LENGTH, SPACES, Clock, Corridor, Diary, Sighted
 
+pytestmark = pytest.mark.usefixtures("short_window")
+
 
 def wrapped(mode: AutoresetMode, truncates: bool = False, **settings) -> VectorIntrinsicReward:
     env = SyncVectorEnv([partial(Corridor, truncates)] * 2, autoreset_mode=mode)

@@ -1,13 +1,16 @@
 """`ssedb.IntrinsicReward`: samples in, intrinsic rewards out."""
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
 
 import ssedb
+from ssedb.errors import Note
 
-from .corridor import CLOCK, SPACES, Clock, rollout, same_future, small, weights
+from .corridor import CLOCK, SPACES, Clock, random_samples, rollout, same_future, small, weights
 
 
 @pytest.mark.parametrize(
@@ -64,6 +67,14 @@ def test_reward_leaves_torchs_generator_alone():
     assert torch.equal(torch.rand(1), expected)
 
 
+def test_reward_that_is_made_leaves_the_generators_of_gpus_alone(monkeypatch):
+    def seed(number):
+        raise AssertionError(f"seeded with {number}")
+
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", seed)
+    small("db")
+
+
 def test_reward_follows_its_seed():
     first, second, third = small("db"), small("db"), small("db", seed=1)
     assert same_future(first, second)
@@ -106,10 +117,30 @@ def test_epochs_and_batch_size_say_how_often_the_model_is_trained():
     assert [len(times) for times in Clock.trained] == 3 * [6, 6, 6, 6]
 
 
+def test_memory_that_stays_empty_is_noted_once():
+    planes = spaces.Box(0, 255, (36, 36, 2), np.uint8), SPACES[1]
+    samples = random_samples(*planes)  # no channel is the other's past
+    reward = ssedb.IntrinsicReward("db-ensemble", planes, preset="rooms", epochs=1, device="cpu")
+    with pytest.warns(Note, match="bonus='db-ensemble': its memory stores nothing.*memory=0"):
+        reward.compute(samples)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        reward.compute(samples)
+        ssedb.IntrinsicReward("db-ensemble", planes, preset="rooms", memory=0).compute(samples)
+        small("db-ensemble").compute(rollout())  # a stack of one
+
+
 def test_watch_of_a_single_environment_is_answered_in_one_line():
     step = {name: value[0, 0] for name, value in rollout(1).items()}
     with pytest.raises(ssedb.ConfigError, match=r"terminateds of shape \[\]: watch takes"):
         small().watch(**step)
+
+
+def test_settings_are_taken_as_our_trainer_takes_them():
+    reward = small(learning_rate=1, epochs=1e0, gamma=1, share=np.float32(0.5))
+    kinds = {name: type(reward.settings[name]) for name in ("learning_rate", "epochs", "share")}
+    assert kinds == {"learning_rate": float, "epochs": int, "share": float}
+    assert reward.compute(rollout()).isfinite().all()
 
 
 @pytest.mark.parametrize(
@@ -127,10 +158,15 @@ def test_watch_of_a_single_environment_is_answered_in_one_line():
         ({"batch_size": 0}, "batch_size=0"),
         ({"epochs": 0}, "epochs=0"),
         ({"learning_rate": -1.0}, "learning_rate=-1.0"),
-        ({"learning_rate": "1e-3"}, "learning_rate='1e-3': must be a number"),
-        ({"gamma": None}, "gamma=None: must be a number"),
+        ({"learning_rate": "1e-3"}, "learning_rate='1e-3': must be a finite number"),
+        ({"adam_eps": -1}, "adam_eps=-1: must be above 0"),
+        ({"epochs": True}, "epochs=True: must be a whole number"),
+        ({"fit_obs": "no"}, "fit_obs='no': must be true or false"),
+        ({"rgb": "no"}, "rgb='no': must be true or false"),
+        ({"gamma": None}, "gamma=None: must be a finite number"),
         ({"gamma": 2.0}, "gamma=2.0"),
         ({"seed": -1}, "seed=-1"),
+        ({"seed": 2**70}, "seed=1180591620717411303424: must be below"),
         ({"device": "tpu"}, "device='?tpu"),
         ({"precision": "fp8"}, "precision='?fp8"),
         ({"fidelity": "theirs"}, "fidelity='theirs'"),

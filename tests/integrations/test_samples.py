@@ -5,6 +5,8 @@ import pytest
 import torch
 
 import ssedb
+from ssedb.integrations.scale import WINDOW
+from ssedb.integrations.stepwise import Stepwise
 
 from .corridor import CLOCK, DIARY, LENGTH, Clock, rollout, small
 
@@ -36,6 +38,34 @@ def test_invalid_steps_are_neither_rewarded_nor_trained_on():
     rewards = small(CLOCK, reward_scale="none", epochs=1).compute(samples).numpy()
     assert ((rewards > 0) == samples["valid"]).all()
     assert len(torch.cat(Clock.trained)) == 8 + 5
+
+
+def constant() -> dict[str, np.ndarray]:
+    """Episodes of one step that all look alike."""
+    samples = rollout()
+    ends = np.ones((8, 3), bool)
+    samples["observations"][:] = samples["next_observations"][:] = 7
+    return {**samples, "terminateds": ends}
+
+
+@pytest.mark.parametrize("watched", [True, False])
+def test_valid_says_that_ends_like_the_next_beginnings_are_true(watched):
+    for valid, count in ({}, 3), ({"valid": np.ones((8, 3), bool)}, 24):
+        reward = small(CLOCK, epochs=1)
+        Clock.trained.clear()
+        samples = {**constant(), **valid}
+        for t in range(8 * watched):
+            reward.watch(**{name: value[t] for name, value in samples.items()})
+        reward.compute(None if watched else samples)
+        assert len(torch.cat(Clock.trained)) == count
+
+
+def test_steps_are_rewarded_though_ends_are_like_the_next_beginnings():
+    step = Stepwise(small(CLOCK, epochs=1), update_every=WINDOW)
+    row = {name: value[0] for name, value in constant().items()}
+    for _ in range(WINDOW):
+        step(row["observations"], row["actions"], row["terminateds"], row["next_observations"])
+    assert len(torch.cat(Clock.trained)) == 3 * WINDOW
 
 
 def without(key: str) -> dict[str, np.ndarray]:

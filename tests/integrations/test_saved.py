@@ -1,6 +1,5 @@
 """States of rewards: restored exactly, and refused where they do not fit."""
 
-import copy
 import pickle
 
 import pytest
@@ -15,6 +14,7 @@ from .corridor import (
     rollout,
     same_future,
     small,
+    weights,
 )
 
 
@@ -27,9 +27,24 @@ def test_saved_reward_continues_as_the_original(bonus, save):
         other = pickle.loads(pickle.dumps(one))
     else:
         other = small(bonus, seed=1)
-        other.load_state_dict(copy.deepcopy(one.state_dict()))
+        other.load_state_dict(one.state_dict())
     assert other.updates == 1
     assert same_future(one, other)
+
+
+@pytest.mark.parametrize("save", ["state_dict", "checkpoint"])
+@pytest.mark.parametrize("bonus", [b for b in ssedb.list_bonuses() if b != "none"])
+def test_state_in_memory_restores_the_reward_as_often_as_it_is_loaded(bonus, save):
+    reward = small(bonus, epochs=1)
+    reward.compute(rollout())
+    state = reward.checkpoint()["state"] if save == "checkpoint" else reward.state_dict()
+    found = []
+    for _ in range(3):
+        found.append([reward.compute(rollout(seed=seed)) for seed in (1, 2)])
+        found[-1].append(weights(reward))
+        reward.load_state_dict(state)
+    for later in found[1:]:
+        assert all(map(torch.equal, later, found[0]))
 
 
 def saved_by(bonus: str = "rnd", **settings) -> dict:

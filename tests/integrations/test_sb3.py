@@ -11,7 +11,7 @@ from gymnasium import spaces
 from sb3_contrib import MaskablePPO, RecurrentPPO
 from stable_baselines3 import A2C, DQN, PPO
 from stable_baselines3.common.buffers import RolloutBuffer
-from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.callbacks import BaseCallback, EvalCallback
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize, VecTransposeImage
 
@@ -19,7 +19,20 @@ import ssedb
 from ssedb.errors import Note
 from ssedb.integrations.sb3 import IntrinsicRewardCallback, VecIntrinsicReward, last_values
 
-from .corridor import CLOCK, DIARY, LENGTH, Clock, Corridor, Diary, Sighted, rollout, small
+from .corridor import (
+    CLOCK,
+    DIARY,
+    LENGTH,
+    Clock,
+    Corridor,
+    Diary,
+    Sighted,
+    picture,
+    rollout,
+    small,
+)
+
+pytestmark = pytest.mark.usefixtures("short_window")
 
 STEPS, ENVS = 7, 2
 
@@ -155,6 +168,22 @@ def test_transitions_at_episode_ends_have_the_true_next_observation(truncates):
     assert len(before) == 2 * STEPS * ENVS
     assert torch.equal(later, before + 1)
     assert LENGTH in later
+
+
+class Still(Corridor):
+    """Episodes of one step in which nothing is to be seen."""
+
+    def reset(self, **kwargs):
+        super().reset(**kwargs)
+        return picture(1), {}
+
+    def step(self, action):
+        return picture(1), 0.0, True, False, {}
+
+
+def test_ends_that_look_like_the_next_beginning_are_rewarded():
+    ppo(DummyVecEnv([Still] * ENVS)).learn(STEPS * ENVS, IntrinsicRewardCallback(CLOCK))
+    assert len(torch.cat([later for *_, later in Clock.rewarded])) == STEPS * ENVS
 
 
 def test_images_in_a_cnn_policy_are_rewarded_channels_first():
@@ -326,6 +355,38 @@ def test_wrapper_without_training_numbers_the_episodes_that_end():
         env.step(np.zeros(ENVS, int))
     assert [episodes[0].item() for episodes in Diary.episodes[:2]] == [0, 0]
     assert [episodes[0].item() for episodes in Diary.episodes[2:]] == [ENVS] * (LENGTH - 1)
+
+
+@pytest.mark.parametrize("bonus", ["e3b", "db-ngu"])
+def test_evaluation_with_the_reward_of_training_changes_no_training_episode(bonus):
+    found = []
+    for evaluates in (False, True):
+        env = VecIntrinsicReward(corridors(), bonus, update_every=4, preset="rooms", device="cpu")
+        rewards = play(env, 6)[0].tolist()
+        if evaluates:
+            other = VecIntrinsicReward(DummyVecEnv([Corridor]), env.reward, training=False)
+            other.reset()
+            for _ in range(LENGTH + 2):
+                other.step(np.zeros(1, int))
+        rewards += [env.step(np.zeros(ENVS, int))[1].tolist() for _ in range(6)]
+        found.append(rewards)
+    assert found[0] == found[1]
+
+
+def test_evaluation_of_normalised_environments_takes_a_wrapper_that_does_not_train():
+    def carts() -> DummyVecEnv:
+        return make_vec_env("CartPole-v1", ENVS, seed=0)
+
+    def evaluate(inside) -> float:
+        env = VecNormalize(inside, training=False, norm_reward=False)
+        check = EvalCallback(env, eval_freq=STEPS, n_eval_episodes=1, verbose=0)
+        ppo(VecNormalize(bonus)).learn(STEPS * ENVS, callback=check)
+        return check.last_mean_reward
+
+    bonus = VecIntrinsicReward(carts(), "rnd", preset="rooms", device="cpu")
+    assert evaluate(VecIntrinsicReward(carts(), bonus.reward, training=False)) >= 1
+    with pytest.raises(AssertionError, match="synchronizing normalization stats"):
+        evaluate(carts())
 
 
 def test_wrapper_with_numbers_of_numpy_learns_and_is_saved(tmp_path):

@@ -25,6 +25,8 @@ from ssedb.integrations.torchrl import IntrinsicRewardLoss, IntrinsicRewardTrans
 
 from .corridor import CLOCK, DIARY, LENGTH, Clock, Corridor, Diary, Sighted, rollout, small
 
+pytestmark = pytest.mark.usefixtures("short_window")
+
 
 def corridor(one_hot: bool = True) -> GymWrapper:
     return GymWrapper(Corridor(), categorical_action_encoding=not one_hot)
