@@ -4,9 +4,22 @@ import pytest
 import torch
 from torch import nn
 
+from ssedb.actions import Box
+from ssedb.bonuses.db import PredictionHead
 from ssedb.errors import ConfigError
-from ssedb.networks import ActorCritic, ConvTrunk, Encoder, Posterior, Projection, Trunk
+from ssedb.networks import (
+    ActorCritic,
+    ConvTrunk,
+    DenseTrunk,
+    Encoder,
+    Ensemble,
+    Posterior,
+    Projection,
+    Trunk,
+)
 from ssedb.normalize import to_blocks
+from ssedb.options import DBOptions
+from tests.toy import TINY_OPTIONS
 
 
 def count(module: torch.nn.Module) -> int:
@@ -44,6 +57,10 @@ def test_blocks_match_their_equations():
         mean, std = posterior(state, action)
         torch.testing.assert_close(mean, out[:, :3])
         torch.testing.assert_close(std, torch.log(1 + out[:, 3:].exp()).clamp(1e-3, 1e5))
+    vectors = DenseTrunk(6, (1, 2, 3))
+    hidden = [layer for layer in vectors if isinstance(layer, nn.Linear)]
+    x = lrelu(dense(hidden[2], lrelu(dense(hidden[1], lrelu(dense(hidden[0], state))))))
+    torch.testing.assert_close(vectors(state), x)
     trunk = Trunk(6, 8, 7)
     x = residual(trunk.residual2, residual(trunk.residual1, lrelu(dense(trunk.first, state))))
     torch.testing.assert_close(trunk(state), lrelu(dense(trunk.widen, x)))
@@ -80,6 +97,7 @@ def test_layers_begin_with_glorot_weights():
         Encoder((4, 84, 84), (32, 64, 64), 64),
         Posterior(64, 4, 64, 32, True),
         Trunk(32, 64, 64),
+        PredictionHead(DBOptions(**TINY_OPTIONS | dict(state_dim=1024, prediction_std="head"))),
     )
     layers = [
         layer
@@ -87,13 +105,16 @@ def test_layers_begin_with_glorot_weights():
         for layer in module.modules()
         if isinstance(layer, (nn.Conv2d, nn.Linear))
     ]
-    assert len(layers) == 4 + 6 + 6
-    for layer in layers:
-        area = layer.weight[0, 0].numel()
-        bound = (6 / (area * (layer.weight.shape[0] + layer.weight.shape[1]))) ** 0.5
-        assert 0.95 * bound < layer.weight.abs().max() <= bound
-        assert layer.weight.std().item() == pytest.approx(bound / 3**0.5, rel=0.05)
-        assert layer.bias.abs().max() == 0
+    assert len(layers) == 4 + 6 + 6 + 9
+    ensemble = Ensemble(8, 32, 64, 16)
+    weights = [layer.weight for layer in layers] + [w for model in ensemble.weights for w in model]
+    for weight in weights:
+        area = weight[0, 0].numel()
+        bound = (6 / (area * (weight.shape[0] + weight.shape[1]))) ** 0.5
+        assert 0.95 * bound < weight.abs().max() <= bound
+        assert weight.std().item() == pytest.approx(bound / 3**0.5, rel=0.05)
+    for bias in [layer.bias for layer in layers] + list(ensemble.biases):
+        assert bias.abs().max() == 0
 
 
 def test_channels_last_does_not_change_the_result():
@@ -136,6 +157,16 @@ def test_actions_are_drawn_as_the_logits_say():
     share = actions.bincount(minlength=3) / len(actions)
     torch.testing.assert_close(share, torch.tensor([0.7, 0.2, 0.1]), atol=0.015, rtol=0)
     torch.testing.assert_close(log_probs, torch.tensor([0.7, 0.2, 0.1]).log()[actions])
+
+
+def test_policy_over_a_box_speaks_in_units_of_the_box():
+    policy = ActorCritic((4,), Box((-1.0, 0.0), (1.0, 20.0)), (4, 4, 4), 8, ("relu",))
+    with torch.no_grad():
+        policy.policy.weight.zero_()
+        policy.policy.bias.fill_(0.5)
+    mean, log_std = policy(torch.zeros(1, 4))[0].chunk(2, -1)
+    torch.testing.assert_close(mean, torch.tensor([[0.5, 15.0]]))  # half way from the middle
+    torch.testing.assert_close(log_std.exp(), torch.tensor([[1.0, 10.0]]))
 
 
 def test_networks_for_pictures_that_are_too_small_are_refused():

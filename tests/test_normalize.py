@@ -86,6 +86,12 @@ def test_reward_norm_of_a_constant_zero_stays_zero():
     assert RewardNorm(2, 0.99)(torch.zeros(3, 2)).abs().max() == 0
 
 
+def test_reward_norm_scales_tiny_rewards_as_any_other():
+    rewards = torch.rand(50, 4, generator=torch.Generator().manual_seed(0))
+    tiny, plain = (RewardNorm(4, 0.9)(scale * rewards) for scale in (1e-6, 1.0))
+    torch.testing.assert_close(tiny, plain, rtol=1e-3, atol=0)
+
+
 def test_moments_of_batches_are_the_moments_of_all():
     rng = np.random.default_rng(2)
     batches = [rng.normal(loc=1e3, size=(n, 2, 3)) for n in (1, 7, 30)]
@@ -172,11 +178,12 @@ def test_obs_norm_of_another_shape_is_refused(name, shape):
 
 
 def test_features_are_scaled_by_moving_moments():
-    norm, rows = FeatureNorm(3), torch.tensor([[1.0, -2.0, 0.5], [3.0, 2.0, 0.5]])
+    rows = torch.tensor([[1.0, -2.0, 0.5, 0.01], [3.0, 2.0, 0.5, -0.01]])
+    norm = FeatureNorm(4)
     torch.testing.assert_close(norm(rows), rows)  # mean 0 and std 1 until anything was taken in
     for _ in range(3000):
         norm.observe(rows)
-    expected = torch.tensor([[-1.0, -1.0, 0.0], [1.0, 1.0, 0.0]])
+    expected = torch.tensor([[-1.0, -1.0, 0.0, 1.0], [1.0, 1.0, 0.0, -1.0]])
     torch.testing.assert_close(norm(rows), expected, atol=1e-3, rtol=0)
 
 

@@ -147,8 +147,8 @@ def test_masked_rows_do_not_count(gaussians):
     mask = torch.tensor([True, False, True, True, False, True, True])
     next_state, scores = mean.flip(0), mean @ mean.T
     spoiled_mean, spoiled_scores = mean.clone(), scores.clone()
-    spoiled_mean[~mask] = 1e3
-    spoiled_scores[~mask], spoiled_scores[:, ~mask] = 77.0, 77.0
+    spoiled_mean[~mask] = torch.nan
+    spoiled_scores[~mask], spoiled_scores[:, ~mask] = torch.nan, torch.nan
     torch.testing.assert_close(
         objectives.compression_upper_bound(spoiled_mean, std, mask),
         objectives.compression_upper_bound(mean[mask], std[mask]),
@@ -225,6 +225,14 @@ def test_information_gain_matches_dense_linear_algebra():
     ]
     actual = objectives.information_gain(torch.from_numpy(eta), covariance, outputs=7)
     np.testing.assert_allclose(actual, expected, rtol=1e-9)
+
+
+def test_information_gain_of_features_far_from_zero_is_never_below_zero():
+    draws = torch.randn(500, 32, generator=torch.Generator().manual_seed(0))
+    eta = 1000 + 0.01 * draws  # rounding alone makes some quadratic forms negative
+    precision = torch.eye(32, dtype=torch.float64) + eta.double().T @ eta.double()
+    gain = objectives.information_gain(eta, torch.linalg.inv(precision).float(), 10)
+    assert gain.min() >= 0
 
 
 def test_squared_distances_match_a_loop_wherever_the_rows_lie():

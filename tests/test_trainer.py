@@ -156,7 +156,7 @@ def test_trainer_when_restored_continues_bit_for_bit(tmp_path):
     expected = [whole.iterate() for _ in range(2)]
     again = Trainer(tiny_config(tmp_path, seed=5), Grid(8, seed=77, episode=9))
     again.load_state_dict(state)
-    assert (again.steps, again.updates) == (512, 2)
+    assert (again.steps, again.reached, again.updates) == (512, 512, 2)
     actual = [again.iterate() for _ in range(2)]
     for row in expected + actual:
         row.pop("sps")

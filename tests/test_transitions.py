@@ -5,13 +5,16 @@ import pytest
 import torch
 
 import ssedb
+from ssedb.collect import environments
 from ssedb.collect.environments import env_of
 from ssedb.envs.frames import to_agent_frames
+from ssedb.envs.noisy import NoisyEnv
 from ssedb.envs.rooms.world import World
 from ssedb.noises import make_noise
+from ssedb.noises.base import Noise
 from ssedb.transitions import collect_transitions, draw_transitions
 from tests.envs.counters import Counter
-from tests.toy import tiny_config
+from tests.toy import Grid, tiny_config
 
 
 @pytest.mark.usefixtures("few_games")
@@ -38,6 +41,41 @@ def test_game_transitions_are_one_game_under_several_draws(tmp_path):
     assert torch.equal(actions[:4], chosen)
 
 
+class Told(Noise):
+    """Remembers nothing, and keeps what it is told of each step."""
+
+    def __init__(self):
+        super().__init__()
+        object.__setattr__(self, "steps", [])
+
+    def begin(self, num_envs, num_actions, generator):
+        return {"nothing": torch.zeros(num_envs)}
+
+    def advance(self, memory, actions, dones, generator):
+        self.steps.append((actions, dones))
+        return memory
+
+
+def test_noise_of_walks_advances_by_their_actions_and_no_end():
+    noise = Told()
+    data = draw_transitions(World("tiny"), None, 6, 2, noise, seed=0)
+    actions, dones = map(torch.stack, zip(*noise.steps, strict=True))
+    assert actions.shape == (4, 12)
+    assert torch.equal(actions[-1], data.actions.repeat(2))
+    assert not dones.any()
+
+
+def test_noise_of_games_advances_by_their_actions_and_ends(tmp_path, monkeypatch):
+    env = NoisyEnv(Grid(16, episode=9), Told())
+    monkeypatch.setattr(environments, "env_of", lambda *args, **settings: env)
+    collect_transitions(tiny_config(tmp_path), 20, 2, 0, torch.device("cpu"))
+    actions, dones = map(torch.stack, zip(*env.observer.noise.steps, strict=True))
+    assert torch.equal(actions[:, :16], actions[:, 16:])
+    ends = torch.arange(1, len(dones) + 1) % 9 == 0
+    assert ends.any()
+    assert torch.equal(dones, ends[:, None].expand(-1, 32))
+
+
 def test_walks_halves_come_from_the_same_states():
     world = World("small")
     first = torch.zeros(world.num_states, dtype=torch.bool)
@@ -46,6 +84,8 @@ def test_walks_halves_come_from_the_same_states():
     )
     data = draw_transitions(world, first, 400, 2, make_noise("none"), seed=0)
     cells = (data.states // world.scenes_per_cell).view(2, 200)
+    begun = (data.clean[0] == world.frames(world.start(1))).all((1, 2))
+    assert begun.sum() >= 200
     near = [(half[:, None] == cells.flatten().mode().values).double().mean() for half in cells]
     assert abs(near[0] - near[1]) < 0.15
 

@@ -42,8 +42,8 @@ class CBOptions(BonusOptions):
 class CuriosityBottleneck(Bonus):
     """Reward for the KL divergence of a frame's code, trained to predict the return and no more.
 
-    Without extrinsic reward every return is 0, so only the compression is left. That is the
-    self-supervised setting in which the paper compares DB with CB.
+    The return is always 0, whatever the extrinsic reward, so only the compression is left. That is
+    the self-supervised setting in which the paper compares DB with CB.
     """
 
     Options = CBOptions

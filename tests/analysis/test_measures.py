@@ -34,6 +34,8 @@ def test_noise_share_of_vectors_weighs_every_dimension():
 
 def test_noise_share_of_pure_noise_is_one_and_of_a_constant_zero():
     assert measures.noise_share(torch.randn(8, 3000, generator=rng())) > 0.97
+    # Dimensions whose noise happens to look like signal are weighed against the others.
+    assert measures.noise_share(torch.randn(4, 20, 500, generator=rng())) > 0.97
     assert measures.noise_share(torch.ones(8, 100)) == 0
 
 
@@ -64,6 +66,13 @@ def test_linear_probe_finds_linear_relations_alone():
     assert measures.probe_accuracy(
         features, torch.randint(4, (4000,), generator=rng(4))
     ) == pytest.approx(0.25, abs=0.05)
+
+
+def test_explained_share_is_of_the_spread_about_the_mean_and_never_negative():
+    features = torch.randn(2000, 5, generator=rng())
+    target = 10 + torch.randn(2000, 1, generator=rng(1))
+    assert measures.explained_share(features, target) == 0  # the mean alone explains nothing
+    assert measures.explained_share(features, 10 + features[:, :1]) > 0.999
 
 
 def test_linear_fit_of_a_row_does_not_depend_on_the_other_held_out_rows():

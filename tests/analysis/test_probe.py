@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch
+from torch.nn.functional import adaptive_avg_pool2d
 
 import ssedb
 from ssedb.analysis.probe import Probe, probe_bonus, probe_run
@@ -11,6 +12,7 @@ from ssedb.bonuses.base import Bonus
 from ssedb.envs.rooms.world import World
 from ssedb.noises import make_noise
 from ssedb.transitions import draw_transitions, rewards_of
+from tests.bonuses.recorder import RECORDER, Recorder
 from tests.toy import tiny_config
 
 
@@ -70,10 +72,38 @@ def test_probe_of_a_count_bonus_tells_noise_from_none(small, dial):
     assert result.feature_noise_share == 0
     assert result.room_accuracy > 0.9  # one number per cell says it all
     assert result.noise_explained < 0.1
-    for fall, draw in ((result.fall_clean, None), (result.fall_noisy, 0)):
-        assert fall[0] == pytest.approx(float(rewards_of(bonus, data, draw)[:128].mean()))
+    before = [float(rewards_of(bonus, data, draw)[:128].mean()) for draw in (None, *range(6))]
+    assert result.fall_clean[0] == pytest.approx(before[0])
+    for step, clean, noisy in zip(
+        result.fall_steps, result.fall_clean, result.fall_noisy, strict=True
+    ):  # training changes both alike, and every step has the next draw
+        assert noisy - clean == pytest.approx(before[1 + step % 6] - before[0], abs=1e-4)
     assert result.fall_clean[-1] < result.fall_clean[0]
     assert bonus.scale.item() == 1  # a copy was trained
+
+
+def test_noise_explained_is_of_the_newest_frame_that_the_bonus_saw(small, monkeypatch):
+    class Difference(Made):
+        def features(self, obs, actions):
+            clean = self.world.frames(self.world.state_of(self.clean[: len(obs)]))
+            return adaptive_avg_pool2d(obs[:, -1:].float() - clean[:, None], 4).flatten(1)
+
+    monkeypatch.setattr("ssedb.analysis.probe.FALL_AT", (0,))
+    world, pair_visits, data = small
+    bonus = Difference(world, pair_visits, 0.0)
+    bonus.clean = data.states
+    result = probe_bonus(bonus, world, data, pair_visits, "random-box", learning_rate=0.01)
+    assert result.noise_explained > 0.999
+
+
+def test_fall_is_along_the_updates_that_a_trainer_makes(small, monkeypatch):
+    monkeypatch.setattr("ssedb.analysis.probe.FALL_AT", (0, 1))
+    bonus = ssedb.make_bonus(RECORDER, (4, 84, 84), 5)
+    Recorder.calls.clear()
+    probe_bonus(bonus, None, small[2], None, "random-box", learning_rate=0.01)
+    kinds = [call.split()[0] for call in Recorder.calls]
+    update = ["observe", "loss", "after_step", "after_epoch", "after_rollout"]
+    assert kinds[-12:] == ["reward", *update] * 2
 
 
 def test_twins_share_the_true_state_and_differ_in_the_noise(small):

@@ -1,16 +1,15 @@
 """What every bonus must do in a real training run."""
 
 import copy
-from typing import ClassVar
 
 import pytest
 import torch
 
 import ssedb
-from ssedb.bonuses import bonus_class
 from ssedb.runs import checkpoint
 from ssedb.runs.loop import resume, train
 from ssedb.trainer import Trainer
+from tests.bonuses.recorder import RECORDER, Recorder
 from tests.helpers import logged_numbers
 from tests.toy import Grid, tiny_config
 
@@ -51,35 +50,8 @@ def test_bonus_without_trained_parameters_trains_saves_and_resumes(tmp_path, bon
     assert all(row["bonus_loss"] == 0 for row in rows[0])
 
 
-class Recorder(bonus_class("none")):
-    """Writes down what it is called for, and with how many transitions."""
-
-    uses_context = True
-    calls: ClassVar[list] = []
-
-    def reward(self, obs, actions, next_obs, context):
-        self.calls.append(f"reward {len(obs)} {len(context.episodes)}")
-        return torch.zeros(len(obs))
-
-    def observe(self, obs, actions, next_obs, context):
-        self.calls.append(f"observe {len(obs)} {len(context.episodes)}")
-
-    def loss(self, obs, actions, next_obs, mask=None):
-        self.calls.append(f"loss {len(obs)}")
-        return torch.zeros(()), {}
-
-    def after_step(self):
-        self.calls.append("after_step")
-
-    def after_epoch(self):
-        self.calls.append("after_epoch")
-
-    def after_rollout(self):
-        self.calls.append("after_rollout")
-
-
 def test_bonus_methods_are_called_in_the_documented_order(tmp_path):
-    settings = dict(bonus=f"{__name__}:Recorder", bonus_options={}, bonus_epochs=2)
+    settings = dict(bonus=RECORDER, bonus_options={}, bonus_epochs=2)
     trainer = Trainer(tiny_config(tmp_path, **settings), Grid(8))
     for _ in range(2):
         Recorder.calls.clear()

@@ -58,6 +58,12 @@ def test_count_of_frames_uses_the_newest_coarse_picture_and_the_action():
     assert visits(brighter) == visits(moved) == 0
 
 
+def test_count_of_frames_has_a_grid_of_twelve_and_eight_even_gray_levels():
+    gray = torch.arange(256, dtype=torch.uint8)[:, None, None, None].expand(-1, *SHAPE)
+    levels = make("count").levels(gray)
+    assert torch.equal(levels, (torch.arange(256) // 32)[:, None].expand(-1, 144))
+
+
 def test_count_of_many_pictures_hardly_collides():
     bonus = make("count", table_bits=16)
     obs = torch.randint(

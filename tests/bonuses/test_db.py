@@ -306,6 +306,13 @@ def test_db_contrast_rises_above_chance_and_collapse_shows_in_the_rank(batch):
     assert healthy.diagnostics(*held_out)["i_nce_chance"].item() == pytest.approx(-math.log(128))
 
 
+def test_db_diagnostics_are_the_ranks_of_next_states_and_of_z(batch):
+    bonus, (obs, actions, next_obs) = small_db(), batch
+    found = bonus.diagnostics(obs, actions, next_obs)
+    assert torch.equal(found["rank_state"], effective_rank(bonus.target(next_obs)))
+    assert torch.equal(found["rank_z"], effective_rank(bonus.features(obs, actions)))
+
+
 def test_effective_rank_of_known_matrices_is_exact():
     assert effective_rank(torch.ones(20, 6)).item() == pytest.approx(1, abs=1e-4)
     assert effective_rank(torch.eye(6)).item() == pytest.approx(6)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from ssedb.bonuses import db_count
 from tests.bonuses import plain
 from tests.bonuses.plain import SHAPE, array, batch, make
 from tests.toy import TINY_OPTIONS
@@ -83,7 +84,9 @@ def test_db_count_is_the_nearness_to_all_that_fits_in_memory():
 
 
 @pytest.mark.parametrize("neighbours", [1, 10])
-def test_db_count_memory_is_encoded_anew_after_a_rollout_and_sets_the_width(neighbours):
+def test_db_count_memory_is_encoded_anew_after_a_rollout_and_sets_the_width(
+    neighbours, monkeypatch
+):
     bonus, seen = make("db-count", memory=64, neighbours=neighbours, **TINY), batch(40, seed=1)
     bonus.observe(*seen)
     with torch.no_grad():
@@ -99,6 +102,9 @@ def test_db_count_memory_is_encoded_anew_after_a_rollout_and_sets_the_width(neig
         for i, row in enumerate(z)
     ]
     assert bonus.width.item() == pytest.approx(sum(near) / 40, rel=1e-2)
+    monkeypatch.setattr(db_count, "WIDTH_ROWS", 15)  # rows, whose neighbours are among all
+    bonus.after_rollout()
+    assert bonus.width.item() == pytest.approx(sum(near[:15]) / 15, rel=1e-2)
 
 
 def test_db_count_with_few_memories_keeps_the_width():

@@ -84,6 +84,15 @@ def test_db_ngu_reward_is_episodic_novelty_times_lifelong_novelty(neighbours):
         assert bonus.gain_square.item() == pytest.approx(slow.gain_square, rel=1e-3)
 
 
+def test_db_ngu_moments_are_those_of_the_gains_of_single_transitions():
+    bonus = make("db-ngu", **TINY)
+    bonus.gain = lambda eta: torch.tensor([1.0, 3.0]).repeat(6)
+    bonus.gain_square.zero_()
+    bonus.observe(*batch())
+    assert bonus.gain_mean.item() == pytest.approx(0.01 * 2)
+    assert bonus.gain_square.item() == pytest.approx(0.01 * 5)
+
+
 def test_db_ngu_lifelong_novelty_is_capped_and_never_below_one():
     bonus, data = make("db-ngu", lifelong_cap=1.5, **TINY), batch()
     bonus.gain_mean.fill_(0.0)

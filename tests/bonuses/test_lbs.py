@@ -86,6 +86,12 @@ def test_lbs_loss_trains_all_but_the_random_target():
         assert parameter.grad is None or parameter.grad.abs().max() > 0, name
 
 
+def test_lbs_std_of_the_posterior_learns_from_the_prediction():
+    bonus, data = make("lbs", beta=0.0, **SMALL), batch()
+    bonus.loss(*data)[0].backward()
+    assert bonus.posterior[1].weight.grad[8:].abs().max() > 0
+
+
 def test_lbs_stds_have_a_floor_of_a_ten_thousandth():
     """The prior's std is as small as it gets, and the surprise stays finite."""
     bonus, data = make("lbs", **SMALL), batch()

@@ -35,6 +35,9 @@ def test_rnd_reward_is_the_mean_squared_error_on_the_newest_frame_by_running_sta
     torch.testing.assert_close(
         bonus.reward(obs, actions, next_obs), expected.detach(), rtol=1e-3, atol=1e-5
     )
+    torch.testing.assert_close(
+        bonus.features(next_obs, actions), bonus.predictor(x).detach(), rtol=1e-3, atol=1e-4
+    )
     other = next_obs.clone()
     other[:, :-1] = 0
     torch.testing.assert_close(

@@ -81,6 +81,12 @@ def test_random_agent_takes_every_action_equally_often_in_every_environment(seed
     assert (actions[:, 0] != actions[:, 1]).any()
 
 
+def test_random_agent_of_another_seed_acts_otherwise():
+    means = [random_agent_statistics(Grid(4), 200, seed)[0] for seed in (0, 1, 0)]
+    assert not torch.equal(means[0], means[1])
+    assert torch.equal(means[0], means[2])
+
+
 def test_processes_train_in_environments_of_other_seeds():
     config = tiny_config("unused", env="rooms-small", noise="pixel", num_envs=4, minibatch_envs=2)
     first = []
@@ -128,17 +134,19 @@ def test_pools_of_emulators_differ(monkeypatch):
 
 
 def test_random_agent_looks_at_other_episodes_than_those_of_training(monkeypatch):
-    seeds, make = [], environments.make_env
+    seeds, sizes, make = [], [], environments.make_env
 
-    def spy(*names, seed, **settings):
+    def spy(name, num_envs, *, seed, **settings):
         seeds.append(seed)
-        return make(*names, seed=seed, **settings)
+        sizes.append(num_envs)
+        return make(name, num_envs, seed=seed, **settings)
 
     monkeypatch.setattr(environments, "make_env", spy)
-    config = tiny_config("unused", obs_norm_steps=8)
+    config = tiny_config("unused", obs_norm_steps=8, num_envs=12)
     look_around(config)
     training_envs(config, 0, torch.device("cpu"))
     assert len(set(seeds)) == len(seeds) == 2
+    assert sizes == [8, 12]
 
 
 def test_obs_statistics_are_those_of_the_noisy_world_and_reach_policy_and_bonus():

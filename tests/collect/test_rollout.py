@@ -3,6 +3,7 @@
 from collections import deque
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -38,14 +39,18 @@ def test_stacks_match_a_queue_that_each_episode_fills_with_its_first_frame(steps
         rollout.continue_from(rollout)
 
 
-def test_episodes_are_numbered_on_over_ends_and_rollouts():
-    rollout = Rollout(4, 2, SHAPE)
+@pytest.mark.parametrize(("rank", "size"), [(0, 1), (0, 2), (1, 2)])
+def test_episodes_are_numbered_on_over_ends_and_rollouts(rank, size):
+    """Of two processes, the numbers of the first are 0, 1, 4, 5, ..., of the other 2, 3, 6, 7."""
+    rollout = Rollout(4, 2, SHAPE, rank=rank, size=size)
+    rollout.begin(torch.zeros(2, *SHAPE, dtype=torch.uint8))
     frames, rewards = torch.zeros(2, *SHAPE, dtype=torch.uint8), torch.zeros(2)
     dones = torch.tensor([[0, 1], [0, 0], [1, 0], [0, 0]], dtype=torch.bool)  # [T, N]
     for expected in ([[0, 0, 0, 2, 2], [1, 3, 3, 3, 3]], [[2, 2, 2, 4, 4], [3, 5, 5, 5, 5]]):
         for t in range(4):
             rollout.store_step(*rollout.at(t), frames, rewards, dones[t])
-        assert rollout.episodes.T.tolist() == expected
+        alone = torch.tensor(expected)
+        assert torch.equal(rollout.episodes.T, 2 * (alone // 2 * size + rank) + alone % 2)
         rollout.continue_from(rollout)
 
 

@@ -31,7 +31,8 @@ def test_scores_of_a_new_episode_begin_at_zero():
     scores = Scores(2)
     ends = np.array([[True, False], [True, True]])
     row = scores.add(np.array([[3.0, 1.0], [5.0, 1.0]]), ends)
-    assert (row["score"], row["score_best"], row["episodes"]) == ((3 + 5 + 2) / 3, 5.0, 3)
+    assert (row["score"], row["episodes"]) == ((3 + 5 + 2) / 3, 3)
+    assert row["score_best"] == row["score_rollout_best"] == 5.0
 
 
 def test_scores_without_an_episode_are_none_and_negative_ones_count():

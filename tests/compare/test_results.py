@@ -202,6 +202,18 @@ def test_runs_in_two_sweeps_count_once(tmp_path):
     assert {row["runs"] for row in aggregate.efficiency_table(runs, "states_share")} == {2}
 
 
+def test_efficiency_is_the_iqm_along_training_as_far_as_the_longest_run(tmp_path):
+    for seed, states in enumerate([0.1, 0.2, 0.3, 0.4, 1.0, 1.0, 1.0, 1.0]):
+        make_run(tmp_path / f"db-{seed}", seed=seed, states=states)
+    make_run(tmp_path / "rnd", bonus="rnd", bonus_options={}, steps=512)
+    rows = aggregate.efficiency_table(results.load_runs(tmp_path), "states_share")
+    last = {row["method"]: row for row in rows}
+    assert last["rnd"]["steps"] == 512
+    assert 240 < last["db"]["steps"] <= 256
+    rise = (0.3 + 0.4 + 1.0 + 1.0) / 4 / 256
+    assert last["db"]["iqm"] == pytest.approx(rise * last["db"]["steps"])
+
+
 @pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(TrainConfig)])
 def test_duplicates_differ_in_nothing_that_changes_a_result(tmp_path, name):
     config = make_run(tmp_path / "a") / "config.toml"

@@ -48,6 +48,13 @@ def test_improvement_matches_hand_computation():
         statistics.improvement(first, {**second, "c": [1.0]})
 
 
+def test_improvement_pairs_tasks_by_name_and_stays_a_probability():
+    first, second = {"a": [10.0, 11.0], "b": [0.0, 1.0]}, {"b": [-5.0, -4.0], "a": [5.0, 6.0]}
+    assert statistics.improvement(first, second).value == 1
+    near = statistics.improvement({"a": [1.0, 2.0]}, {"a": [0.0, 1.5]})
+    assert 0 <= near.low <= near.high <= 1
+
+
 def test_profile_matches_hand_computation():
     found = statistics.profile({"a": [0.0, 1.0], "b": [2.0, 3.0]}, [-1, 0, 1.5, 3])
     assert found.value.tolist() == [1, 0.75, 0.5, 0]
@@ -94,6 +101,14 @@ def test_bootstrap_of_the_mean_of_one_task_is_the_t_interval():
     ours = statistics.bootstrap({"a": runs}, statistics.mean, reps=100_000)
     exact = scipy.stats.t.interval(0.95, 7, runs.mean(), runs.std(ddof=1) / math.sqrt(8))
     assert ours.high - ours.low == pytest.approx(exact[1] - exact[0], rel=0.03)
+
+
+def test_widened_interval_of_several_tasks_has_the_freedom_of_all_their_runs():
+    scores = {"a": [0.0, 1.0], "b": [2.0, 5.0], "c": [1.0, 1.5]}
+    wide, plain = (statistics.bootstrap(scores, statistics.mean, widen=w) for w in (True, False))
+    factor = math.sqrt(6 / 3) * scipy.stats.t.isf(0.025, 3) / scipy.stats.norm.isf(0.025)
+    assert wide.high - wide.value == pytest.approx(factor * (plain.high - plain.value))
+    assert wide.low - wide.value == pytest.approx(factor * (plain.low - plain.value))
 
 
 def assert_coverage(draw, statistic, truth, trials):

@@ -57,6 +57,13 @@ def test_frames_of_a_smaller_world_keep_their_size_under_any_noise(noise):
     assert env.step(torch.zeros(3, dtype=torch.int64)).frames.shape == clean.shape
 
 
+def test_last_frames_of_episodes_are_seen_through_the_noise():
+    env = NoisyEnv(Grid(num_envs=3, episode=1), make_noise("pixel"))
+    env.reset()
+    last = env.step(torch.zeros(3, dtype=torch.int64)).final_frames()
+    assert len(last[0].unique()) > 50  # a clean frame has two values
+
+
 def test_noisy_env_refuses_the_state_of_another_version():
     env = NoisyEnv(Grid(num_envs=2), make_noise("clouds"))
     env.reset()

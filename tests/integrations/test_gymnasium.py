@@ -9,16 +9,19 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import ssedb
 from ssedb.integrations.gymnasium import VectorIntrinsicReward
+from tests.bonuses.recorder import RECORDER, Recorder
 
 from .corridor import CLOCK, DIARY, LENGTH, SPACES, Clock, Corridor, Diary, Sighted
 
 pytestmark = pytest.mark.usefixtures("short_window")
 
 
-def wrapped(mode: AutoresetMode, truncates: bool = False, **settings) -> VectorIntrinsicReward:
+def wrapped(
+    mode: AutoresetMode, truncates: bool = False, bonus: str = CLOCK, **settings
+) -> VectorIntrinsicReward:
     env = SyncVectorEnv([partial(Corridor, truncates)] * 2, autoreset_mode=mode)
     settings = {"update_every": 2, "reward_scale": "none", "preset": "rooms", **settings}
-    return VectorIntrinsicReward(env, CLOCK, **settings)
+    return VectorIntrinsicReward(env, bonus, **settings)
 
 
 def play(env: VectorIntrinsicReward, steps: int) -> tuple[np.ndarray, np.ndarray]:
@@ -67,6 +70,20 @@ def test_update_every_says_how_often_the_bonus_is_updated():
     env = wrapped(AutoresetMode.SAME_STEP, update_every=3)
     assert play(env, 7)[1].tolist() == [0, 0, 0, 4, 5, 1, 2]
     assert env.reward.updates == 2
+
+
+def test_metrics_tell_the_raw_and_the_scaled_bonus_since_the_last_update():
+    env = wrapped(AutoresetMode.SAME_STEP, update_every=3, reward_scale="run")
+    intrinsic = play(env, 6)[1]
+    assert env.reward.metrics["bonus_raw"] == pytest.approx((4 + 5 + 1) / 3)
+    assert env.reward.metrics["bonus"] == pytest.approx(intrinsic[3:].mean())
+
+
+def test_first_steps_are_observed_and_trained_on_as_a_rollout():
+    env = wrapped(AutoresetMode.SAME_STEP, bonus=RECORDER, update_every=3, epochs=1)
+    Recorder.calls.clear()
+    play(env, 3)
+    assert Recorder.calls[:3] == ["reward 6 6", "observe 6 6", "loss 6"]
 
 
 def test_add_to_reward_weighs_both():

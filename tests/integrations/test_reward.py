@@ -9,6 +9,7 @@ from gymnasium import spaces
 
 import ssedb
 from ssedb.errors import Note
+from tests.bonuses.recorder import RECORDER, Recorder
 
 from .corridor import CLOCK, SPACES, Clock, random_samples, rollout, same_future, small, weights
 
@@ -110,6 +111,23 @@ def test_update_trains_the_model():
         losses.append(reward.metrics["bonus_loss"])
     assert last.mean() < 0.5 * first.mean()
     assert losses[-1] < losses[0]
+
+
+def test_compute_calls_the_bonus_as_our_trainer_does():
+    reward = small(RECORDER, epochs=2, batch_size=24)
+    Recorder.calls.clear()
+    reward.compute(rollout())
+    kinds = [call.split()[0] for call in Recorder.calls]
+    epoch = ["loss", "after_step", "after_epoch"]
+    assert kinds == ["reward", "observe", *epoch * 2, "after_rollout"]
+
+
+def test_metrics_tell_the_raw_and_the_scaled_bonus():
+    reward = small(CLOCK, reward_scale="run")
+    scaled = reward.compute(rollout())
+    assert reward.metrics["bonus"] == pytest.approx(scaled.mean().item())
+    times = rollout()["next_observations"][..., 0, 0, 0]
+    assert reward.metrics["bonus_raw"] == pytest.approx(times.mean())
 
 
 def test_epochs_and_batch_size_say_how_often_the_model_is_trained():

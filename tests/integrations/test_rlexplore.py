@@ -15,7 +15,7 @@ from ssedb.errors import Note
 from ssedb.integrations import rlexplore
 from ssedb.integrations.rlexplore import DB, E3B, ICM, RE3, RND, Disagreement
 
-from .corridor import Clock, Corridor, rollout
+from .corridor import CLOCK, Clock, Corridor, rollout
 
 COMMON = "envs device beta kappa gamma rwd_norm_type obs_norm_type"
 MODEL = "latent_dim lr batch_size update_proportion encoder_model weight_init"
@@ -67,15 +67,19 @@ def test_compute_gives_a_reward_for_every_step_of_every_environment(envs, cls):
 
 
 class Clocks(rlexplore.Reward):
-    """A reward whose bonus is the time of the next observation."""
+    """A reward whose bonus is the time of the next observation, or another."""
 
-    def __init__(self, envs, **given):
+    def __init__(self, envs, bonus=CLOCK, **given):
         common = dict(device="cpu", beta=1.0, kappa=0.0, gamma=None, encoder_model="mnih")
         kinds = dict(rwd_norm_type="none", obs_norm_type="none", weight_init="orthogonal")
-        super().__init__(f"{Clock.__module__}:Clock", {"envs": envs, **common, **kinds, **given})
+        super().__init__(bonus, {"envs": envs, **common, **kinds, **given})
 
 
 TIMES = torch.as_tensor(rollout()["next_observations"][:, :, 0, 0, 0].astype(np.float32))
+
+
+def test_samples_are_rewarded_before_they_are_counted(envs):
+    assert (Clocks(envs, bonus="count").compute(tensors()) == 1).all()
 
 
 def test_rms_divides_by_the_std_of_all_rewards_so_far(envs):

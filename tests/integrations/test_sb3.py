@@ -161,6 +161,12 @@ def test_extrinsic_coef_0_keeps_the_value_at_a_time_limit():
     assert not np.allclose(callback.after["rewards"][cut], 0)
 
 
+def test_episodes_of_the_callback_end_where_those_of_the_environments_do():
+    after(IntrinsicRewardCallback(DIARY))
+    steps = torch.cat(Diary.episodes).unique(return_counts=True)[1]
+    assert sorted(steps.tolist()) == [4, 4, 5, 5, 5, 5]  # of 14 steps in each environment
+
+
 @pytest.mark.parametrize("truncates", [False, True])
 def test_transitions_at_episode_ends_have_the_true_next_observation(truncates):
     after(IntrinsicRewardCallback(CLOCK), truncates)

@@ -45,6 +45,13 @@ def test_short_rollouts_are_scaled_by_as_many_steps_as_long_ones():
     assert torch.equal(short.divide(raw), long.divide(raw))
 
 
+def test_recent_scale_within_a_window_is_that_of_the_windows_before():
+    scale, draws = RewardScale("recent", 0.0, torch.device("cpu")), torch.Generator().manual_seed(0)
+    first, later = torch.rand(WINDOW, 4, generator=draws), torch.rand(9, 4, generator=draws)
+    scale.add(first)
+    assert torch.allclose(scale.add(100 * later), 100 * later / first.std(correction=0))
+
+
 @pytest.mark.parametrize("kind", ["run", "recent"])
 def test_rewards_without_a_scale_are_0(kind):
     scale = scale_of(kind)

@@ -23,7 +23,7 @@ from torchrl.envs import (
 import ssedb
 from ssedb.integrations.torchrl import IntrinsicRewardLoss, IntrinsicRewardTransform
 
-from .corridor import CLOCK, DIARY, LENGTH, Clock, Corridor, Diary, Sighted, rollout, small
+from .corridor import CLOCK, DIARY, LENGTH, Clock, Corridor, Diary, Sighted, picture, rollout, small
 
 pytestmark = pytest.mark.usefixtures("short_window")
 
@@ -81,10 +81,20 @@ def test_transform_reads_and_writes_the_keys_of_its_arguments():
         transformed(action_key="move").rollout(1)
 
 
-def test_transform_rewards_a_batch_of_environments():
-    data = collect(transformed(SerialEnv(2, corridor)), frames=12)
+class Late(Corridor):
+    """A corridor whose episodes begin at time 2."""
+
+    def reset(self, **settings):
+        super().reset(**settings)
+        self.time = 2
+        return picture(2), {}
+
+
+def test_transform_gives_each_environment_of_a_batch_its_own_reward():
+    envs = [corridor, lambda: GymWrapper(Late(), categorical_action_encoding=False)]
+    data = collect(transformed(SerialEnv(2, envs)), frames=12)
     assert data["next", "intrinsic_reward"].shape == (2, 6, 1)
-    assert data["next", "intrinsic_reward"][:, 2:, 0].tolist() == [[3, 4, 5, 1]] * 2
+    assert data["next", "intrinsic_reward"][:, 2:, 0].tolist() == [[3, 4, 5, 1], [5, 3, 4, 5]]
 
 
 def test_state_dict_of_the_transform_continues_as_the_original():

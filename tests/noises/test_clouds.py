@@ -16,6 +16,13 @@ def drift(places: torch.Tensor) -> torch.Tensor:
     return memory["clouds"]
 
 
+def test_clouds_at_first_are_six_anywhere():
+    places = Clouds().begin(500, 4, generator())["clouds"]
+    assert places.shape == (500, 6, 2)
+    assert places.mean().item() == pytest.approx(0.5, abs=0.02)
+    assert places.std().item() == pytest.approx(12**-0.5, abs=0.01)
+
+
 def test_clouds_in_a_step_drift_a_little_and_independently():
     moved = drift(torch.full((2000, 6, 2), 0.5)) - 0.5
     assert moved.std().item() == pytest.approx(0.03, rel=0.03)

@@ -104,3 +104,10 @@ def test_fill_at_any_strength_is_a_clamped_normal_blended_with_what_is_below(see
     noisy, mask = boxes(flat(below, 200), strength, seed)
     middle, spread = (1 - strength) * below + strength * 127.5, strength * 76.5
     assert_bytes(noisy[mask], ndtr((np.arange(1, 256) - middle) / spread))
+
+
+@pytest.mark.parametrize("variant", ["fill", "wrap"])
+def test_boxes_on_colour_frames_draw_every_channel_by_itself(variant):
+    noisy, mask = boxes(flat(50, 50, RAW), variant=variant)
+    red, green, _ = noisy[mask].view(-1, 3).double().T
+    assert abs(np.corrcoef(red, green)[0, 1]) < 0.02

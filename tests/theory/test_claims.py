@@ -7,7 +7,7 @@ import pytest
 
 from ssedb import cli
 from ssedb.cli.theory import Theory
-from ssedb.theory import claims, gain, report
+from ssedb.theory import claims, contrast, gain, report
 
 
 def ignore(share):
@@ -42,6 +42,21 @@ def test_claim_with_a_wrong_constant_is_noticed(monkeypatch, name, wrong, part):
     monkeypatch.setattr(gain, name, wrong)
     found, _ = report.PARTS[part](True, 0, ignore)
     assert "fails" in {claim.verdict for claim in found}
+
+
+def test_closed_form_that_is_off_by_a_millionth_is_noticed():
+    draws = gain.random_problems(np.random.default_rng(0), 200)
+    assert claims.closed_form(draws, "").verdict == "holds"
+    off = draws._replace(gains=draws.gains * (1 + 1e-6))
+    assert claims.closed_form(off, "").verdict == "fails"
+
+
+@pytest.mark.parametrize(("value", "verdict"), [(1.25, "holds"), (1.35, "fails")])
+def test_infonce_claims_leave_an_estimate_three_standard_errors(monkeypatch, value, verdict):
+    estimate = contrast.Estimate(value, 0.1, mutual_information=1.0)
+    monkeypatch.setattr(contrast, "nce_estimate", lambda *args: estimate)
+    monkeypatch.setattr(contrast, "trained_critic", lambda *args: None)
+    assert [claim.verdict for claim in claims.infonce(True, 0, ignore)[0]] == [verdict] * 2
 
 
 def test_theory_command_writes_the_table_the_figures_and_the_numbers(tmp_path, capsys):

@@ -7,8 +7,13 @@ import pytest
 import torch
 
 from ssedb import objectives
+from ssedb.envs.rooms.world import World
+from ssedb.noises import make_noise
 from ssedb.theory import gain, networks, trust
 from ssedb.theory.networks import OneHotRiver, Posteriors, Snapshot
+from ssedb.trainer import Trainer
+from ssedb.transitions import draw_transitions
+from tests.bonuses.plain import array
 
 
 def normals(count, dims, seed=0):
@@ -86,6 +91,8 @@ def test_summary_of_a_perfect_and_of_a_contrary_bonus_is_calibrated():
     found = trust.summary(snapshot(lambda exact: 3 * exact))
     assert found["practical"] == pytest.approx(1)
     assert found["linear_visited"] == pytest.approx(-1)
+    spoiled = trust.summary(snapshot(lambda exact: exact.where(exact < exact.max(), 0)))
+    assert spoiled["practical"] < spoiled["practical_visited"] == pytest.approx(1)
     rows = trust.calibration(snapshot(lambda exact: 3 * exact))
     assert [row["of"] for row in rows] == [2, 1, 1, 1, 1]
     assert [row["practical"][0] for row in rows] == pytest.approx(
@@ -109,6 +116,58 @@ def test_real_model_on_the_river_is_measured():
     assert 0 < first.inside <= math.log(32) + 0.1
     assert first.inside < first.upper
     assert trust.summary(first)["marginal"] > 0.8
+
+
+def made(monkeypatch, name):
+    """Keep what the module makes by a name of its own."""
+    make, kept = getattr(networks, name), []
+
+    def keep(*args, **kwargs):
+        kept.append(make(*args, **kwargs))
+        return kept[-1]
+
+    monkeypatch.setattr(networks, name, keep)
+    return kept
+
+
+def gains(mean, rows, states):
+    """The root of Theorem 1's gain of each mean, after the rows [M, D]."""
+    precision = np.eye(mean.shape[1]) + rows.T @ rows
+    widths = (mean * np.linalg.solve(precision, mean.T).T).sum(1)
+    return pytest.approx(np.sqrt(states / 2 * np.log(1 + widths)), rel=1e-4)
+
+
+def test_second_snapshot_of_the_river_is_that_of_a_recount(monkeypatch):
+    monkeypatch.setattr(networks, "bonus_step", lambda *args: None)  # training would take seconds
+    bonuses = made(monkeypatch, "make_bonus")
+    *_, shot = networks.train_on_river(2, 0, 0, dict(fidelity="ours"))
+    river = OneHotRiver(16, seed=0)
+    states, actions, _ = river.walk(2 * 128)
+    visited = (2 * states + actions).numpy()
+    pairs = torch.arange(32)
+    with torch.no_grad():
+        mean, std = map(array, bonuses[0].represent(river.pictures(pairs // 2), pairs % 2))
+    assert shot.counts.tolist() == [int((visited == pair).sum()) for pair in range(32)]
+    assert shot.linear.numpy() == gains(mean, mean[visited], 16)
+    nats = 0.5 * (mean**2 + std**2 - 1 - 2 * np.log(std)).sum(1)
+    assert shot.upper == pytest.approx(nats[visited].mean(), rel=1e-4)
+
+
+def test_snapshots_of_rooms_are_those_of_a_recount(monkeypatch):
+    monkeypatch.setattr(Trainer, "update_policy", lambda *args: None)
+    monkeypatch.setattr(Trainer, "update_bonus", lambda *args: iter(()))
+    trainers, rows = made(monkeypatch, "Trainer"), []
+    probes = draw_transitions(World("small"), None, 512, 1, make_noise("none"), seed=1)
+    for shot in networks.train_on_rooms(2, 0, dict(fidelity="ours", obs_norm_steps=200)):
+        rollout, bonus = trainers[0].rollout, trainers[0].bonus
+        t, n = rollout.indices(torch.arange(rollout.num_envs))
+        t, n = t[t >= 4], n[t >= 4]
+        rows.append(array(bonus.features(rollout.stacks(t, n), rollout.actions[t, n])))
+        mean = array(bonus.features(*probes.pair(None)[:2]))
+        counts = trainers[0].env.env.visit_counts
+        assert torch.equal(shot.counts, counts.pair_visits[probes.states, probes.actions])
+        states = int(counts.reachable.sum())
+        assert shot.linear.numpy() == gains(mean, np.concatenate(rows), states)
 
 
 def test_gain_over_the_representation_counts_every_visit_once():

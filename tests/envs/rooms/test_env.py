@@ -42,6 +42,18 @@ def test_step_in_every_state_is_the_move_of_the_world():
         assert torch.equal(step.frames, world.frames(moved))
 
 
+def test_reset_in_the_middle_of_episodes_begins_whole_ones_at_the_start():
+    env = RoomsEnv(3, "tiny", max_steps=10)
+    first, states = env.reset(), env.true_states().clone()
+    for action in (3, 3, 1, 1):
+        env.step(torch.full((3,), action))
+    assert not torch.equal(env.true_states(), states)
+    assert torch.equal(env.reset(), first)
+    assert torch.equal(env.true_states(), states)
+    ends = [env.step(torch.zeros(3, dtype=torch.int64)).dones.all() for _ in range(10)]
+    assert ends.index(True) == 9
+
+
 def test_reset_outside_of_training_begins_whole_episodes(tmp_path):
     from ssedb.runs.evaluation import evaluate
     from ssedb.trainer import Trainer
