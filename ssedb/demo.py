@@ -219,12 +219,11 @@ def print_results(results: list[Result], rooms: int) -> None:
         table.add_row(agent, *cells)
     terminal.print_table(table)
     for text in (
-        f"Curiosity: RND reached {reached[RND_CLEAN]:.1f} rooms without noise, "
+        f"Noise and curiosity: RND reached {reached[RND_CLEAN]:.1f} rooms without noise, "
         f"{reached[RND]:.1f} under it; chance {reached[CHANCE]:.1f}.",
         f"Blindness: {shares[RND]:.0%} of RND's bonus was noise, {shares[DB]:.0%} of DB's.",
-        f"DB reached {reached[DB]:.1f} rooms. To explore by it, a bonus must also fade with "
-        "visits, and DB's needs millions of steps for that: docs/what-a-bonus-must-do.md, "
-        "docs/results.md.",
+        f"Exploration: under the same noise DB reached {reached[DB]:.1f} rooms. Longer runs, other "
+        "noises and other bonuses: docs/results.md, docs/what-a-bonus-must-do.md.",
         "Noise in the bonus: the share of its variance that comes from redrawing the noise over "
         "the same true transitions; 0 is blind to noise, 1 sees nothing else.",
     ):

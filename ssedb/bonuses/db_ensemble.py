@@ -34,6 +34,7 @@ class DBEnsemble(DynamicBottleneck):
         self, obs_shape: tuple[int, ...], num_actions: NumActions, options: EnsembleOptions
     ) -> None:
         super().__init__(obs_shape, num_actions, options)
+        self.model_input = options.model_input
         self.scale = FeatureNorm(options.latent_dim)
         self.ensemble = Ensemble(
             options.models, options.latent_dim, options.model_dim, options.latent_dim
@@ -48,7 +49,7 @@ class DBEnsemble(DynamicBottleneck):
     def predict(self, z: Tensor) -> Tensor:
         """Return each model's prediction of the projected next state, [K, B, Z], from z [B, Z]."""
         scaled = self.scale(z)
-        if self.options.model_input == "direction":
+        if self.model_input == "direction":
             # z is short where data are rare. There all models would agree on what is near 0.
             scaled = normalize(scaled, dim=-1) * math.sqrt(z.shape[-1])
         return self.ensemble(scaled)

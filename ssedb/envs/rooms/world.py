@@ -179,8 +179,8 @@ class World:
         scenes[:] = base
         for room, code, taken, phase in np.ndindex(*scenes.shape[:4]):
             picture = scenes[room, code, taken, phase]
-            for cell in np.argwhere(layout.room_of == room) if lamp else ():
-                draw(picture, cell, solid, LIT_FLOOR)
+            for lit in np.argwhere(layout.room_of == room) if lamp else ():
+                draw(picture, lit, solid, LIT_FLOOR)
             for key in range(self.num_keys):
                 status = code // 3**key % 3
                 door = OPEN_DOOR if status == USED else FIRST_DOOR + key
