@@ -82,16 +82,15 @@ class Observer:
             "generator": self.generator.get_state(),
         }
 
-    def load_state_dict(self, state: dict[str, Any], episodes_go_on: bool = True) -> None:
-        """Load the random state, and the memory if episodes go on.
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Load the memory and the random state.
 
         Another kind of device draws other numbers, so there the generator keeps its seed.
         """
         if state["device"] == self.device.type:
             self.generator.set_state(state["generator"].cpu())
-        if episodes_go_on:
-            for name, rows in self.memory.items():
-                rows.copy_(state["memory"][name])
+        for name, rows in self.memory.items():
+            rows.copy_(state["memory"][name])
 
 
 def _require_kind(noise: Noise, env: Env) -> None:
@@ -167,7 +166,7 @@ class NoisyEnv(Env):
         if "memory" not in state["observer"]:
             raise ValueError("it has no memory of the noise; another version of ssedb wrote it")
         self.env.load_state_dict(state["env"])
-        self.observer.load_state_dict(state["observer"], episodes_go_on=self.restorable)
+        self.observer.load_state_dict(state["observer"])
 
     def close(self) -> None:
         self.env.close()
