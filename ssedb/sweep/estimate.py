@@ -86,7 +86,7 @@ def print_estimate(grid: Grid, root: Path, jobs: int | None) -> None:
     import torch
 
     missing = [run for run in grid.runs if not is_finished(run, grid.probe)]
-    torch.set_num_threads(threads_of(grid, root, share_of_cores(grid, jobs)))
+    torch.set_num_threads(threads_of(root, share_of_cores(grid, jobs)))
     console = terminal.console()
     seconds, disk = _print_kinds(console, missing)
     console.print(

@@ -61,7 +61,7 @@ def share_of_cores(grid: Grid, jobs: int | None) -> int:
     return max(1, cores() // min(jobs or cores(), len(grid.runs)))
 
 
-def threads_of(grid: Grid, root: Path, usual: int) -> int:
+def threads_of(root: Path, usual: int) -> int:
     """Return the threads of each run, on whose number the last digits of results depend.
 
     They are what OMP_NUM_THREADS says, else what the plan in `root` records, else `usual`.

@@ -42,7 +42,7 @@ def run_sweep(grid: Grid, root: Path, how: Execution) -> Outcome:
             later.enter_context(connected(how.ray))  # before anything is written
         local = how.ray is None
         usual = share_of_cores(grid, how.jobs) if local else max(1, int(how.cpus))
-        threads = threads_of(grid, root, usual)
+        threads = threads_of(root, usual)
         write_plan(grid, root, threads)
         _say_what_is_there(console, grid, root, missing)
         if not missing:

@@ -225,14 +225,14 @@ def test_threads_are_those_of_the_plan_however_many_runs_are_missing(tmp_path, m
     root = tmp_path / "runs"
     usual = plan.share_of_cores(grid, None)
     assert (usual, plan.share_of_cores(grid, 4)) == (2, 4)
-    plan.write_plan(grid, root, plan.threads_of(grid, root, usual))
+    plan.write_plan(grid, root, plan.threads_of(root, usual))
     assert json.loads((root / "plan.json").read_text())["threads"] == 2
-    assert plan.threads_of(grid, root, usual=16) == 2  # as on another machine, or by --jobs 1
+    assert plan.threads_of(root, usual=16) == 2  # as on another machine, or by --jobs 1
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    assert plan.threads_of(grid, root, usual) == 3
+    assert plan.threads_of(root, usual) == 3
     monkeypatch.delenv("OMP_NUM_THREADS")
     (root / "plan.json").write_text('{"threads": "many"}')
-    assert plan.threads_of(grid, root, usual) == 2
+    assert plan.threads_of(root, usual) == 2
 
 
 def test_steps_tell_of_alarms_and_of_no_other_note():
