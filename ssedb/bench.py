@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from ssedb.collect.environments import env_of
 from ssedb.collect.pipelined import PipelinedCollector
 from ssedb.config import TrainConfig
 from ssedb.engine import host
+from ssedb.engine.base import Engine
 from ssedb.envs.atari import AtariEnv
 from ssedb.envs.names import atari_games
 from ssedb.errors import TrainingError
@@ -69,9 +71,10 @@ def measure_rates(config: TrainConfig, updates: int, tell: Callable[[str], None]
         rates["library"] = whole.rate("library")
         library.close()
     tell("timing the parts ...")
-    act, obs = trainer.engine.wrap(trainer.policy.act), trainer.rollout.obs(1)
-    rates["inference"] = _rate(config.num_envs, lambda: act(obs))
-    rates["bonus"] = _rate(config.rollout_size, lambda: trainer.intrinsic_rewards(trainer.rollout))
+    rate, rollout = partial(_rate, trainer.engine), trainer.rollout
+    act, obs = trainer.engine.wrap(trainer.policy.act), rollout.obs(1)
+    rates["inference"] = rate(config.num_envs, lambda: act(obs))
+    rates["bonus"] = rate(config.rollout_size, lambda: trainer.intrinsic_rewards(rollout))
     rates["update"] = update_rate(trainer)
     if on_cpu:
         lay_out_plainly(trainer)
@@ -84,12 +87,12 @@ def measure_rates(config: TrainConfig, updates: int, tell: Callable[[str], None]
 
 def update_rate(trainer: Trainer) -> float:
     """Return agent steps per second of the updates alone, timed on single minibatches."""
-    config, rollout = trainer.config, trainer.rollout
+    config, rollout, rate = trainer.config, trainer.rollout, partial(_rate, trainer.engine)
     advantages, returns = torch.randn_like(rollout.rewards), torch.zeros_like(rollout.rewards)
     t, envs = rollout.indices(torch.arange(config.minibatch_envs, device=trainer.device))
-    ppo = _rate(len(t), lambda: trainer.policy_step(t, envs, advantages, returns, rollout=rollout))
+    ppo = rate(len(t), lambda: trainer.policy_step(t, envs, advantages, returns, rollout=rollout))
     with trainer.engine.side():
-        bonus = _rate(len(t), lambda: trainer.bonus_step(t, envs, rollout=rollout))
+        bonus = rate(len(t), lambda: trainer.bonus_step(t, envs, rollout=rollout))
     trainer.engine.wait_for_side()
     return 1 / (config.ppo_epochs / ppo + config.bonus_epochs / bonus)
 
@@ -144,7 +147,7 @@ def side_by_side(
         trainer.iterate()
     for _ in range(updates):
         trainer.finish()
-        _wait()
+        trainer.engine.synchronize()
         if library is not None:
             time_it("library", lambda: step_vectors([[library]], trainer.config.rollout_steps))
         time_it("alone", lambda: _step_alone(trainer))
@@ -176,7 +179,7 @@ def _step_alone(trainer: Trainer) -> None:
     space, generator = trainer.policy.actions, torch.Generator()
     for _ in range(steps):
         trainer.env.step(space.random(trainer.env.num_envs, generator).to(trainer.device))
-    _wait()
+    trainer.engine.synchronize()
 
 
 def step_vectors(groups: list[list[AtariVectorEnv]], steps: int) -> None:
@@ -247,22 +250,17 @@ def gpu_memory() -> str:
     return ", ".join(f"{bytes / 2**30:.2f} GiB" for bytes in sizes)
 
 
-def _rate(steps: int, part: Callable[[], object]) -> float:
+def _rate(engine: Engine, steps: int, part: Callable[[], object]) -> float:
     """Return agent steps per second of `part`, which does `steps` of them."""
     for _ in range(WARM_UP if torch.cuda.is_initialized() else 1):
         part()
-    _wait()
+    engine.synchronize()
     began, done = time.perf_counter(), 0
     while done < 2 or time.perf_counter() - began < SECONDS:
         part()
         done += 1
-        _wait()
+        engine.synchronize()
     return steps * done / (time.perf_counter() - began)
-
-
-def _wait() -> None:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
 
 
 if __name__ == "__main__":

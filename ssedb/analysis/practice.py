@@ -7,28 +7,27 @@ from typing import Any
 import torch
 
 from ssedb.bonuses.base import Bonus
+from ssedb.engine.base import Engine
+from ssedb.updates import descend
 
 
-def make_adam(bonus: Bonus, rate: float) -> torch.optim.Optimizer | None:
-    """Make an optimizer of the trained parameters; None where there are none."""
-    trained = [p for p in bonus.parameters() if p.requires_grad]
-    return torch.optim.Adam(trained, lr=rate) if trained else None
+def make_adam(bonus: Bonus, rate: float, eps: float) -> torch.optim.Adam:
+    """Make the optimizer that a trainer has, on the bonus's device."""
+    return Engine(bonus.normalize.mean.device).adam(bonus, rate, eps)
 
 
-def train_step(bonus: Bonus, batch: tuple[Any, ...], adam: torch.optim.Optimizer | None) -> None:
+def train_step(bonus: Bonus, batch: tuple[Any, ...], adam: torch.optim.Optimizer) -> None:
     """Make one update of the bonus on a batch.
 
     Unlike `updates.bonus_step`, sums a loss that is no scalar: the conformance kit goes on with it.
     """
     loss, _ = bonus.loss(*batch[:3])
-    if adam is not None and loss.requires_grad:
-        adam.zero_grad()
-        loss.sum().backward()
-        adam.step()
+    if loss.requires_grad:
+        descend(loss.sum(), adam)
     bonus.after_step()
 
 
-def practise(bonus: Bonus, batch: tuple[Any, ...], adam: torch.optim.Optimizer | None) -> None:
+def practise(bonus: Bonus, batch: tuple[Any, ...], adam: torch.optim.Optimizer) -> None:
     """Do what a trainer does with a rollout of one minibatch."""
     bonus.observe(*batch)
     train_step(bonus, batch, adam)

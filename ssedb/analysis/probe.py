@@ -64,6 +64,7 @@ def probe_bonus(
     pair_visits: Tensor | None,
     noise: str,
     learning_rate: float,
+    adam_eps: float,
 ) -> Probe:
     """Compute all measures of one bonus.
 
@@ -74,6 +75,7 @@ def probe_bonus(
         pair_visits: N(s, a) of the run that trained the bonus, int64 [states, actions].
         noise: name of the noise.
         learning_rate: of the gradient steps on the same transitions.
+        adam_eps: of these steps.
     """
     draws = data.noisy.shape[1]
     rewards, features = rewards_and_features(bonus, data)
@@ -81,7 +83,7 @@ def probe_bonus(
     difference = data.noisy[-2, 0].float() - data.clean[-2].float()
     fields = adaptive_avg_pool2d(difference[:, None], 4).flatten(1)
     counted = None if pair_visits is None else count_correlation(rewards, data, pair_visits)
-    fall = {draw: _fall(bonus, data, draw, learning_rate) for draw in (None, draws)}
+    fall = {draw: _fall(bonus, data, draw, learning_rate, adam_eps) for draw in (None, draws)}
     return Probe(
         noise=noise,
         bonus_mean=float(rewards.mean()),
@@ -123,14 +125,14 @@ def count_correlation(rewards: Tensor, data: Transitions, pair_visits: Tensor) -
 
 
 def _fall(
-    bonus: Bonus, data: Transitions, draws: int | None, learning_rate: float
+    bonus: Bonus, data: Transitions, draws: int | None, learning_rate: float, adam_eps: float
 ) -> tuple[float, ...]:
     """Return the mean bonus of a few transitions along training on them.
 
     The transitions are without noise, or under another of `draws` draws in each step.
     """
     twin = copy.deepcopy(bonus)
-    adam = make_adam(twin, learning_rate)
+    adam = make_adam(twin, learning_rate, adam_eps)
     found = []
     for step in range(FALL_AT[-1] + 1):
         batch = experience(twin, data, None if draws is None else step % draws, slice(FALL_BATCH))
@@ -203,8 +205,8 @@ def probe_run(
             data = collect_transitions(config, transitions, draws, seed, place)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        bonus, rate = agent.make_bonus(fresh), config.bonus_learning_rate
-        result = probe_bonus(bonus, world, data, pair_visits, config.noise, rate)
+        bonus, how = agent.make_bonus(fresh), (config.bonus_learning_rate, config.adam_eps)
+        result = probe_bonus(bonus, world, data, pair_visits, config.noise, *how)
     about = {"run": str(run), "steps": agent.steps, "bonus": config.bonus, "fresh": fresh}
     write_json(run / "probe.json", {**about, **asdict(result)})
     picture = run / "probe.png"

@@ -15,6 +15,7 @@ from typing import Any
 
 from ssedb import __version__
 from ssedb.config import TrainConfig, migrated
+from ssedb.engine import distributed
 from ssedb.envs.names import bare_id
 from ssedb.errors import ConfigError, TrainingError
 from ssedb.reading import read_json
@@ -30,7 +31,6 @@ from ssedb.runs.files import (
 )
 from ssedb.runs.lock import FolderLock, lock_folder
 from ssedb.runs.metrics import MetricsLog, read_metrics, require_wandb
-from ssedb.runs.processes import check_processes
 from ssedb.validate import plain
 
 MAY_CHANGE = (
@@ -71,7 +71,7 @@ class RunFolder:
     def create(cls, config: TrainConfig) -> RunFolder:
         """Make the folder of a new run; raise ConfigError if it holds a run or other files."""
         path = config.out
-        check_processes(config)
+        _check_processes(config)
         require_wandb(config)
         refuse_other_files(path, own="config.toml", ignore=(*BEFORE_A_RUN, *OF_A_RUN))
         lock = lock_folder(path, create=True)
@@ -108,7 +108,7 @@ class RunFolder:
                 raise ConfigError(
                     f"steps={config.steps}: {path} is at step {reached:,} already; ask for more"
                 )
-            check_processes(config)
+            _check_processes(config)
             require_wandb(config)
         except BaseException:
             lock.close()
@@ -237,6 +237,27 @@ class OtherProcess(RunFolder):
 
     def close(self) -> None:
         """Release nothing."""
+
+
+def _check_processes(config: TrainConfig) -> None:
+    """Raise ConfigError if a run does not split over the processes that torchrun has started."""
+    count = distributed.size()
+    if count == 1:
+        return
+    for name in ("num_envs", "minibatch_envs"):
+        number = getattr(config, name)
+        if number % count:
+            raise ConfigError(
+                f"{name}={number} does not split over {count} processes; use a multiple of {count}"
+            )
+    if config.engine == "fast":
+        raise ConfigError(
+            "engine=fast: CUDA graphs are for one process; leave --engine out with several"
+        )
+    if ":" in config.device:
+        raise ConfigError(
+            f"device={config.device}: several processes take a GPU each; use --device cuda"
+        )
 
 
 def _require_same_run(path: Path, saved: TrainConfig, config: TrainConfig) -> None:

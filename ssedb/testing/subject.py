@@ -22,7 +22,7 @@ from ssedb.transitions import Transitions, draw_transitions, experience
 WORLD = "rooms-tiny"
 SAMPLES = 40
 NOISE_DRAWS = 4
-LEARNING_RATE = 1e-3
+LEARNING_RATE, ADAM_EPS = 1e-3, 1e-7
 
 
 class Failure(AssertionError):
@@ -63,7 +63,7 @@ class Subject:
     def practised(self) -> Bonus:
         """Make an instance that has been through a few rounds of training."""
         bonus = self.fresh()
-        adam = make_adam(bonus, LEARNING_RATE)
+        adam = optimizer_of(bonus)
         for _ in range(3):
             practise(bonus, self.batch(bonus), adam)
         return bonus
@@ -71,6 +71,11 @@ class Subject:
     def batch(self, bonus: Bonus) -> tuple[Any, ...]:
         """Return (obs, actions, next_obs) and, for a bonus that uses it, their context."""
         return experience(bonus, self.data, None, slice(None))
+
+
+def optimizer_of(bonus: Bonus) -> torch.optim.Adam:
+    """Make the optimizer of a few rounds of training."""
+    return make_adam(bonus, LEARNING_RATE, ADAM_EPS)
 
 
 @cache

@@ -60,7 +60,9 @@ def test_probe_of_a_count_bonus_tells_noise_from_none(small, dial):
     world, pair_visits, data = small
     bonus = Made(world, pair_visits, dial)
     bonus.clean = data.states
-    result = probe_bonus(bonus, world, data, pair_visits, "random-box", learning_rate=0.01)
+    result = probe_bonus(
+        bonus, world, data, pair_visits, "random-box", learning_rate=0.01, adam_eps=1e-8
+    )
     if dial == 0:
         assert result.bonus_noise_share < 1e-6
         assert result.count_correlation == pytest.approx(1)
@@ -142,6 +144,17 @@ def test_probe_of_a_real_run_writes_its_measures(tmp_path, monkeypatch):
     assert len(result.fall_clean) == len(result.fall_steps) == 7
     fresh, _ = probe_run(tmp_path / "run", transitions=256, draws=3, fresh=True)
     assert fresh.bonus_mean != result.bonus_mean
+
+
+@pytest.mark.parametrize(("eps", "least", "most"), [(1e-8, 0.0, 0.9), (1e6, 0.999, 1.001)])
+def test_probe_trains_with_the_optimizer_of_the_run(tmp_path, monkeypatch, eps, least, most):
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr("ssedb.analysis.probe.FALL_BATCH", 16)
+    settings = dict(bonus="icm", bonus_options={}, noise="random-box", adam_eps=eps)
+    sizes = dict(preset="rooms", env="rooms-tiny", num_envs=4, rollout_steps=8, steps=32)
+    ssedb.train(tiny_config(tmp_path / "run", obs_norm_steps=32, **sizes, **settings))
+    result, _ = probe_run(tmp_path / "run", transitions=128, draws=2)
+    assert least < result.fall_clean[-1] / result.fall_clean[0] < most
 
 
 @pytest.mark.parametrize("fidelity", ["paper", "released"])
