@@ -200,7 +200,7 @@ class TrainConfig:
     checkpoint_minutes: NonNegativeFloat = 5.0
     """Minutes between checkpoints; 0 saves after every iteration. The end is always saved."""
     wandb: bool = False
-    """Send the metrics to Weights & Biases as well (needs `pip install ssedb[wandb]`)."""
+    """Send the metrics to Weights & Biases as well (needs `pip install 'ssedb[wandb]'`)."""
 
     def __post_init__(self) -> None:
         given = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}

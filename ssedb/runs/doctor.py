@@ -278,6 +278,6 @@ def _roms() -> Finding:
 def _extra(extra: str) -> Finding:
     missing = [PACKAGE_NAMES.get(m, m) for m in EXTRAS[extra] if find_spec(m) is None]
     if missing:
-        text = f"not installed: {', '.join(missing)}; `pip install ssedb[{extra}]` brings it"
+        text = f"not installed: {', '.join(missing)}; `pip install 'ssedb[{extra}]'` brings it"
         return Finding(extra, "note", text)
     return Finding(extra, "good", "installed")

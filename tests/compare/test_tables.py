@@ -305,7 +305,7 @@ def test_stats_command_without_scipy_ends_in_one_line(sweep, tmp_path, monkeypat
     assert cli.main(["stats", str(sweep), "--out", str(tmp_path / "stats")]) == 2
     said = capsys.readouterr()
     assert (said.out, said.err.count("\n")) == ("", 1)
-    assert "scipy is not installed; run `pip install ssedb[report]`" in said.err
+    assert "scipy is not installed; run `pip install 'ssedb[report]'`" in said.err
     assert not (tmp_path / "stats").exists()
 
 
