@@ -237,10 +237,14 @@ class TrainConfig:
     def _check_numbers(self) -> None:
         if self.num_envs % self.minibatch_envs:
             below = self.num_envs - self.num_envs % self.minibatch_envs
-            choices = [str(n) for n in (below, below + self.minibatch_envs) if n]
+            envs = [str(n) for n in (below, below + self.minibatch_envs) if n]
+            splits = [n for n in range(1, self.num_envs + 1) if self.num_envs % n == 0]
+            near = [str(n) for n in splits if n < self.minibatch_envs][-1:]
+            near += [str(n) for n in splits if n > self.minibatch_envs][:1]
             raise ConfigError(
                 f"num_envs={self.num_envs} does not split into minibatches of "
-                f"{self.minibatch_envs} envs; use {' or '.join(choices)}"
+                f"{self.minibatch_envs} envs; set num_envs to {' or '.join(envs)}, "
+                f"or minibatch_envs to {' or '.join(near)}"
             )
 
     @property

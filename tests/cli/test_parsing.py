@@ -23,7 +23,7 @@ MISTAKES = [
     (["train", "--bonus", "luck"], "bonus='luck': use one of cb, count, db"),
     (
         ["train", "--num-envs", "100"],
-        "num_envs=100 does not split into minibatches of 16 envs; use 96 or 112",
+        "num_envs=100 does not split into minibatches of 16 envs; set num_envs to 96 or 112, or ",
     ),
     (["train", "--num-envs", "-3"], "num_envs=-3: must be above 0"),
     (["train", "--alpha1", "-1"], "alpha1=-1.0: must be 0 or more"),
