@@ -20,8 +20,9 @@ $(VENV)/.core: requirements/core.txt pyproject.toml
 	@$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 
+# pip before 23.1 has a paragraph of complaint for each package without a pyproject.toml otherwise.
 $(VENV)/.dev: $(VENV)/.core requirements/dev.txt
-	@$(PIP) -r requirements/dev.txt
+	@$(PIP) --use-pep517 -r requirements/dev.txt
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.core requirements/docs.txt

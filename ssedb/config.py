@@ -200,7 +200,7 @@ class TrainConfig:
     checkpoint_minutes: NonNegativeFloat = 5.0
     """Minutes between checkpoints; 0 saves after every iteration. The end is always saved."""
     wandb: bool = False
-    """Send the metrics to Weights & Biases as well (needs `pip install ssedb[wandb]`)."""
+    """Send the metrics to Weights & Biases as well (needs `pip install 'ssedb[wandb]'`)."""
 
     def __post_init__(self) -> None:
         given = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
@@ -237,10 +237,14 @@ class TrainConfig:
     def _check_numbers(self) -> None:
         if self.num_envs % self.minibatch_envs:
             below = self.num_envs - self.num_envs % self.minibatch_envs
-            choices = [str(n) for n in (below, below + self.minibatch_envs) if n]
+            envs = [str(n) for n in (below, below + self.minibatch_envs) if n]
+            splits = [n for n in range(1, self.num_envs + 1) if self.num_envs % n == 0]
+            near = [str(n) for n in splits if n < self.minibatch_envs][-1:]
+            near += [str(n) for n in splits if n > self.minibatch_envs][:1]
             raise ConfigError(
                 f"num_envs={self.num_envs} does not split into minibatches of "
-                f"{self.minibatch_envs} envs; use {' or '.join(choices)}"
+                f"{self.minibatch_envs} envs; set num_envs to {' or '.join(envs)}, "
+                f"or minibatch_envs to {' or '.join(near)}"
             )
 
     @property

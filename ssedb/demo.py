@@ -23,7 +23,8 @@ from ssedb.config import TrainConfig
 from ssedb.envs.names import rooms_world
 from ssedb.envs.rooms.env import RoomsEnv
 from ssedb.envs.rooms.world import World
-from ssedb.noises import noise_of
+from ssedb.errors import ConfigError
+from ssedb.noises import noise_of, noises_over
 from ssedb.runs.files import make_folder, write_json
 from ssedb.runs.signals import handled, stop_requests
 from ssedb.sweep.worker import cores, end_with_parent
@@ -121,6 +122,12 @@ def run_demo(config: TrainConfig, seeds: int) -> list[Result]:
     """Train every agent, print the results, and write `demo.png` and `demo.json`."""
     from ssedb.analysis.plots import plot_demo
 
+    if not (noise := noise_of(config)).fits("images"):
+        fitting = ", ".join(noises_over("images"))
+        raise ConfigError(
+            f"noise={config.noise}: it disturbs {noise.disturbs}, and {config.env} observes "
+            f"images; use one of {fitting}"
+        )
     make_folder(config.out)
     about = (
         f"Four agents explore {config.env} with no reward: RND (curiosity by prediction error) "

@@ -110,7 +110,7 @@ def require_installed(*modules: str, extra: str, instead: str = "") -> None:
     for module in modules:
         if find_spec(module) is None:
             name = PACKAGE_NAMES.get(module, module)
-            remedy = f"run `pip install ssedb[{extra}]`" + (f", or {instead}" if instead else "")
+            remedy = f"run `pip install 'ssedb[{extra}]'`" + (f", or {instead}" if instead else "")
             raise ConfigError(f"{name} is not installed; {remedy}")
 
 

@@ -8,9 +8,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ssedb.errors import ConfigError
+
 
 class Damaged(ValueError):
     """A file of a run that does not hold what it should; the message names the file."""
+
+
+def require_folder(path: Path, remedy: str) -> None:
+    """Raise ConfigError with a remedy unless there is a folder."""
+    if not path.is_dir():
+        raise ConfigError(f"there is no folder {path}; {remedy}")
 
 
 def read_own(path: Path) -> bytes:

@@ -147,9 +147,14 @@ def test_config_of_our_recipe_changes_passes_and_rate_of_a_preset(preset, expect
         ({"fidelity": "mine"}, "fidelity='mine': use one of paper, released"),
         (
             {"num_envs": 100},
-            "num_envs=100 does not split into minibatches of 16 envs; use 96 or 112",
+            "num_envs=100 does not split into minibatches of 16 envs; set num_envs to 96 or 112, "
+            "or minibatch_envs to 10 or 20",
         ),
-        ({"num_envs": 8}, "num_envs=8 does not split into minibatches of 16 envs; use 16$"),
+        (
+            {"num_envs": 8},
+            "num_envs=8 does not split into minibatches of 16 envs; set num_envs to 16, "
+            "or minibatch_envs to 8$",
+        ),
         ({"num_envs": -1}, "num_envs=-1: must be above 0"),
         ({"steps": 0}, "steps=0: must be above 0"),
         ({"gamma": 1.5}, "gamma=1.5: must be at most 1"),

@@ -110,6 +110,17 @@ def test_table_says_what_each_agent_reached_even_if_it_is_not_what_we_hope(capsy
     assert "20% of RND's bonus was noise, 80% of DB's." in said
 
 
+def test_demo_under_a_noise_for_vectors_is_refused_before_its_plan(tmp_path, capsys):
+    out = tmp_path / "demo"
+    assert cli.main(["demo", "--noise", "gaussian-dims", "--out", str(out)]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith(
+        "ssedb: noise=gaussian-dims: it disturbs vectors, and rooms-tiny observes images; use one "
+    )
+    assert not out.exists()
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_demo_when_stopped_ends_with_all_its_processes(tmp_path, number):
     command = [sys.executable, "-m", "ssedb", "demo", "--steps", "1e6", "--out", str(tmp_path)]

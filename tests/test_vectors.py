@@ -218,7 +218,8 @@ def test_run_on_vectors_trains_resumes_evaluates_and_acts(tmp_path, capsys):
         agent.act(torch.zeros(3))
     with pytest.raises(ssedb.ConfigError, match="observes vectors, which no video shows"):
         ssedb.evaluate(tmp_path / "run", 1, video=True, device="cpu")
-    for analysis in ("spikes", "probe"):
+    capsys.readouterr()
+    for analysis in ("spikes", "probe", "tsne"):
         assert cli.main(["analyze", analysis, str(tmp_path / "run"), "--device", "cpu"]) == 2
-        said = capsys.readouterr().err.splitlines()[-1]
+        (said,) = capsys.readouterr().err.splitlines()
         assert "observes vectors and takes other actions; `ssedb analyze` is for images" in said

@@ -109,7 +109,7 @@ def test_wheel_without_report_makes_tables_and_names_the_extra_for_figures(insta
     said = ssedb(installed, "stats run")
     assert said.returncode == 0
     assert "no figures" in said.stdout.splitlines()[-1]
-    assert "pip install ssedb[report]" in said.stdout.splitlines()[-1]
+    assert "pip install 'ssedb[report]'" in said.stdout.splitlines()[-1]
 
 
 def test_wheel_holds_the_files_that_are_not_python(installed):

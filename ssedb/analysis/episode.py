@@ -22,6 +22,7 @@ from ssedb.errors import ConfigError
 from ssedb.runs.agent import load
 from ssedb.runs.blame import blaming
 from ssedb.runs.folder import require_checkpoint, saved_config
+from ssedb.runs.progress import Progress, silent
 
 CHUNK = 256
 
@@ -78,7 +79,12 @@ def check_runs(run: Path, other: Path | None = None) -> TrainConfig:
 
 
 def record_episode(
-    run: Path, *, seed: int = 1000, max_steps: int | None = None, device: str = "auto"
+    run: Path,
+    *,
+    seed: int = 1000,
+    max_steps: int | None = None,
+    device: str = "auto",
+    progress: Progress = silent,
 ) -> Episode:
     """Run one episode of a run's agent, as `ssedb eval` does.
 
@@ -87,9 +93,11 @@ def record_episode(
         seed: of environment, noise and actions.
         max_steps: ends the episode; the run's limit unless given.
         device: auto, cpu, cuda or cuda:N.
+        progress: shows that the episode begins.
     """
     agent = load(run, device)
     agent.require_pictures()
+    progress.note("running an episode")
     config = dataclasses.replace(agent.config, seed=seed)
     seen: list[Tensor] = []
     clean: list[Tensor] = []

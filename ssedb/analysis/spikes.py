@@ -95,8 +95,7 @@ def spikes_of_run(
     """
     from ssedb.analysis.plots import plot_spike_curve, plot_spike_frames
 
-    progress.note("running an episode")
-    episode = record_episode(run, seed=seed, max_steps=steps, device=device)
+    episode = record_episode(run, seed=seed, max_steps=steps, device=device, progress=progress)
     trace = trace_bonus(episode, run, device)
     spikes = find_spikes(trace.bonus)
     found = f"{plural(len(episode), 'step')}, {plural(len(spikes), 'spike')}"

@@ -120,8 +120,7 @@ def tsne_of_run(
     from ssedb.analysis.plots import plot_embeddings
 
     check_runs(run, compare)
-    progress.note("running an episode")
-    episode = record_episode(run, seed=seed, max_steps=steps, device=device)
+    episode = record_episode(run, seed=seed, max_steps=steps, device=device, progress=progress)
     traces = [trace_bonus(episode, path, device) for path in (run, compare) if path is not None]
     if traces[0].features is None:
         name = traces[0].bonus_name

@@ -25,7 +25,7 @@ class Eval:
     episodes: int = 10
     """Episodes to run."""
     video: bool = False
-    """Also write a video of the first episode to videos/ (needs `pip install ssedb[report]`)."""
+    """Also write a video of the first episode to videos/ (needs `pip install 'ssedb[report]'`)."""
     stills: int = 0
     """Write so many frames of the first episode to a PNG in videos/ (needs `ssedb[report]`)."""
     seed: int = 1000

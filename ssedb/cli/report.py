@@ -9,6 +9,7 @@ import tyro
 
 from ssedb.cli.parsing import parse
 from ssedb.errors import ConfigError, require_installed
+from ssedb.reading import require_folder
 from ssedb.terminal import console
 
 
@@ -38,8 +39,7 @@ def main(args: list[str]) -> int:
     if options.episodes < 0:
         raise ConfigError(f"episodes={options.episodes}: must be 0 or more")
     for folder in options.runs:
-        if not folder.is_dir():
-            raise ConfigError(f"there is no folder {folder}; name one that holds runs")
+        require_folder(folder, "name one that holds runs")
     require_installed("matplotlib", "sklearn", "av", extra="report")
     from ssedb.report.make import make_report
     from ssedb.runs import progress

@@ -26,7 +26,7 @@ class Stats:
     measures: tuple[str, ...] = ()
     """Measures to compare (states_share score area:score i_nce ...); the first ranks methods."""
     figures: bool = True
-    """Draw the figures too (needs `pip install ssedb[report]`)."""
+    """Draw the figures too (needs `pip install 'ssedb[report]'`)."""
 
 
 def main(args: list[str]) -> int:

@@ -156,7 +156,8 @@ def print_run(result: TrainResult, config: TrainConfig) -> None:
     table.add_row(label("score_best"), scores[1])
     for key in PRINTED:
         if key in last:
-            table.add_row(label(key), f"{last[key]:.3f}")
+            digits = ".3f" if abs(last[key]) >= 0.1 else ".3g"  # a small bonus is not 0.000
+            table.add_row(label(key), f"{last[key]:{digits}}")
     terminal.print_table(table)
     for alarm in result.summary.get("alarms", []):
         print(terminal.wrapped(f"ALARM: {Alarm(**alarm).text(vars(config))}"))

@@ -71,6 +71,11 @@ def by_noise(runs: Sequence[Run]) -> dict[str, list[Run]]:
     return parts
 
 
+def noise_name(noise: str) -> str:
+    """Return a noise as headings and legends name it; `none` is the name of a bonus, too."""
+    return "no noise" if noise == "none" else noise
+
+
 def under_noise(noise: str) -> str:
     """Return the words for the noise of a part of the runs, after a blank; "" for all of them."""
     return {"": "", "none": " without noise"}.get(noise, f" under {noise}")

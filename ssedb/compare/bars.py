@@ -20,6 +20,7 @@ from ssedb.compare.aggregate import (
     condition_table,
     has_few_runs,
     improvement_table,
+    noise_name,
     scores_by_task,
     under_noise,
 )
@@ -69,7 +70,7 @@ def by_condition(runs: Sequence[Run], key: str) -> Figure | None:
             panel.axhspan(y - 0.5, y + 0.5, color=GRAY, alpha=0.1, lw=0, zorder=0)
         _name_rows(panel, methods, env)
     label_axes(figure, "\n".join(below), "")
-    add_legend(figure, styles)
+    add_legend(figure, {noise_name(noise): style for noise, style in styles.items()})
     return figure
 
 

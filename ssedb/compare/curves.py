@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ssedb.compare import statistics
-from ssedb.compare.aggregate import efficiency_table, under_noise
+from ssedb.compare.aggregate import efficiency_table, noise_name, under_noise
 from ssedb.compare.measures import bounds, is_share, label
 from ssedb.compare.references import random_score, random_source
 from ssedb.compare.results import Run, method_order, tasks_of
@@ -108,7 +108,7 @@ def ablation_panels(runs: Sequence[Run], env: str, noise: str) -> Figure | None:
         axes[-1].axhline(chance, color=GRAY, ls=":", lw=1)
         axes[-1].set_ylim(low - margin, high + margin)
     label_steps(figure, "")
-    figure.suptitle(f"{env}, noise {noise}", fontsize=10)
+    figure.suptitle(f"{env}, {noise_name(noise)}", fontsize=10)
     add_legend(figure, styles)
     return figure
 

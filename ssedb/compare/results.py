@@ -23,7 +23,7 @@ from ssedb.compare.measures import CLEAN, NORMALISED, OF_BONUS, OF_NOISE, PROBED
 from ssedb.config import FIDELITIES, migrated
 from ssedb.envs.names import env_label
 from ssedb.errors import ConfigError
-from ssedb.reading import Damaged, check_types, read_table
+from ssedb.reading import Damaged, check_types, read_table, require_folder
 from ssedb.runs.alarms import LIMITS, Alarm, Watch, read_alarms
 from ssedb.runs.folder import FAILURE, NOT_OF_THE_RUN, PLAN, PROVENANCE
 from ssedb.runs.metrics import MAPS, Log, read_log
@@ -145,8 +145,7 @@ def load_runs(*folders: Path) -> list[Run]:
     """Load every run in or below the folders, and those that a sweep planned and never began."""
     found: dict[Path, Run] = {}
     for folder in folders:
-        if not folder.is_dir():
-            raise ConfigError(f"there is no folder {folder}; name one that holds runs")
+        require_folder(folder, "name one that holds runs")
         for place, inside, files in os.walk(folder):
             path = Path(place)
             if "config.toml" in files or FAILURE in files:

@@ -177,7 +177,7 @@ def _student_quantile(p: float, freedom: int) -> float:
     try:
         from scipy.special import stdtrit
     except ImportError:
-        raise ConfigError("scipy is not installed; run `pip install ssedb[report]`") from None
+        raise ConfigError("scipy is not installed; run `pip install 'ssedb[report]'`") from None
     return float(stdtrit(freedom, p))
 
 

@@ -19,6 +19,7 @@ from ssedb.compare.aggregate import (
     has_few_runs,
     improvement_table,
     left_out,
+    noise_name,
     scores_by_task,
     under_noise,
 )
@@ -178,7 +179,8 @@ def _alarms(runs: Sequence[Run]) -> Table:
             low, high = f"{min(parts):.2f}", f"{max(parts):.2f}"
             standing = sum(alarm.stands for alarms in raised for alarm in alarms)
             part = low if low == high else f"{low} to {high}"
-            rows.append([method, ", ".join(task), metric, some, part, str(standing)])
+            where = f"{task[0]}, {noise_name(task[1])}"
+            rows.append([method, where, metric, some, part, str(standing)])
     columns = ["method", "task", "metric", "runs", "part of the training", "at the end"]
     said = [*notes.values(), "Each alarm of each run is in stats.json."]
     return Table("ALARMS: policies that do not follow their bonus", columns, rows, said)
@@ -227,7 +229,10 @@ def _measure(runs: Sequence[Run], key: str) -> Table:
         cells[row["method"], row["env"], row["noise"]] = _with_interval(row, "mean") + few
     methods = [m for m in method_order(runs) if any(row["method"] == m for row in rows)]
     envs = {env for env, _ in tasks}
-    names = [noise if len(envs) == 1 else f"{env}, {noise}" for env, noise in tasks]
+    names = [
+        noise_name(noise) if len(envs) == 1 else f"{env}, {noise_name(noise)}"
+        for env, noise in tasks
+    ]
     body = [[method, *(cells.get((method, *task), "-") for task in tasks)] for method in methods]
     columns = ["method", *names]
     if len(tasks) > max(4, len(methods)):  # many games: down rather than across

@@ -46,7 +46,7 @@ def write_stats(
     if not figures:
         return made, []
     if find_spec("matplotlib") is None:
-        return made, ["no figures: matplotlib is not installed; run `pip install ssedb[report]`"]
+        return made, ["no figures: matplotlib is not installed; run `pip install 'ssedb[report]'`"]
     from ssedb.compare.figures import write_figures
 
     drawn = write_figures(runs, out / "figures", *choose_measures(runs, measures))

@@ -67,9 +67,10 @@ def add_episodes(
             entry["agent"] = run.method  # its own trace may have failed
             page.data["episodes"].append(entry)
     if len(chosen) > most:
-        others = plural(len(chosen) - most, "more agent")
-        remedy = f"--episodes {len(chosen)} runs all"
-        complaints.append(f"no episode on the page of {others}; {remedy}")
+        left = len(chosen) - most
+        others = f"{plural(left, 'agent')} {'has' if left == 1 else 'have'}"
+        remedy = f"`--episodes {len(chosen)}` shows all"
+        complaints.append(f"{others} no episode on the page; {remedy}")
     return complaints
 
 

@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple
 from ssedb import __version__
 from ssedb.config import TrainConfig, migrated
 from ssedb.errors import PACKAGE_NAMES, ConfigError, one_line
-from ssedb.reading import read_json
+from ssedb.reading import read_json, require_folder
 from ssedb.runs import checkpoint
 from ssedb.runs.folder import (
     ERROR_LOG,
@@ -64,8 +64,7 @@ class Checkpoint(NamedTuple):
 
 def examine(run: Path) -> list[Finding]:
     """Look at all of a run's folder; the last finding says what a resume would do."""
-    if not run.is_dir():
-        raise ConfigError(f"there is no folder {run}; name the folder of a run")
+    require_folder(run, "name the folder of a run")
     if not (run / "config.toml").exists() and (inside := sorted(run.glob("*/config.toml"))):
         raise ConfigError(
             f"{run} holds {plural(len(inside), 'run')}, and is none; "
@@ -278,6 +277,6 @@ def _roms() -> Finding:
 def _extra(extra: str) -> Finding:
     missing = [PACKAGE_NAMES.get(m, m) for m in EXTRAS[extra] if find_spec(m) is None]
     if missing:
-        text = f"not installed: {', '.join(missing)}; `pip install ssedb[{extra}]` brings it"
+        text = f"not installed: {', '.join(missing)}; `pip install 'ssedb[{extra}]'` brings it"
         return Finding(extra, "note", text)
     return Finding(extra, "good", "installed")

@@ -18,7 +18,7 @@ from ssedb.config import TrainConfig, migrated
 from ssedb.engine import distributed
 from ssedb.envs.names import bare_id
 from ssedb.errors import ConfigError, TrainingError
-from ssedb.reading import read_json
+from ssedb.reading import read_json, require_folder
 from ssedb.runs import checkpoint
 from ssedb.runs.files import (
     refuse_other_files,
@@ -278,6 +278,7 @@ def _require_same_run(path: Path, saved: TrainConfig, config: TrainConfig) -> No
 
 def saved_config(path: Path) -> TrainConfig:
     """Return the settings of the run in a folder, wherever the folder is now."""
+    require_folder(path, "name the folder of a run")
     if not (path / "config.toml").is_file():
         raise ConfigError(f"{path} holds no run (no config.toml); name the folder of a run")
     return TrainConfig.from_toml(path / "config.toml", out=path)

@@ -202,6 +202,14 @@ def test_summary_run_on_rooms_shows_how_much_was_seen(capsys):
     assert [line.split()[-2] for line in lines] == ["0.250", "0.500"]
 
 
+def test_summary_shows_a_small_bonus_to_three_digits(capsys):
+    last = {"sps": 100.0, "bonus_raw": 0.000123456}
+    summary = {"last": last, "score": None, "score_best": None, "episodes": 0}
+    print_run(TrainResult(Path("run"), 256, True, summary), tiny_config("run"))
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if "bonus, before" in line)
+    assert line.split()[-2] == "0.000123"
+
+
 def test_summary_run_with_an_alarm_tells_it_with_the_remedy(capsys):
     alarm = Alarm("entropy", since=1000, until=9000, stands=True, value=0.01)
     summary = {"last": {}, "score": None, "score_best": None, "episodes": 0}

@@ -83,7 +83,9 @@ def test_noise_figure_draws_noise_against_none(runs):
 
 
 def test_condition_figure_shows_every_run(runs):
-    panel = bars.by_condition(runs, "score").axes[0]
+    figure = bars.by_condition(runs, "score")
+    panel = figure.axes[0]
+    assert {text.get_text() for text in figure.legends[0].get_texts()} == {"no noise", "pixel"}
     ticks = [list(line.get_xdata()) for line in panel.lines if line.get_marker() == TICKUP]
     assert ticks == [[10, 12], [20, 22]] * 2
     assert "ticks above: single runs" in panel.get_xlabel().replace("\n", " ")

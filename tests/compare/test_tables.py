@@ -41,7 +41,7 @@ def sweep(tmp_path_factory):
 def test_tables_name_what_they_hold(sweep):
     shown = {table.title: table for table in tables.make_tables(load_runs(sweep))}
     states = shown["share of states seen, more is better (rooms-small), 3 seeds"]
-    assert states.columns == ["method", "none", "random-box"]
+    assert states.columns == ["method", "no noise", "random-box"]
     assert [row[0] for row in states.rows] == ["db", "rnd"]
     assert states.rows[0][1].startswith("0.520 [0.4")
     assert states.rows[1][2].endswith("] (2)")
@@ -69,7 +69,8 @@ def test_stats_name_the_runs_whose_policy_raised_an_alarm(tmp_path, capsys):
     assert "-0.50: it has been under 0 for 6,400 steps" in row["text"]
     assert "try --reward-scale recent or" in row["text"]
     written = (tmp_path / "out" / "tables.md").read_text()
-    assert "| db | rooms-small, none | explained_variance | 1 of 2 | 0.00 to 1.00 | 1 |" in written
+    row = "| db | rooms-small, no noise | explained_variance | 1 of 2 | 0.00 to 1.00 | 1 |"
+    assert row in written
     remedy = "the value under 0: the advantages are mostly the value's errors; try --reward-scale"
     assert remedy in written
     titles = [table.title for table in tables.make_tables(load_runs(tmp_path / "well"))]
@@ -305,7 +306,7 @@ def test_stats_command_without_scipy_ends_in_one_line(sweep, tmp_path, monkeypat
     assert cli.main(["stats", str(sweep), "--out", str(tmp_path / "stats")]) == 2
     said = capsys.readouterr()
     assert (said.out, said.err.count("\n")) == ("", 1)
-    assert "scipy is not installed; run `pip install ssedb[report]`" in said.err
+    assert "scipy is not installed; run `pip install 'ssedb[report]'`" in said.err
     assert not (tmp_path / "stats").exists()
 
 

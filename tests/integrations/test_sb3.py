@@ -469,5 +469,5 @@ def test_wrapper_serves_an_off_policy_algorithm():
 def test_missing_package_is_named_with_its_extra(monkeypatch):
     monkeypatch.setattr("ssedb.errors.find_spec", lambda name: None)
     monkeypatch.delitem(sys.modules, "ssedb.integrations.sb3")
-    with pytest.raises(ssedb.ConfigError, match=r"pip install ssedb\[sb3\]"):
+    with pytest.raises(ssedb.ConfigError, match=r"pip install 'ssedb\[sb3\]'"):
         import_module("ssedb.integrations.sb3")

@@ -249,7 +249,7 @@ def test_keys_that_do_not_fit_are_answered_in_one_line():
 def test_missing_package_is_named_with_its_extra(monkeypatch):
     monkeypatch.setattr("ssedb.errors.find_spec", lambda name: None)
     monkeypatch.delitem(sys.modules, "ssedb.integrations.torchrl")
-    with pytest.raises(ssedb.ConfigError, match=r"pip install ssedb\[torchrl\]"):
+    with pytest.raises(ssedb.ConfigError, match=r"pip install 'ssedb\[torchrl\]'"):
         import_module("ssedb.integrations.torchrl")
 
 

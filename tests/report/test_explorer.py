@@ -47,6 +47,18 @@ def test_add_episodes_leaves_out_a_bonus_that_is_not_finite(runs, monkeypatch):
     assert page.data["episodes"] == []
 
 
+def test_add_episodes_counts_agents_that_have_none(runs):
+    found = load_runs(runs)
+    agents = len({(run.env, run.noise, run.method) for run in found if run.config.get("steps")})
+    page = Page({"title": "t", "episodes": []})
+    (complaint,) = explorer.add_episodes(page, found, 0, "cpu", silent)
+    count = int(complaint.split()[0])
+    assert complaint == (
+        f"{count} agents have no episode on the page; `--episodes {count}` shows all"
+    )
+    assert 1 < count <= agents
+
+
 def test_add_episodes_names_the_agent_whose_own_bonus_failed(runs, monkeypatch):
     trace = explorer.trace_bonus
     chosen = [run for run in load_runs(runs) if run.noise == "random-box"]

@@ -235,7 +235,7 @@ def test_doctor_without_a_run_checks_the_installation(capsys, monkeypatch):
     assert all(f" {name} " in said for name in ("ssedb", "torch", "atari", "report", "export"))
     monkeypatch.setattr("ssedb.runs.doctor.find_spec", lambda name: None)
     assert cli.main(["doctor"]) == 0
-    assert "not installed: safetensors; `pip install ssedb[export]`" in capsys.readouterr().out
+    assert "not installed: safetensors; `pip install 'ssedb[export]'`" in capsys.readouterr().out
     monkeypatch.setattr("ssedb.envs.names.atari_games", lambda: ("alien",))
     assert cli.main(["doctor"]) == 1
     assert "no ROM of asteroids" in capsys.readouterr().out

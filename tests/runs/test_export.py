@@ -41,7 +41,7 @@ def test_export_mistakes_are_one_line(run, tmp_path, capsys, monkeypatch):
     assert "holds no run" in capsys.readouterr().err
     monkeypatch.setattr("ssedb.errors.find_spec", lambda name: None)
     assert cli.main(["export", str(run)]) == 2
-    said = "ssedb: safetensors is not installed; run `pip install ssedb[export]`\n"
+    said = "ssedb: safetensors is not installed; run `pip install 'ssedb[export]'`\n"
     assert capsys.readouterr().err == said
 
 

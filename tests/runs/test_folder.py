@@ -76,7 +76,7 @@ def test_resume_keeps_the_settings(tmp_path):
     options = {**tiny_config(tmp_path).bonus_options, "tau": 0.5}
     with pytest.raises(ConfigError, match=r"is a run with tau=0\.999, not 0\.5;"):
         RunFolder.reopen(tmp_path / "run", bonus_options=options)
-    with pytest.raises(ConfigError, match="holds no run"):
+    with pytest.raises(ConfigError, match="there is no folder"):
         RunFolder.reopen(tmp_path / "nothing")
 
 
@@ -105,7 +105,7 @@ def test_metrics_survive_torn_lines_and_resumes(tmp_path):
 
 def test_wandb_where_it_is_missing_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"pip install ssedb\[wandb\]"):
+    with pytest.raises(ConfigError, match=r"pip install 'ssedb\[wandb\]'"):
         RunFolder.create(tiny_config(tmp_path / "run", wandb=True))
 
 

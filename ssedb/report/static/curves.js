@@ -67,7 +67,7 @@ function curves(root) {
       type: "button",
       class: "toggle",
       "aria-pressed": "true",
-      textContent: n === "none" ? "no noise" : n,
+      textContent: noiseName(n),
       on: {
         click: () => {
           on.has(n) ? on.delete(n) : on.add(n);

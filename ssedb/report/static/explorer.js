@@ -39,7 +39,7 @@ class Explorer {
       this.episodeSelect.append(
         el("option", {
           value: i,
-          textContent: `${e.env}, ${e.noise === "none" ? "no noise" : e.noise}: agent ${e.agent}, ${number(e.trained)} steps`,
+          textContent: `${taskName(e.env, e.noise)}: agent ${e.agent}, ${number(e.trained)} steps`,
         }),
       ),
     );

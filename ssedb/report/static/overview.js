@@ -206,7 +206,7 @@ function compare(body, m, part) {
         ["environment", "noise", "method", "mean", "95% interval", "runs", "left out"],
         m.conditions.map((r) => [
           r.env,
-          r.noise,
+          noiseName(r.noise),
           r.method,
           r.mean,
           interval(r.low, r.high),

@@ -52,8 +52,13 @@ function unique(values) {
   return [...new Set(values)];
 }
 
+/* A noise as headings and lists name it; "none" is the name of a bonus, too. */
+function noiseName(noise) {
+  return noise === "none" ? "no noise" : noise;
+}
+
 function taskName(env, noise) {
-  return `${env}, ${noise === "none" ? "no noise" : noise}`;
+  return `${env}, ${noiseName(noise)}`;
 }
 
 /** Menu of the tasks of a view, or the name of the only one. */

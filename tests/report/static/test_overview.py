@@ -48,6 +48,8 @@ def test_overview_ranks_the_tasks_under_a_noise(noisy_games, tmp_path, open_page
         page.locator("#view-overview .grid"),
     )
     assert whole.bounding_box()["width"] == ranking.bounding_box()["width"]
+    tasks = page.locator("#view-overview .panel.whole tbody tr")
+    assert {row.split("\t")[1] for row in tasks.all_inner_texts()} == {"no noise", "random-box"}
     pick(page, "Tasks", "under random-box")
     assert "human-normalised score, under random-box" in page.inner_text("#view-overview h3")
     assert page.inner_text(first).startswith("db")
