@@ -28,23 +28,35 @@ class BonusOptions:
 
 
 @dataclass(frozen=True)
-class FeatureOptions(BonusOptions):
-    """Sizes of the networks of a bonus over features of frames."""
+class TrunkOptions(BonusOptions):
+    """Size of the convolutions of a bonus over frames."""
 
     channels: Channels = (32, 64, 64)
     """Filters of the three convolutions; for vectors, dense layers of 4 units per filter."""
+
+    CHANNELS: ClassVar[dict[str, dict[str, Any]]] = {
+        "small": dict(channels=(16, 32, 32)),
+        "rooms": dict(channels=(8, 16, 16)),
+    }
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {}
+    """Other settings that a preset implies."""
+
+    @classmethod
+    def defaults(cls, fidelity: str, preset: str, env: str | None, noise: str) -> dict[str, Any]:
+        return {**cls.CHANNELS.get(preset, {}), **cls.PRESETS.get(preset, {})}
+
+
+@dataclass(frozen=True)
+class FeatureOptions(TrunkOptions):
+    """Sizes of the networks of a bonus over features of frames."""
+
     feature_dim: PositiveInt = 512
     """Size of the features."""
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
-        "paper": {},
-        "small": dict(channels=(16, 32, 32), feature_dim=256),
-        "rooms": dict(channels=(8, 16, 16), feature_dim=64),
+        "small": dict(feature_dim=256),
+        "rooms": dict(feature_dim=64),
     }
-
-    @classmethod
-    def defaults(cls, fidelity: str, preset: str, env: str | None, noise: str) -> dict[str, Any]:
-        return cls.PRESETS[preset]
 
 
 @dataclass(frozen=True)

@@ -10,33 +10,23 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from ssedb.actions import NumActions
-from ssedb.bonuses.base import Bonus, BonusOptions
+from ssedb.bonuses.base import Bonus, TrunkOptions
 from ssedb.networks import glorot, make_trunk
 from ssedb.normalize import FrameNorm, newest_frame
 from ssedb.objectives import kl_to_standard_normal, masked_mean
-from ssedb.validate import Channels, NonNegativeFloat, PositiveInt
+from ssedb.validate import NonNegativeFloat, PositiveInt
 
 
 @dataclass(frozen=True)
-class CBOptions(BonusOptions):
+class CBOptions(TrunkOptions):
     """Settings of CB."""
 
-    channels: Channels = (32, 64, 64)
-    """Filters of the three convolutions; for vectors, dense layers of 4 units per filter."""
     code_dim: PositiveInt = 64
     """Size of the code."""
     beta: NonNegativeFloat = 1e-3
     """Weight of the compression."""
 
-    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
-        "paper": {},
-        "small": dict(channels=(16, 32, 32)),
-        "rooms": dict(channels=(8, 16, 16), code_dim=32),
-    }
-
-    @classmethod
-    def defaults(cls, fidelity: str, preset: str, env: str | None, noise: str) -> dict[str, Any]:
-        return cls.PRESETS[preset]
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"rooms": dict(code_dim=32)}
 
 
 class CuriosityBottleneck(Bonus):

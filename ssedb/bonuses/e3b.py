@@ -26,11 +26,7 @@ class E3BOptions(FeatureOptions):
     slots: PositiveInt = 1024
     """Episodes kept at once; with a multiple of the environments no current one is lost."""
 
-    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
-        "paper": {},
-        "small": dict(channels=(16, 32, 32)),
-        "rooms": dict(channels=(8, 16, 16)),
-    }
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {}  # features of one size
 
 
 NOBODY = torch.iinfo(torch.int64).min

@@ -24,15 +24,12 @@ class RE3Options(FeatureOptions):
     distance: Literal["kth", "mean"] = "kth"
     """Distance to the k-th neighbour (RE3's paper), or mean of the k (its released code)."""
 
-    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
-        "paper": {},
-        "small": dict(channels=(16, 32, 32)),
-        "rooms": dict(channels=(8, 16, 16)),
-    }
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {}  # features of one size
 
     @classmethod
     def defaults(cls, fidelity: str, preset: str, env: str | None, noise: str) -> dict[str, Any]:
-        return {**cls.PRESETS[preset], "distance": "mean" if fidelity == "released" else "kth"}
+        distance = "mean" if fidelity == "released" else "kth"
+        return {**super().defaults(fidelity, preset, env, noise), "distance": distance}
 
 
 class RE3(Encoded):
