@@ -24,7 +24,7 @@ from ssedb.compare.aggregate import (
     scores_by_task,
     under_noise,
 )
-from ssedb.compare.measures import label
+from ssedb.compare.measures import is_share, label
 from ssedb.compare.results import RECOMMENDED, Run, method_order
 from ssedb.compare.style import (
     COLOURS,
@@ -66,6 +66,8 @@ def by_condition(runs: Sequence[Run], key: str) -> Figure | None:
             if row["low"] is not None:
                 panel.plot([row["low"], row["high"]], [y, y], color=style["color"], lw=1.6)
             panel.plot(row["mean"], y, ms=4.5, **style)
+        if is_share(key):
+            panel.set_xlim(left=0)
         for y in range(1, len(methods), 2):  # tells the rows of a method from its neighbours'
             panel.axhspan(y - 0.5, y + 0.5, color=GRAY, alpha=0.1, lw=0, zorder=0)
         _name_rows(panel, methods, env)
@@ -108,6 +110,8 @@ def aggregates(runs: Sequence[Run], key: str, noise: str = "") -> Figure | None:
             _draw_bar(panel, y, rows[method], name, (f"{name}_low", f"{name}_high"), **style)
         panel.use_sticky_edges = False  # a bar does not begin at the frame
         panel.margins(x=0.08)
+        if is_share(key):
+            panel.set_xlim(left=0)
         _name_rows(panel, methods, "IQM" if name == "iqm" else name.replace("_", " "))
     over = f"{plural(tasks, 'task')}{under_noise(noise)}"
     figure.suptitle(f"{label(key)} over {over}", fontsize=10)

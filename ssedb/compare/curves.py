@@ -50,6 +50,7 @@ def learning_curves(runs: Sequence[Run], key: str, *, noise: str | None = None) 
             panel.axhline(random if key == "score" else 0, color=GRAY, ls=":", lw=1)
             dotted.append(env)
         panel.set_title(env if under == "none" else f"{env}, {under}")
+        _begin_at_zero(panel, key)
     label_steps(figure, label(key))
     if dotted:
         styles[f"random agent, {random_source(dotted)}"] = {"color": GRAY, "ls": ":"}
@@ -73,6 +74,7 @@ def noise_curves(runs: Sequence[Run], key: str, noise: str) -> Figure | None:
                 several = _of(runs, env, under, method)
                 _draw_curve(panel, several, key, {**style, "ls": line}, band=0.1)
         panel.set_title(env)
+        _begin_at_zero(panel, key)
     label_steps(figure, f"{label(key)}\ndashed: {noise}")
     add_legend(figure, styles)
     return figure
@@ -127,10 +129,17 @@ def sample_efficiency(runs: Sequence[Run], key: str, noise: str = "") -> Figure 
             np.array([row[name] for row in own], float) for name in ("steps", "iqm", "low", "high")
         )
         _draw_line(panel, steps, line, styles[method], band=0.12)
+    _begin_at_zero(panel, key)
     tasks = f"{plural(rows[0]['tasks'], 'task')}{under_noise(noise)}"
     label_steps(figure, f"{label(key)}\nIQM over {tasks}")
     add_legend(figure, styles)
     return figure
+
+
+def _begin_at_zero(panel: Any, key: str) -> None:
+    """Let the vertical axis of a share begin at 0, where other measures fill the panel."""
+    if is_share(key):
+        panel.set_ylim(bottom=0)
 
 
 def _draw_curve(

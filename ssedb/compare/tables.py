@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table as RichTable
@@ -45,6 +44,11 @@ MAIN = ("human_score", "states_share", "score")
 """The first of these that any run has is compared between methods."""
 ALL_PAIRS = 5
 """Methods, at most, of a table of who beats whom that has a column for each."""
+
+
+CERTAIN = "1.00 [1.00, 1.00]"
+NEVER_OVERLAP = f"{CERTAIN} says that these runs never overlap, not that others could not."
+FEW_RUNS = "No method has 3 runs in a task: the intervals say little."
 
 
 @dataclass(frozen=True)
@@ -273,10 +277,16 @@ def reference_rows(runs: Sequence[Run]) -> dict[str, dict[str, float]]:
     return rows
 
 
-def _with_interval(row: dict[str, Any], name: str, prefix: str = "") -> str:
-    low, high = row[f"{prefix}low"], row[f"{prefix}high"]
-    interval = "" if low is None else f" [{number(low)}, {number(high)}]"
-    return f"{number(row[name])}{interval}"
+def _with_interval(row: Row, name: str, prefix: str = "") -> str:
+    return " ".join(filter(None, value_and_interval(row, name, prefix)))
+
+
+def value_and_interval(row: Row, name: str, prefix: str = "") -> tuple[str, str]:
+    """Return a value of a row and its interval as texts of the same digits; "" for no interval."""
+    value, low, high = (row[key] for key in (name, f"{prefix}low", f"{prefix}high"))
+    digits = _digits(value, low, high)
+    interval = "" if low is None else f"[{number(low, digits)}, {number(high, digits)}]"
+    return number(value, digits), interval
 
 
 def aggregated(shown: Sequence[str], main: str) -> list[str]:
@@ -313,17 +323,14 @@ def _improvement(runs: Sequence[Run], pairs: Sequence[Row], key: str, noise: str
     if len(methods) <= ALL_PAIRS:
         against = methods
     body = [
-        [method, *(_probability(rows.get((method, other))) for other in against)]
+        [method, *(probability(rows.get((method, other))) for other in against)]
         for method in methods
     ]
     note = (
         "Probability that a run of the row is better than one of the column on the same task, "
         "with the 95% interval."
     )
-    notes = [
-        note,
-        "1.00 [1.00, 1.00] says that these runs never overlap, not that others could not.",
-    ]
+    notes = [note, *[NEVER_OVERLAP] * any(CERTAIN in row for row in body)]
     if len(against) < len(methods):
         left = len(methods) - len(against)
         notes.append(
@@ -331,20 +338,27 @@ def _improvement(runs: Sequence[Run], pairs: Sequence[Row], key: str, noise: str
             "all pairs are in stats.json."
         )
     if has_few_runs(scores_by_task(runs, key)):
-        notes.append("No method has 3 runs in a task: the intervals say little.")
+        notes.append(FEW_RUNS)
     title = f"Who beats whom{under_noise(noise)}: {label(key)}"
     return Table(title, ["", *against], body, notes)
 
 
-def _probability(row: dict[str, Any] | None) -> str:
+def probability(row: Row | None) -> str:
+    """Return a row of `improvement_table` as text, "-" for None."""
     if row is None:
         return "-"
-    return f"{row['probability']:.2f} [{number(row['low'])}, {number(row['high'])}]"
+    value, low, high = (number(row[key], 2) for key in ("probability", "low", "high"))
+    return value if row["low"] is None else f"{value} [{low}, {high}]"
 
 
-def number(value: float | None) -> str:
-    """Return a number as text, to about three digits that matter; "-" for None."""
+def number(value: float | None, digits: int | None = None) -> str:
+    """Return a number as text, to about three digits that matter unless given; "-" for None."""
     if value is None:
         return "-"
-    digits = next((d for d, least in enumerate((1000, 100, 1)) if abs(value) >= least), 3)
-    return f"{value:z,.{digits}f}"  # z: no -0.000
+    return f"{value:z,.{_digits(value) if digits is None else digits}f}"  # z: no -0.000
+
+
+def _digits(*values: float | None) -> int:
+    """Return the digits behind the point that about three digits of the largest value take."""
+    size = max(abs(value) for value in values if value is not None)
+    return 3 if size <= 1 else 2 if size < 100 else 1 if size < 1000 else 0

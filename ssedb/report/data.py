@@ -13,12 +13,22 @@ from ssedb.compare.aggregate import (
     aggregate_table,
     by_noise,
     condition_table,
+    has_few_runs,
     improvement_table,
+    scores_by_task,
     under_noise,
 )
-from ssedb.compare.measures import MEASURES, about, label
+from ssedb.compare.measures import MEASURES, about, is_share, label
 from ssedb.compare.results import Run, method_looks, method_order, number_or_none
-from ssedb.compare.tables import unlike
+from ssedb.compare.tables import (
+    CERTAIN,
+    FEW_RUNS,
+    NEVER_OVERLAP,
+    number,
+    probability,
+    unlike,
+    value_and_interval,
+)
 from ssedb.config import TrainConfig
 from ssedb.envs.names import rooms_world
 from ssedb.envs.rooms.layout import SIZES, draw_layout
@@ -52,6 +62,7 @@ def collect(runs: Sequence[Run], title: str, base: Path) -> dict[str, Any]:
         "looks": method_looks(methods),
         "runs": entries,
         "labels": {key: label(key) for key in [*drawn, *MEASURES]},
+        "shares": [key for key in drawn if is_share(key)],
         "measures": [_measure(runs, key) for key in _measures(runs)],
         "unlike": unlike(runs),
         "rule": RULE,
@@ -150,7 +161,11 @@ def _measure(runs: Sequence[Run], key: str) -> dict[str, Any]:
         "about": about(key, measured),
         "better": MEASURES[key].better,
         "mixed": key in OWN_SCALE and len(measured) > 1,
-        "conditions": [_plain(row) for row in condition_table(runs, key)],
+        "share": is_share(key),
+        "conditions": [
+            {**_plain(row), "shown": value_and_interval(row, "mean") if row["values"] else ("", "")}
+            for row in condition_table(runs, key)
+        ],
         **_compared(together[1], key),
         "by_noise": [
             {"name": under_noise(noise).strip(), **_compared(part, key)} for noise, part in parts
@@ -166,10 +181,20 @@ def _compared(runs: Sequence[Run], key: str) -> dict[str, Any]:
     ranking = sorted(with_value, key=lambda row: -sign * row["iqm"]) + [
         r for r in aggregates if r not in with_value
     ]
+    pairs = [{**_plain(r), "shown": probability(r)} for r in improvement_table(runs, key)]
     return {
-        "ranking": [_plain(row) for row in ranking],
-        "improvements": [_plain(row) for row in improvement_table(runs, key)],
+        "ranking": [{**_plain(row), "shown": _shown(row)} for row in ranking],
+        "improvements": pairs,
+        "certain": NEVER_OVERLAP if any(r["shown"] == CERTAIN for r in pairs) else "",
+        "caution": FEW_RUNS if pairs and has_few_runs(scores_by_task(runs, key)) else "",
     }
+
+
+def _shown(row: dict[str, Any]) -> list[str]:
+    """Return IQM, interval, mean and median of a method as texts; nothing where it has none."""
+    if row.get("iqm") is None:
+        return []
+    return [*value_and_interval(row, "iqm", "iqm_"), number(row["mean"]), number(row["median"])]
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:
@@ -203,7 +228,7 @@ def _text(value: Any) -> str:
 def _rooms(runs: Sequence[Run]) -> list[dict[str, Any]]:
     """Return the maps of every run on Rooms, perhaps none, with its world's plan."""
     found = []
-    for number, run in enumerate(runs):
+    for index, run in enumerate(runs):
         world = rooms_world(run.env)
         if world is None:
             continue
@@ -216,7 +241,7 @@ def _rooms(runs: Sequence[Run]) -> list[dict[str, Any]]:
         ]
         chosen = [maps[i] for i in evenly_spaced(len(maps), MOST_MAPS)]
         found.append({
-            "run": number,
+            "run": index,
             "floor": ["".join("1" if cell else "0" for cell in row) for row in layout.floor],
             "marks": _marks(layout),
             "steps": [steps for steps, _, _ in chosen],

@@ -74,6 +74,24 @@ def test_learning_curves_of_two_runs_draw_them_instead_of_a_band(tmp_path):
     assert heights.max() == pytest.approx(0.4)  # the mean's line is all that is filled
 
 
+def test_figures_of_a_share_begin_at_zero(tmp_path):
+    for bonus, states in (("db", 0.5), ("rnd", 0.7)):
+        own = {"bonus": bonus, "bonus_options": {}}
+        for seed in range(2):
+            for noise in ("none", "pixel"):
+                folder = tmp_path / f"{bonus}-{noise}-{seed}"
+                make_run(folder, seed=seed, noise=noise, states=states + seed / 100, **own)
+    runs = load_runs(tmp_path)
+    drawn = [bars.by_condition(runs, "states_share"), bars.aggregates(runs, "states_share")]
+    assert {panel.get_xlim()[0] for figure in drawn for panel in figure.axes} == {0}
+    drawn = [
+        curves.learning_curves(runs, "states_share"),
+        curves.noise_curves(runs, "states_share", "pixel"),
+        curves.sample_efficiency(runs, "states_share"),
+    ]
+    assert {panel.get_ylim()[0] for figure in drawn for panel in figure.axes} == {0}
+
+
 def test_noise_figure_draws_noise_against_none(runs):
     panel = curves.noise_curves(runs, "score", "pixel").axes[0]
     assert [line.get_linestyle() for line in lines(panel)] == ["-", "--", "-", "--"]

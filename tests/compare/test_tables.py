@@ -346,6 +346,39 @@ def test_tables_of_methods_with_other_fidelities_say_so(tmp_path):
     assert note in (f"{said} (paper: db, rnd; ours: icm).", f"{said} (ours: icm; paper: db, rnd).")
 
 
+@pytest.mark.parametrize(
+    ("values", "shown"),
+    [
+        ((0.469, 0.0, 1.0), ("0.469", "[0.000, 1.000]")),
+        ((1.0, 0.9, 1.0), ("1.000", "[0.900, 1.000]")),
+        ((1.2, 0.5, 2.1), ("1.20", "[0.50, 2.10]")),
+        ((98.25, 95.0, 101.0), ("98.2", "[95.0, 101.0]")),
+        ((1234.0, -20.0, 3000.0), ("1,234", "[-20, 3,000]")),
+        ((0.2057, None, None), ("0.206", "")),
+    ],
+)
+def test_value_and_interval_have_the_same_digits(values, shown):
+    row = dict(zip(("mean", "low", "high"), values, strict=True))
+    assert tables.value_and_interval(row, "mean") == shown
+
+
+def test_probability_and_its_opposite_add_up_to_one():
+    rows = [{"probability": p, "low": 0.0, "high": 1.0} for p in (0.625, 0.375)]
+    assert [tables.probability(row) for row in rows] == ["0.62 [0.00, 1.00]", "0.38 [0.00, 1.00]"]
+    assert tables.probability({"probability": 1.0, "low": None, "high": None}) == "1.00"
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_improvement_table_explains_certainty_only_where_there_is_one(tmp_path, apart):
+    for bonus, states in (("db", 0.8), ("rnd", 0.2 if apart else 0.79)):
+        for seed in range(3):
+            own = {"bonus": bonus, "bonus_options": {}, "seed": seed}
+            make_run(tmp_path / f"{bonus}-{seed}", states=states + 0.01 * seed, **own)
+    (table,) = (t for t in tables.make_tables(load_runs(tmp_path)) if "Who beats" in t.title)
+    assert any("1.00 [1.00, 1.00]" in row for row in table.rows) == apart
+    assert any("never overlap" in note for note in table.notes) == apart
+
+
 def test_number_that_rounds_to_zero_has_no_sign():
     assert [tables.number(x) for x in (-0.0001, 0.0, -0.001, -1234.4)] == [
         *("0.000", "0.000", "-0.001", "-1,234"),

@@ -27,6 +27,7 @@ function curves(root) {
         const chart = drawn.get(name),
           runs = data.runs.filter((r) => r.env === e && r.noise === n);
         chart.yLabel = data.labels[key];
+        chart.fromZero = data.shares.includes(key);
         chart.set(seriesOf(runs, key));
         const last = el("details", {}, el("summary", { textContent: "Numbers at the end" }));
         last.addEventListener(

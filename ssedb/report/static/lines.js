@@ -10,6 +10,7 @@ class LineChart extends Canvas {
     this.yLabel = yLabel;
     this.scrub = scrub;
     this.shape = shape;
+    this.fromZero = false; // of the vertical axis
     this.series = [];
     this.marks = [];
     this.view = null;
@@ -111,7 +112,7 @@ class LineChart extends Canvas {
         }
     if (low > high) [low, high] = [0, 1];
     const pad = (high - low || Math.abs(high) || 1) * 0.06;
-    low -= pad;
+    low = this.fromZero ? 0 : low - pad;
     high += pad;
     const px = (x) => left + ((x - x0) / (x1 - x0)) * (width - left - right);
     const py = (y) => height - bottom - ((y - low) / (high - low)) * (height - top - bottom);

@@ -144,6 +144,7 @@ function compare(body, m, part) {
             `Interquartile mean over ${tasks} task${tasks === 1 ? "" : "s"} (an environment under a noise) that every method has, 95% bootstrap interval; ${better}.` +
             (alone ? " A hollow mark has one run per task and so no interval." : ""),
         }),
+        part.caution ? el("div", { class: "notice", textContent: part.caution }) : null,
         m.about ? el("p", { class: "soft", textContent: `Reference scores: ${m.about}.` }) : null,
         m.mixed
           ? el("div", {
@@ -152,12 +153,13 @@ function compare(body, m, part) {
             })
           : null,
         intervalChart(
-          ranked.map((r) => ({ method: r.method, value: r.iqm, low: r.iqm_low, high: r.iqm_high })),
-          `Ranking by ${m.label}${under}: ${ranked.map((r) => `${r.method} ${number(r.iqm)}`).join(", ")}`,
+          ranked.map((r) => ({ method: r.method, value: r.iqm, low: r.iqm_low, high: r.iqm_high, text: r.shown[0] })),
+          `Ranking by ${m.label}${under}: ${ranked.map((r) => `${r.method} ${r.shown[0]}`).join(", ")}`,
+          m.share,
         ),
         table(
           ["method", "IQM", "95% interval", "mean", "median", "runs"],
-          ranked.map((r) => [r.method, r.iqm, interval(r.iqm_low, r.iqm_high), r.mean, r.median, r.runs]),
+          ranked.map((r) => [r.method, ...r.shown.map((text) => new Shown(text)), r.runs]),
         ),
       ),
     );
@@ -180,8 +182,7 @@ function compare(body, m, part) {
         el("p", {
           class: "soft",
           textContent:
-            "How probably a run of the row beats one of the column on the same task, with its 95% interval. " +
-            "100 to 100 says that these runs never overlap, not that others could not.",
+            "How probably a run of the row beats one of the column on the same task, with its 95% interval. " + part.certain,
         }),
         table(
           ["", ...names],
@@ -189,9 +190,7 @@ function compare(body, m, part) {
             a,
             ...names.map((b) => {
               const r = part.improvements.find((x) => x.first === a && x.second === b);
-              return r
-                ? `${Math.round(100 * r.probability)}% (${r.low === null ? "–" : `${Math.round(100 * r.low)} to ${Math.round(100 * r.high)}`})`
-                : "";
+              return r ? new Shown(r.shown) : "";
             }),
           ]),
         ),
@@ -208,8 +207,7 @@ function compare(body, m, part) {
           r.env,
           noiseName(r.noise),
           r.method,
-          r.mean,
-          interval(r.low, r.high),
+          ...r.shown.map((text) => new Shown(text)),
           r.runs,
           r.left_out ? badge("unfinished", `${r.left_out} left out`) : "0",
         ]),

@@ -30,7 +30,7 @@ function wrapText(text, width) {
 
 /* Estimates with their intervals, one row each, as SVG. Names are wrapped, never cut, so that methods
    that differ in their last setting stay apart. */
-function intervalChart(rows, label) {
+function intervalChart(rows, label, fromZero) {
   const width = Math.max(280, Math.min(640, main.clientWidth - 60)),
     line = 16,
     right = width * 0.17,
@@ -42,7 +42,7 @@ function intervalChart(rows, label) {
   let low = Math.min(...ends),
     high = Math.max(...ends);
   const pad = (high - low || Math.abs(high) || 1) * 0.08;
-  low -= pad;
+  low = fromZero ? 0 : low - pad;
   high += pad;
   const px = (v) => names + ((v - low) / (high - low)) * (width - names - right);
   const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label });
@@ -86,7 +86,7 @@ function intervalChart(rows, label) {
         "stroke-width": 2.5,
       }),
     );
-    root.append(svg("text", { x: width - right + 12, y: y + 4 }, number(r.value)));
+    root.append(svg("text", { x: width - right + 12, y: y + 4 }, r.text));
   });
   return root;
 }

@@ -4,9 +4,17 @@
 const hidden = new Set(); // methods that the reader has switched off, in every view
 let showRuns = true;
 
+/* A number as `ssedb stats` writes it. */
+class Shown {
+  constructor(text) {
+    this.text = text || "–";
+  }
+}
+
 function table(headers, rows, caption) {
   const cells = (row, tag) =>
     row.map((c) => {
+      if (c instanceof Shown) return el(tag, { class: "number" }, c.text);
       const value = c instanceof Node ? c : typeof c === "number" || c === null ? number(c) : String(c);
       return el(tag, { class: typeof c === "number" || c === null ? "number" : "" }, value);
     });
@@ -70,10 +78,6 @@ function taskChoice(tasks, listener) {
 
 function tasksOf(runs) {
   return unique(runs.map((r) => JSON.stringify([r.env, r.noise]))).map((t) => JSON.parse(t));
-}
-
-function interval(low, high) {
-  return low === null || low === undefined ? "–" : `${number(low, 3)} to ${number(high, 3)}`;
 }
 
 /* Buttons that switch methods off and on. */

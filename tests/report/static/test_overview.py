@@ -6,9 +6,13 @@ import re
 import pytest
 
 from ssedb import cli
+from ssedb.compare.results import load_runs
+from ssedb.compare.tables import make_tables
 from ssedb.report.make import build_page
 from tests.helpers import log_sick_policy, make_run
 from tests.report.static.screen import data_of, pick
+
+STATES = "share of states seen, more is better (rooms-small), {} seeds"
 
 
 def test_overview_marks_what_did_not_finish(report, open_page):
@@ -30,11 +34,33 @@ def test_overview_marks_what_did_not_finish(report, open_page):
         for r in page.query_selector_all("#view-overview table >> nth=0 >> tbody tr")
     ]
     assert [r[0] for r in rows] == [r["method"] for r in measure["ranking"]]
-    assert float(rows[0][1]) == pytest.approx(measure["ranking"][0]["iqm"], rel=1e-3)
+    assert float(rows[0][1]) == pytest.approx(measure["ranking"][0]["iqm"], abs=1e-3)
     assert page.locator("#view-overview svg[role=img] circle").count() == len(measure["ranking"])
     assert "1 left out" in page.inner_text("#view-overview")
     pick(page, "Measure", "entropy of visits (nats)")
     assert "Ranking: entropy of visits" in page.inner_text("#view-overview")
+
+
+@pytest.mark.parametrize("seeds", [2, 3])
+def test_overview_has_the_numbers_and_the_caution_of_the_tables(tmp_path, open_page, seeds):
+    for bonus, states in (("db", 0.5), ("rnd", 0.49)):
+        for seed in range(seeds):
+            own = {"bonus": bonus, "bonus_options": {}, "seed": seed}
+            make_run(tmp_path / "runs" / f"{bonus}-{seed}", states=states + 0.04 * seed, **own)
+    page = build_page((tmp_path / "runs",), episodes=0, title="t", device="cpu")
+    page.write_file(tmp_path / "one.html")
+    tables = {table.title: table for table in make_tables(load_runs(tmp_path / "runs"))}
+    beats = tables["Who beats whom: share of states seen"]
+    text = open_page(tmp_path / "one.html").inner_text("#view-overview")
+    shown = [cell for row in beats.rows for cell in row[1:] if cell != "-"]
+    assert len(shown) == 2
+    assert all(cell in text for cell in shown)
+    ((mean, interval),) = (
+        row[1].split(" ", 1) for row in tables[STATES.format(seeds)].rows if row[0] == "db"
+    )
+    assert f"{mean}\t{interval}" in text
+    assert ("No method has 3 runs in a task" in text) == (seeds == 2)
+    assert "never overlap" not in text
 
 
 def test_overview_ranks_the_tasks_under_a_noise(noisy_games, tmp_path, open_page):
