@@ -19,7 +19,7 @@ def test_notebook_with_tiny_sizes_draws_the_noise_shares(tmp_path, monkeypatch):
         if "parameters" in cell["metadata"].get("tags", ()):
             namespace["SETTINGS"] |= TINY
             namespace["TRANSITIONS"] = 128
-    assert list(namespace["shares"]) == ["rnd", "db"]
+    assert list(namespace["shares"]) == ["rnd", "db-ensemble"]
     assert all(0 <= share <= 1 for share in namespace["shares"].values())
     assert (tmp_path / "runs" / "notebook" / "noise-shares.png").stat().st_size > 1000
 
