@@ -40,7 +40,7 @@ function curves(root) {
                 ["method", "seed", "status", "last value"],
                 runs
                   .filter((r) => r.curves[key])
-                  .map((r) => [r.method, String(r.seed), badge(r.status), r.curves[key].y.at(-1)]),
+                  .map((r) => [methodCell(r.method), String(r.seed), badge(r.status), r.curves[key].y.at(-1)]),
               ),
             ),
         );

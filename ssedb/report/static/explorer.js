@@ -39,7 +39,8 @@ class Explorer {
       this.episodeSelect.append(
         el("option", {
           value: i,
-          textContent: `${taskName(e.env, e.noise)}: agent ${e.agent}, ${number(e.trained)} steps`,
+          textContent: `${taskName(e.env, e.noise)}: agent ${shortName(e.agent)}, ${number(e.trained)} steps`,
+          title: e.agent,
         }),
       ),
     );
@@ -128,7 +129,7 @@ class Explorer {
     this.episodeSelect.value = index;
     this.first = 0;
     this.second = -1;
-    const options = episode.traces.map((r, i) => el("option", { value: i, textContent: r.name }));
+    const options = episode.traces.map((r, i) => el("option", { value: i, textContent: shortName(r.name), title: r.name }));
     this.firstSelect.replaceChildren(...options);
     this.secondSelect.replaceChildren(
       el("option", { value: -1, textContent: "nothing" }),

@@ -80,6 +80,7 @@ class LineChart extends Canvas {
         low = Math.min(low, this.shape === "path" ? Math.min(...s.x) : s.x[0]);
         high = Math.max(high, this.shape === "path" ? Math.max(...s.x) : s.x[s.x.length - 1]);
       }
+    if (this.shape === "path") [low, high] = [Math.min(low, 0), Math.max(high, 0)]; // the origin is shown
     return low > high ? [0, 1] : low === high ? [low - 0.5, high + 0.5] : [low, high];
   }
 
@@ -111,6 +112,7 @@ class LineChart extends Canvas {
           if (s.y[i] > high) high = s.y[i];
         }
     if (low > high) [low, high] = [0, 1];
+    if (this.shape === "path") [low, high] = [Math.min(low, 0), Math.max(high, 0)];
     const pad = (high - low || Math.abs(high) || 1) * 0.06;
     low = this.fromZero ? 0 : low - pad;
     high += pad;

@@ -159,7 +159,7 @@ function compare(body, m, part) {
         ),
         table(
           ["method", "IQM", "95% interval", "mean", "median", "runs"],
-          ranked.map((r) => [r.method, ...r.shown.map((text) => new Shown(text)), r.runs]),
+          ranked.map((r) => [methodCell(r.method), ...r.shown.map((text) => new Shown(text)), r.runs]),
         ),
       ),
     );
@@ -177,7 +177,7 @@ function compare(body, m, part) {
     parts.push(
       el(
         "section",
-        { class: "panel" },
+        { class: names.length > 3 ? "panel whole" : "panel" },
         el("h3", { textContent: `Who beats whom${under}` }),
         el("p", {
           class: "soft",
@@ -185,9 +185,9 @@ function compare(body, m, part) {
             "How probably a run of the row beats one of the column on the same task, with its 95% interval. " + part.certain,
         }),
         table(
-          ["", ...names],
+          ["", ...names.map(methodCell)],
           names.map((a) => [
-            a,
+            methodCell(a),
             ...names.map((b) => {
               const r = part.improvements.find((x) => x.first === a && x.second === b);
               return r ? new Shown(r.shown) : "";
@@ -206,7 +206,7 @@ function compare(body, m, part) {
         m.conditions.map((r) => [
           r.env,
           noiseName(r.noise),
-          r.method,
+          methodCell(r.method),
           ...r.shown.map((text) => new Shown(text)),
           r.runs,
           r.left_out ? badge("unfinished", `${r.left_out} left out`) : "0",

@@ -31,7 +31,7 @@ function table(headers, rows, caption) {
         el(
           "tr",
           {},
-          headers.map((h) => el("th", { scope: "col", textContent: h })),
+          headers.map((h) => el("th", { scope: "col" }, h)),
         ),
       ),
       el(
@@ -58,6 +58,17 @@ function selectOf(label, options, listener) {
 
 function unique(values) {
   return [...new Set(values)];
+}
+
+/* A method without the module of its class, unless another method would read the same. */
+function shortName(method) {
+  const short = (name) => name.replace(/^[\w.]+:/, "");
+  return data.methods.some((m) => m !== method && short(m) === short(method)) ? method : short(method);
+}
+
+/* The short name of a method for a table, with the whole one as its tooltip. */
+function methodCell(method) {
+  return el("span", { textContent: shortName(method), title: method });
 }
 
 /* A noise as headings and lists name it; "none" is the name of a bonus, too. */
@@ -94,7 +105,7 @@ function legend(methods, redraw) {
           type: "button",
           class: "toggle",
           "aria-pressed": String(!hidden.has(method)),
-          title: "Hide or show",
+          title: `Hide or show ${method}`,
           on: {
             click: () => {
               hidden.has(method) ? hidden.delete(method) : hidden.add(method);
@@ -104,7 +115,7 @@ function legend(methods, redraw) {
           },
         },
         swatch,
-        method,
+        shortName(method),
       );
       return button;
     }),

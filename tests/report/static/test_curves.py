@@ -106,3 +106,17 @@ def test_page_of_a_hundred_runs_is_interactive_within_two_seconds(runs, open_pag
     size = (tmp_path / "out" / "index.html").stat().st_size / 1e6
     print(f"interactive after {ready} ms; page of {size:.1f} MB")
     assert ready < 2000
+
+
+def test_curves_of_a_share_begin_at_zero(report, open_page):
+    page = open_page(report / "one.html", "curves")
+    base = """() => {
+      const chart = [...charts].find((c) => c.label.startsWith("Curves of") && c.plot);
+      return [chart.plot.py(0), chart.plot.bottom];
+    }"""
+    pick(page, "Metric", "share of states seen")
+    at, bottom = page.evaluate(base)
+    assert at == bottom
+    pick(page, "Metric", "bonus, before normalisation")
+    at, bottom = page.evaluate(base)
+    assert at != bottom

@@ -53,3 +53,18 @@ def test_information_plane_marks_its_alarm(report, open_page):
             break
         page.wait_for_timeout(50)
     assert drawn
+
+
+def test_information_plane_shows_the_origin(report, open_page):
+    page = open_page(report / "one.html", "information")
+    plane = """() => {
+      const chart = new LineChart({ label: "plane", shape: "path" });
+      chart.series = [{ x: [5, 9], y: [1, 2] }];
+      return chart.extent();
+    }"""
+    assert page.evaluate(plane) == [0, 9]
+    drawn = """() => {
+      const { py, bottom, top } = [...charts].find((c) => c.shape === "path" && c.plot).plot;
+      return top < py(0) && py(0) < bottom;
+    }"""
+    assert page.evaluate(drawn)

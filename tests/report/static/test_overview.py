@@ -108,6 +108,28 @@ def test_overview_of_runs_of_other_lengths_and_fidelities_says_so(open_page, tmp
     assert any("by their fidelity" in notice for notice in notices)
 
 
+def test_overview_tables_name_a_class_without_its_module(open_page, tmp_path):
+    modules = {"a": "my.bonuses:Count", "b": "my.bonuses:Hash", "c": "my.others:Hash", "d": "rnd"}
+    for name, bonus in modules.items():
+        for seed in range(2):
+            folder = make_run(tmp_path / "runs" / f"{name}-{seed}", seed=seed)
+            config = (folder / "config.toml").read_text()
+            (folder / "config.toml").write_text(config.replace('"db"', f'"{bonus}"'))
+    build_page((tmp_path / "runs",), episodes=0, title="t", device="cpu").write_file(
+        tmp_path / "one.html"
+    )
+    page = open_page(tmp_path / "one.html")
+    tables = page.locator("#view-overview table")
+    for cells in ("thead th:not(:empty)", "tbody td:first-child"):
+        shown = tables.nth(1).locator(cells).all_inner_texts()
+        assert set(shown) == {"Count", "my.bonuses:Hash", "my.others:Hash", "rnd"}
+    named = tables.nth(0).locator("td span", has_text="Count")
+    assert named.get_attribute("title") == "my.bonuses:Count"
+    assert tables.nth(2).locator("tbody td:nth-child(3)").first.inner_text() == "Count"
+    box, scroll = tables.nth(1), page.locator("#view-overview .scroll").nth(1)
+    assert box.bounding_box()["width"] <= scroll.bounding_box()["width"]
+
+
 @pytest.mark.parametrize("width", [1300, 500])
 def test_overview_ranking_names_every_method_in_full(open_page, tmp_path, width):
     names = ("mybonuses_of_thesis:HashCountWithALongName", "rnd")
