@@ -7,6 +7,7 @@ import os
 import re
 import runpy
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -205,44 +206,60 @@ def test_packing_prefers_fewer_runs_that_are_nearly_as_fast():
     assert best(rows) == 4
 
 
-def test_versions_trains_the_package_of_the_folder_that_it_is_given(from_benchmarks, tmp_path):
-    package = tmp_path / "ssedb"
-    package.mkdir()
+TRAINS = """
+import json, pathlib, sys, time
+assert sys.argv[1:4] == ["train", "--env", "rooms"], "there is no flag"
+run = pathlib.Path(sys.argv[sys.argv.index("--out") + 1])
+run.mkdir()
+with open(run / "metrics.jsonl", "w") as file:
+    for number in range(1, 1000):
+        time.sleep(0.05)
+        row = {{"time": {clock}, "steps": 100 * number}}
+        print(json.dumps(row), file=file, flush=True)
+"""
+
+
+def version_of(folder, clock="time.time()"):
+    """Make a folder of a version that writes a row each 100 steps, 0.05 seconds apart."""
+    package = folder / "ssedb"
+    package.mkdir(parents=True)
     (package / "__init__.py").touch()
-    (package / "__main__.py").write_text(
-        "import json, pathlib, sys\n"
-        "assert sys.argv[1:4] == ['train', '--steps', '64'], 'there is no flag'\n"
-        "folder = pathlib.Path(sys.argv[sys.argv.index('--out') + 1])\n"
-        "folder.mkdir()\n"
-        "rows = [json.dumps({'sps': rate}) for rate in (1.0, 2.0, 70.0, 90.0)]\n"
-        "(folder / 'metrics.jsonl').write_text('\\n'.join(rows))\n"
+    (package / "__main__.py").write_text(TRAINS.format(clock=clock))
+    return folder
+
+
+def test_versions_prints_how_much_faster_the_second_version_trains(tmp_path):
+    before = version_of(tmp_path / "before", clock="0.2 * number")
+    after = version_of(tmp_path / "after", clock="0.1 * number")
+    command = [sys.executable, BENCHMARKS / "versions.py", before, after]
+    command += ["--rounds", "2", "--iterations", "2", "--warm-up", "1", "--", "--env", "rooms"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert table(done.stdout) == {str(before): ["500"], str(after): ["1,000"]}
+    assert "after / before: 2.000 +- 0.000" in done.stdout
+
+
+def test_versions_counts_no_time_in_which_a_version_is_stopped(from_benchmarks, tmp_path):
+    training = from_benchmarks("versions").Training(
+        version_of(tmp_path / "version"), ["--env", "rooms"], tmp_path, timeout=60
     )
-    speed = from_benchmarks("versions").speed
-    assert speed(tmp_path, ["--steps", "64"], timeout=60) == 80.0
-    with pytest.raises(SystemExit, match="there is no flag"):
-        speed(tmp_path, ["--bogus"], timeout=60)
+    try:
+        training.wait_for(1)
+        training.signal(signal.SIGSTOP)
+        time.sleep(0.2)
+        stopped = training.rows()
+        time.sleep(1)
+        assert training.rows() == stopped
+        assert training.speed(2) > 300  # about 2000; with the second of the stop about 170
+    finally:
+        training.kill()
 
 
-def test_versions_alternates_and_prints_the_mean_ratio(
-    from_benchmarks, monkeypatch, tmp_path, capsys
-):
-    module = from_benchmarks("versions")
-    for name in ("old", "new"):
-        (tmp_path / name / "ssedb").mkdir(parents=True)
-        (tmp_path / name / "ssedb" / "__init__.py").touch()
-    timed = []
-
-    def speed(source, flags, timeout):
-        timed.append((source.name, *flags))
-        return {"old": 100.0, "new": 150.0}[source.name]
-
-    monkeypatch.setattr(module, "speed", speed)
-    folders = [str(tmp_path / name) for name in ("old", "new")]
-    argv = ["versions.py", *folders, "--rounds", "2", "--", "--steps", "64"]
-    monkeypatch.setattr(sys, "argv", argv)
-    module.main()
-    assert timed == [(name, "--steps", "64") for name in ("old", "new", "new", "old")]
-    assert "after / before: 1.500 +- 0.000" in capsys.readouterr().out
+def test_versions_shows_the_error_of_a_version(from_benchmarks, tmp_path):
+    training = from_benchmarks("versions").Training(
+        version_of(tmp_path / "version"), ["--bogus", "1"], tmp_path, timeout=60
+    )
+    with pytest.raises(SystemExit, match="version: AssertionError: there is no flag"):
+        training.wait_for(1)
 
 
 @pytest.fixture
