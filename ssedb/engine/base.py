@@ -65,6 +65,7 @@ class Engine:
         precision: str = "fp32",
         seed: int = 0,
         own_draws: bool = False,
+        guest: bool = False,
         group: Group = ALONE,
     ) -> None:
         """Set up a device.
@@ -75,13 +76,13 @@ class Engine:
             seed: of the generator that background updates draw from.
             own_draws: whether background updates have a generator of their own on a CPU. On a GPU
                 they always do, so that an engine which overlaps them draws the same numbers.
-                Torch's generators then are someone else's, and not in the state.
+            guest: whether torch's generators are someone else's, and not in the state.
             group: the processes that share the run.
         """
         self.device = device
         self.group = group
         self.precision = Precision(precision, device)
-        self._own_draws = own_draws
+        self._guest = guest
         self._generator: torch.Generator | None = None
         if device.type == "cuda" or own_draws:
             # Another seed, or both generators would draw the same numbers.
@@ -183,7 +184,7 @@ class Engine:
     def state_dict(self) -> dict[str, Any]:
         """Return the random states that are not torch's on a CPU."""
         state = {} if self._generator is None else {"background": self._generator.get_state()}
-        if self.device.type == "cuda" and not self._own_draws:
+        if self.device.type == "cuda" and not self._guest:
             state["cuda"] = torch.cuda.get_rng_state(self.device)
         return state
 
@@ -194,7 +195,7 @@ class Engine:
         if generator is None or saved is None or len(saved) != len(generator.get_state()):
             return
         generator.set_state(saved.cpu())
-        if "cuda" in state and not self._own_draws:
+        if "cuda" in state and not self._guest:
             torch.cuda.set_rng_state(state["cuda"].cpu(), self.device)
 
 

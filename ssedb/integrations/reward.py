@@ -104,7 +104,9 @@ class IntrinsicReward:
         seed, rate, eps, gamma = (own[k] for k in ("seed", "learning_rate", "adam_eps", "gamma"))
         self.device = host.pick_device(str(device))
         self.inputs = Inputs(envs, self.device, rgb, obs_key)
-        self._engine = Engine(self.device, precision=precision, seed=seed, own_draws=True)
+        self._engine = Engine(
+            self.device, precision=precision, seed=seed, own_draws=True, guest=True
+        )
         self._order = torch.Generator().manual_seed(seed)
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)  # of the CPU alone

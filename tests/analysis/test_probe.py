@@ -15,6 +15,8 @@ from ssedb.transitions import draw_transitions, rewards_of
 from tests.bonuses.recorder import RECORDER, Recorder
 from tests.toy import tiny_config
 
+ADAM = dict(learning_rate=0.01, adam_eps=1e-8)
+
 
 class Made(Bonus):
     """Rewards 1/sqrt(N + 1) of the newest frame's state, plus a dial times the frame's brightness.
@@ -25,9 +27,8 @@ class Made(Bonus):
     def __init__(self, world, pair_visits, dial):
         super().__init__((4, 84, 84), world.num_actions)
         self.world, self.pair_visits, self.dial = world, pair_visits, dial
-        self.clean = torch.zeros(
-            0, dtype=torch.int64
-        )  # the true states, which only a made bonus may know
+        # The true states, which only a made bonus may know.
+        self.clean = torch.zeros(0, dtype=torch.int64)
         self.scale = torch.nn.Parameter(torch.ones(()))
 
     def reward(self, obs, actions, next_obs):
@@ -60,9 +61,7 @@ def test_probe_of_a_count_bonus_tells_noise_from_none(small, dial):
     world, pair_visits, data = small
     bonus = Made(world, pair_visits, dial)
     bonus.clean = data.states
-    result = probe_bonus(
-        bonus, world, data, pair_visits, "random-box", learning_rate=0.01, adam_eps=1e-8
-    )
+    result = probe_bonus(bonus, world, data, pair_visits, "random-box", **ADAM)
     if dial == 0:
         assert result.bonus_noise_share < 1e-6
         assert result.count_correlation == pytest.approx(1)
@@ -94,7 +93,7 @@ def test_noise_explained_is_of_the_newest_frame_that_the_bonus_saw(small, monkey
     world, pair_visits, data = small
     bonus = Difference(world, pair_visits, 0.0)
     bonus.clean = data.states
-    result = probe_bonus(bonus, world, data, pair_visits, "random-box", learning_rate=0.01)
+    result = probe_bonus(bonus, world, data, pair_visits, "random-box", **ADAM)
     assert result.noise_explained > 0.999
 
 
@@ -102,7 +101,7 @@ def test_fall_is_along_the_updates_that_a_trainer_makes(small, monkeypatch):
     monkeypatch.setattr("ssedb.analysis.probe.FALL_AT", (0, 1))
     bonus = ssedb.make_bonus(RECORDER, (4, 84, 84), 5)
     Recorder.calls.clear()
-    probe_bonus(bonus, None, small[2], None, "random-box", learning_rate=0.01)
+    probe_bonus(bonus, None, small[2], None, "random-box", **ADAM)
     kinds = [call.split()[0] for call in Recorder.calls]
     update = ["observe", "loss", "after_step", "after_epoch", "after_rollout"]
     assert kinds[-12:] == ["reward", *update] * 2

@@ -1,11 +1,15 @@
 """The plain engine on a CPU: steps as they are, updates at once, own draws if asked for."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch import nn
 
 from ssedb.engine import make_engine
 from ssedb.engine.base import Engine
+from ssedb.engine.data_parallel import DataParallelEngine
+from ssedb.engine.distributed import ALONE
 from ssedb.engine.overlap import OverlappingEngine
 from ssedb.errors import ConfigError
 from ssedb.networks import ActorCritic
@@ -46,26 +50,41 @@ def test_fast_engine_without_a_gpu_is_refused():
         make_engine(CPU, "fast")
 
 
-@pytest.mark.parametrize("own_draws", [True, False])
-def test_state_on_a_gpu_holds_torchs_generator_unless_draws_are_the_engines_own(
-    own_draws, monkeypatch
-):
-    """Generators of the CPU stand in for those of a GPU."""
+@pytest.fixture
+def as_if_cuda(monkeypatch):
+    """Let generators of the CPU stand in for those of a GPU; return the states set to torch's."""
     generator, torchs = torch.Generator, torch.arange(16, dtype=torch.uint8)
     set_to = []
     monkeypatch.setattr(torch, "Generator", lambda device: generator())
     monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: torchs)
     monkeypatch.setattr(torch.cuda, "set_rng_state", lambda state, device: set_to.append(state))
-    engine, other = (
-        Engine(torch.device("cuda"), seed=seed, own_draws=own_draws) for seed in (0, 1)
-    )
+    return set_to
+
+
+@pytest.mark.parametrize("guest", [True, False])
+def test_state_on_a_gpu_holds_torchs_generator_unless_the_engine_is_a_guest(guest, as_if_cuda):
+    engine, other = (Engine(torch.device("cuda"), seed=seed, guest=guest) for seed in (0, 1))
     state = engine.state_dict()
-    assert set(state) == {"background"} | ({"cuda"} if not own_draws else set())
-    other.load_state_dict({"cuda": torchs, **state})
+    assert set(state) == {"background"} | ({"cuda"} if not guest else set())
+    other.load_state_dict({"cuda": torch.arange(16, dtype=torch.uint8), **state})
     assert torch.equal(other.state_dict()["background"], state["background"])
-    assert len(set_to) == (not own_draws)
+    assert len(as_if_cuda) == (not guest)
     other.load_state_dict({"background": torch.zeros(16, dtype=torch.uint8)})  # of another device
     assert torch.equal(other.state_dict()["background"], state["background"])
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        Engine,
+        partial(OverlappingEngine, overlap=False),  # whose worker thread would look for a GPU
+        partial(DataParallelEngine, group=ALONE),
+    ],
+)
+def test_state_of_every_engine_on_a_gpu_holds_torchs_generator(kind, as_if_cuda):
+    engine = kind(torch.device("cuda"))
+    engine.load_state_dict(engine.state_dict())
+    assert len(as_if_cuda) == 1
 
 
 def updates(log, count=3):
