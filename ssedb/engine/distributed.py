@@ -99,6 +99,10 @@ def process_group() -> Iterator[Group]:
     import torch
     import torch.distributed as dist
 
+    # Its functions have the group that exists on import as their default. Torch's optimizers import
+    # it, and then it would keep the group, whose threads may abort the process at its end.
+    import torch.distributed.nn
+
     dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
     try:
         yield Group(rank(), size())

@@ -37,10 +37,7 @@ def observed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("processes")
     run = torchrun("tests.engine.data_parallel_worker", folder)
     errors = run.communicate(timeout=600)[1]
-    # Seen once in some forty runs, cause unknown: a process aborts at its exit, its work done.
-    done = (folder / "whole" / "summary.json").exists()
-    aborted = done and "terminate called without an active exception" in errors
-    assert run.returncode == 0 or aborted, errors
+    assert run.returncode == 0, errors
     return folder
 
 
@@ -56,6 +53,14 @@ def leaves(state):
             yield from leaves(value)
         elif isinstance(value, torch.Tensor):
             yield value
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_process_group_that_is_left_leaves_no_threads(observed, rank):
+    """A thread that still holds tensors while Python ends aborts the process."""
+    names = (observed / f"threads-{rank}.txt").read_text().split()
+    assert names or not Path("/proc/self/task").exists()
+    assert not [name for name in names if "gloo" in name]
 
 
 @pytest.mark.parametrize("bonus", BONUSES)
