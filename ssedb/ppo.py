@@ -35,7 +35,7 @@ def advantages_and_returns(
 
 
 def normalize_advantages(advantages: Tensor) -> Tensor:
-    """Return advantages [T, N] scaled to mean 0 and std 1 over the whole rollout."""
+    """Return (A - mean(A)) / (std(A) + 1e-7) of advantages A [T, N] over the whole rollout."""
     return (advantages - advantages.mean()) / (advantages.std(correction=0) + 1e-7)
 
 

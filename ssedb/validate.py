@@ -73,7 +73,7 @@ def checked(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON and TOML have it: a tuple or a set as a list, a path as text."""
+    """Return a value as JSON and TOML hold it: a tuple as a list, a path as text."""
     return json.loads(_json(value))
 
 

@@ -180,7 +180,7 @@ def test_obs_norm_of_another_shape_is_refused(name, shape):
 def test_features_are_scaled_by_moving_moments():
     rows = torch.tensor([[1.0, -2.0, 0.5, 0.01], [3.0, 2.0, 0.5, -0.01]])
     norm = FeatureNorm(4)
-    torch.testing.assert_close(norm(rows), rows)  # mean 0 and std 1 until anything was taken in
+    torch.testing.assert_close(norm(rows), rows)  # mean 0 and std 1 until a batch was observed
     for _ in range(3000):
         norm.observe(rows)
     expected = torch.tensor([[-1.0, -1.0, 0.0, 1.0], [1.0, 1.0, 0.0, -1.0]])

@@ -24,9 +24,7 @@ def test_thin_keeps_every_spike_and_only_real_points():
     assert (np.diff(thin_x) > 0).all()
     assert {1234.0, 7777.0} <= set(thin_x)
     np.testing.assert_array_equal(thin_y, y[thin_x.astype(int)])
-    for start in range(
-        0, 10_000, 500
-    ):  # the envelope stays: in every stretch the extremes are near
+    for start in range(0, 10_000, 500):  # the envelope stays: the extremes of every part are near
         part = slice(start, start + 500)
         inside = (thin_x >= start) & (thin_x < start + 500)
         assert thin_y[inside].max() == pytest.approx(y[part].max(), abs=1e-12)

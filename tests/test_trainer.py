@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+import ssedb
 from ssedb.engine import make_engine
 from ssedb.engine.overlap import OverlappingEngine
 from ssedb.errors import TrainingError
@@ -193,6 +194,21 @@ def test_trainer_updating_the_bonus_while_collecting_changes_no_number():
     assert [row["updates"] for row in expected] == [1, 2, 3, 4]
     assert rows(make()) == expected
     assert finished_rows(make()) == expected
+
+
+@pytest.mark.parametrize("bonus", ssedb.list_bonuses())
+def test_overlapping_engine_matches_the_plain_one(bonus):
+    options = {"counted": "frames"} if bonus == "count" else {}
+
+    def outcome(overlap):
+        sizes = dict(preset="rooms", rollout_steps=8)
+        trainer = make(overlap, bonus=bonus, bonus_options=options, **sizes)
+        rows = [trainer.iterate() for _ in range(3)] + [trainer.finish()]
+        return without_time(rows), parameters(trainer)
+
+    (rows, weights), (expected_rows, expected) = outcome(True), outcome(False)
+    assert rows == expected_rows
+    assert same(weights, expected)
 
 
 def test_metrics_are_made_on_a_worker_thread_and_its_errors_are_raised():

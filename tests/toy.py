@@ -17,37 +17,14 @@ from ssedb.runs import checkpoint
 SIDE = 36
 TINY_OPTIONS = dict(channels=(16, 16, 16), state_dim=64, hidden_dim=64, latent_dim=32)
 TINY = [
-    "--preset",
-    "small",
-    "--device",
-    "cpu",
-    "--num-envs",
-    "4",
-    "--minibatch-envs",
-    "2",
-    "--rollout-steps",
-    "16",
-]
-TINY += ["--obs-norm-steps", "32"]
+    "--preset", "small", "--device", "cpu", "--num-envs", "4", "--minibatch-envs", "2",
+    "--rollout-steps", "16", "--obs-norm-steps", "32",
+]  # fmt: skip
 """Flags of a run of seconds."""
 ROOMS_FLAGS = [
-    "--env",
-    "rooms-small",
-    "--preset",
-    "rooms",
-    "--device",
-    "cpu",
-    "--num-envs",
-    "4",
-    "--minibatch-envs",
-    "2",
-    "--rollout-steps",
-    "8",
-    "--obs-norm-steps",
-    "32",
-    "--steps",
-    "64",
-]
+    "--env", "rooms-small", "--preset", "rooms", "--device", "cpu", "--num-envs", "4",
+    "--minibatch-envs", "2", "--rollout-steps", "8", "--obs-norm-steps", "32", "--steps", "64",
+]  # fmt: skip
 """Flags of two updates on Rooms."""
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
 
 from ssedb.analysis import measures
-from ssedb.analysis.practice import make_adam, practise
+from ssedb.analysis.training import make_adam, train_on_rollout
 from ssedb.bonuses.base import Bonus
 from ssedb.config import TrainConfig
 from ssedb.envs.names import rooms_world
@@ -138,7 +138,7 @@ def _fall(
         batch = experience(twin, data, None if draws is None else step % draws, slice(FALL_BATCH))
         if step in FALL_AT:
             found.append(float(twin.reward(*batch).mean()))
-        practise(twin, batch, adam)
+        train_on_rollout(twin, batch, adam)
     return tuple(found)
 
 

@@ -81,7 +81,7 @@ def _opening(config: TrainConfig) -> str:
 
 
 def parse_train(args: list[str]) -> tuple[TrainConfig, Path | None]:
-    """Return the settings that the flags describe, and the folder to resume if one is named.
+    """Return the settings that the flags describe, and the folder to resume, if any.
 
     Some flags set the defaults of others (a preset the sizes, a game its alphas): read first.
     """

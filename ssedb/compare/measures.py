@@ -91,7 +91,7 @@ OF_BONUS = ("bonus_noise_share", "count_correlation")
 
 
 def measure(key: str) -> Measure:
-    """Return the measure of a key; one that is not listed is named by its key."""
+    """Return the measure of a key; the name of an unlisted one is its key."""
     return MEASURES.get(key) or Measure(METRICS.get(key, key.replace("_", " ")))
 
 

@@ -41,7 +41,7 @@ def require_made_for(saved: Any, own: dict[str, str]) -> None:
 
 
 def copied(value: Any, device: str | None = None) -> Any:
-    """Copy the tensors in dicts and lists, to a device if one is named."""
+    """Copy the tensors in dicts and lists, to `device` if it is given."""
     if isinstance(value, Tensor):
         return value.to(device or value.device, copy=True)
     if isinstance(value, dict):

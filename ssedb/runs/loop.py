@@ -218,7 +218,7 @@ def _set_up(
         return trainer, {"steps": 0, "updates": 0}
     state, about = saved
     require_own(run.path, about, config)
-    # Environments that cannot be restored start new episodes; another stream keeps them from
+    # Environments that cannot be restored start new episodes; another seed keeps them from
     # replaying the first ones.
     trainer = Trainer(config, group=group, seed_key=2 + state["updates"], **shown)
     if trainer.env.on_host and trainer.collector.restorable:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ssedb.sweep.worker import Memory
+from ssedb.sweep.worker import MemoryUse
 
 MARGIN = 1.25
 """Runs differ, and grow: each is given so much more memory than the largest one measured."""
@@ -25,11 +25,11 @@ class JobLimit:
         """
         self._most = min(asked or cores, max(runs, 1))
         self._measure = asked is None
-        self._there: Memory | None = None  # what the first run found
+        self._there: MemoryUse | None = None  # what the first run found
         self._need_host = self._need_gpu = 0
         self.now = 1 if self._measure else self._most
 
-    def fit(self, memory: Memory) -> str | None:
+    def fit(self, memory: MemoryUse) -> str | None:
         """Allow as many runs as fit into the memory that the first run found.
 
         Returns:

@@ -22,7 +22,7 @@ from ssedb.sweep.deadline import Deadline
 from ssedb.sweep.display import Display
 from ssedb.sweep.grid import Planned
 from ssedb.sweep.limit import JobLimit
-from ssedb.sweep.worker import GRACE, Memory, cores, work
+from ssedb.sweep.worker import GRACE, MemoryUse, cores, work
 from ssedb.terminal import plural
 
 STOPPING = "stopping: every run ends with its update and saves; once more stops at once"
@@ -97,31 +97,31 @@ class Worker:
 
 def run_pool(runs: list[Planned], display: Display, how: Execution) -> Outcome:
     """Run everything, several at a time; a signal lets every run save and ends the sweep."""
-    pool = Pool(runs, display, how)
+    scheduler = Scheduler(runs, display, how)
 
     def ask(again: bool) -> None:
         if again:
-            pool.kill()
+            scheduler.kill()
             return
         display.interject(STOPPING)
-        pool.outcome.stopped = True
+        scheduler.outcome.stopped = True
 
     with stop_requests(ask):
         try:
-            while pool.poll():
-                if pool.deadline.over and not pool.outcome.stopped:
+            while scheduler.poll():
+                if scheduler.deadline.over and not scheduler.outcome.stopped:
                     display.note(f"{how.minutes:g} minutes are over; every run saves and stops")
-                    pool.outcome.stopped = True
-            if pool.waiting and not pool.outcome.stopped:
-                late = plural(len(pool.waiting), "run")
+                    scheduler.outcome.stopped = True
+            if scheduler.waiting and not scheduler.outcome.stopped:
+                late = plural(len(scheduler.waiting), "run")
                 display.note(f"not begun, too late to finish in {how.minutes:g} minutes: {late}")
         finally:
-            pool.close()
-    return pool.outcome
+            scheduler.close()
+    return scheduler.outcome
 
 
-class Pool:
-    """Scheduler: dispatches runs, receives messages of the workers, replaces those that die."""
+class Scheduler:
+    """Dispatcher of runs to workers, which receives their messages and replaces those that die."""
 
     def __init__(self, runs: list[Planned], display: Display, how: Execution) -> None:
         self.waiting, self.outcome = deque(runs), Outcome()
@@ -241,7 +241,7 @@ class Pool:
             worker.ending = "out of memory" in error
             self._failed(run, error, again)
 
-    def _fit(self, memory: Memory) -> None:
+    def _fit(self, memory: MemoryUse) -> None:
         if need := self.limit.fit(memory):
             threads = plural(self._how.threads, "thread")
             self._display.note(f"a run needs {need}: {self.limit.now} at a time, {threads} each")

@@ -30,7 +30,7 @@ GRACE = 60.0
 
 
 @dataclass(frozen=True)
-class Memory:
+class MemoryUse:
     """Memory that a run takes and that is free beside it, in bytes; 0 without a GPU."""
 
     host: int
@@ -154,19 +154,19 @@ def output_to(path: Path) -> Iterator[None]:
             os.close(copy)
 
 
-def memory_of_this_process(device: str) -> Memory:
+def memory_of_this_process(device: str) -> MemoryUse:
     """Measure the memory of this process at its highest."""
     unit = 1 if sys.platform == "darwin" else 1024
     host, free = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit, free_memory()
     if (gpu := _gpu(device)) is None:
-        return Memory(host, free)
+        return MemoryUse(host, free)
     import torch
 
     taken, gpus = (
         torch.cuda.max_memory_reserved(gpu) + CUDA_CONTEXT,
         torch.cuda.device_count() if device == "auto" else 1,
     )
-    return Memory(host, free, taken, torch.cuda.mem_get_info(gpu)[0], gpus)
+    return MemoryUse(host, free, taken, torch.cuda.mem_get_info(gpu)[0], gpus)
 
 
 def free_memory() -> int:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ssedb.actions import Box
-from ssedb.analysis.practice import practise, train_step
+from ssedb.analysis.training import train_on_rollout, train_step
 from ssedb.bonuses import make_bonus
 from ssedb.bonuses.base import Bonus, Context
 from ssedb.config import TrainConfig
@@ -82,7 +82,7 @@ def fixed_parts_stay(subject: Subject) -> None:
 
 def saving_and_loading_keeps_the_rewards(subject: Subject) -> None:
     """Check that a bonus loaded from a state_dict has the same rewards, then and later."""
-    bonus = subject.practised()
+    bonus = subject.trained()
     batch = subject.batch(bonus)
     file = io.BytesIO()
     torch.save(bonus.state_dict(), file)
@@ -94,7 +94,7 @@ def saving_and_loading_keeps_the_rewards(subject: Subject) -> None:
     require_close(loaded, saved, "the rewards of a saved and a loaded bonus")
     for each in (bonus, twin):
         torch.manual_seed(2)
-        practise(each, batch, optimizer_of(each))
+        train_on_rollout(each, batch, optimizer_of(each))
     saved, loaded = (reward_of(each, batch) for each in (bonus, twin))
     require_close(loaded, saved, "the same after one more round of training")
 
@@ -126,7 +126,7 @@ def masked_pairs_do_not_count(subject: Subject) -> None:
 
 def order_does_not_matter(subject: Subject) -> None:
     """Check that a batch in another order has its rewards in that order."""
-    bonus = subject.practised()
+    bonus = subject.trained()
     if not bonus.deterministic:
         raise Skip("it declares deterministic = False")
     batch = subject.batch(bonus)
@@ -146,7 +146,7 @@ def huge_batch(subject: Subject) -> None:
 
 
 def _require_batch(subject: Subject, size: int) -> None:
-    bonus = subject.practised()
+    bonus = subject.trained()
     batch, rows = subject.batch(bonus), torch.arange(size, device=subject.device) % SAMPLES
     usual = reward_of(bonus, batch)[rows].isfinite()
     picked = _rows(batch, rows)
@@ -171,7 +171,7 @@ def _rows(batch: tuple[Any, ...], rows: Tensor) -> tuple[Any, ...]:
 
 def bytes_and_floats_agree(subject: Subject) -> None:
     """Check that observations as floats from 0 to 255 are rewarded like uint8."""
-    bonus = subject.practised()
+    bonus = subject.trained()
     obs, actions, next_obs, *context = subject.batch(bonus)
     floats = (obs.float(), actions, next_obs.float(), *context)
     expected = reward_of(bonus, (obs, actions, next_obs, *context))
@@ -191,7 +191,7 @@ def vectors_are_rewarded_too(subject: Subject) -> None:
             raise Skip("it rewards true states, whatever the observations")
         context = [Context(torch.arange(SAMPLES, device=device))] * bonus.uses_context
         batch = (obs, actions, next_obs, *context)
-        practise(bonus, batch, optimizer_of(bonus))
+        train_on_rollout(bonus, batch, optimizer_of(bonus))
         reward = reward_of(bonus, batch)
     except (Failure, Skip):
         raise

@@ -122,7 +122,7 @@ def check_bonus(name: str, device: str = "cpu", **options: Any) -> list[Result]:
 def clean_bonus_varies(subject: Subject) -> bool:
     """Tell whether the bonus differs between the transitions without noise."""
     with seeded(subject.device):
-        bonus = subject.practised()
+        bonus = subject.trained()
         return _varies(reward_of(bonus, subject.batch(bonus)))
 
 
@@ -133,7 +133,7 @@ def sensitivity(subject: Subject) -> dict[str, float | None]:
     The bonus is hardly trained; `ssedb analyze probe` measures a trained one.
     """
     with seeded(subject.device):
-        bonus = subject.practised()
+        bonus = subject.trained()
         return {
             noise: _share(bonus, real_transitions(subject.device, noise))
             for noise in noises_over("images")

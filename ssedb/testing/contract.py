@@ -62,7 +62,7 @@ def features_are_rows(subject: Subject) -> None:
 
 def tensors_are_registered(subject: Subject) -> None:
     """Check that every tensor is a parameter or a buffer, moved by .to(device) and saved."""
-    for path, module in subject.practised().named_modules():
+    for path, module in subject.trained().named_modules():
         for name, value in _loose_tensors(vars(module)):
             where = f"{path}.{name} ({tuple(value.shape)})".removeprefix(".")
             raise Failure(f"the tensor {where} is neither; use register_buffer")
@@ -80,7 +80,7 @@ def _loose_tensors(attributes: dict[str, Any]) -> Iterator[tuple[str, Tensor]]:
 
 def reward_is_finite(subject: Subject) -> None:
     """Check that reward is finite, before training and after some."""
-    for make, when in ((subject.fresh, "untrained"), (subject.practised, "after some training")):
+    for make, when in ((subject.fresh, "untrained"), (subject.trained, "after some training")):
         bonus = make()
         reward = require_tensor(bonus.reward(*subject.batch(bonus)), "reward")
         if odd := int((~reward.isfinite()).sum()):
@@ -96,7 +96,7 @@ def reward_has_no_gradient(subject: Subject) -> None:
 
 def reward_is_deterministic(subject: Subject) -> None:
     """Check that the same call gives the same reward, bit for bit, where that is declared."""
-    bonus = subject.practised()
+    bonus = subject.trained()
     if not bonus.deterministic:
         raise Skip("it declares deterministic = False")
     first, second = (reward_of(bonus, subject.batch(bonus), seed) for seed in (0, 1))
@@ -107,7 +107,7 @@ def reward_is_deterministic(subject: Subject) -> None:
 
 def reward_changes_nothing(subject: Subject) -> None:
     """Check that reward changes no state and, if deterministic, draws no random numbers."""
-    bonus = subject.practised()
+    bonus = subject.trained()
     batch = subject.batch(bonus)
     if _changes(bonus, "reward", lambda: bonus.reward(*batch)) and bonus.deterministic:
         raise Failure("reward drew random numbers, though it declares itself deterministic")
@@ -115,7 +115,7 @@ def reward_changes_nothing(subject: Subject) -> None:
 
 def diagnostics_change_nothing(subject: Subject) -> None:
     """Check that diagnostics returns scalars, changes no state and draws no random numbers."""
-    bonus = subject.practised()
+    bonus = subject.trained()
     metrics: dict[str, Tensor] = {}
     batch = subject.batch(bonus)[:3]
     if _changes(bonus, "diagnostics", lambda: metrics.update(bonus.diagnostics(*batch))):

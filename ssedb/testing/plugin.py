@@ -30,7 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(
     session: pytest.Session, config: pytest.Config, items: list[pytest.Item]
 ) -> None:
-    """Add the checks of each bonus that is named."""
+    """Add the checks of each bonus that --ssedb-bonus names."""
     for name in config.getoption("--ssedb-bonus"):
         checks = BonusChecks.from_parent(session, name=name, nodeid=f"ssedb::{name}")
         items.extend(session.genitems(checks))

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ssedb.analysis.practice import make_adam, practise
+from ssedb.analysis.training import make_adam, train_on_rollout
 from ssedb.bonuses import make_bonus
 from ssedb.bonuses.base import Bonus
 from ssedb.collect.rollout import STACK
@@ -60,12 +60,12 @@ class Subject:
         bonus.normalize.set(frames.mean((0, 1)).expand(shape), frames.std(1).mean())
         return bonus
 
-    def practised(self) -> Bonus:
+    def trained(self) -> Bonus:
         """Make an instance that has been through a few rounds of training."""
         bonus = self.fresh()
         adam = optimizer_of(bonus)
         for _ in range(3):
-            practise(bonus, self.batch(bonus), adam)
+            train_on_rollout(bonus, self.batch(bonus), adam)
         return bonus
 
     def batch(self, bonus: Bonus) -> tuple[Any, ...]:

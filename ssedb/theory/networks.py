@@ -163,12 +163,12 @@ class OneHotRiver:
 
 
 def train_on_river(
-    updates: int, init: int, seed: int, options: dict[str, Any]
+    rollouts: int, init: int, seed: int, options: dict[str, Any]
 ) -> Iterator[Snapshot]:
     """Train a DB model on one rollout of RiverSwim after the other; yield a snapshot of each.
 
     Args:
-        updates: how many rollouts.
+        rollouts: how many.
         init: seed of the network.
         seed: of the data.
         options: settings of DB.
@@ -183,7 +183,7 @@ def train_on_river(
     bonus.normalize.set(obs.float().mean(0), obs.float().std(0).mean())
     adam = torch.optim.Adam([p for p in bonus.parameters() if p.requires_grad], lr=1e-3, fused=True)
     counts = torch.zeros(len(states), dtype=torch.int64)
-    for _ in range(updates):
+    for _ in range(rollouts):
         s, a, after = world.walk(128)
         for _ in range(4):
             for i in torch.randperm(len(s)).split(256):
@@ -199,11 +199,11 @@ def train_on_river(
         yield take_snapshot(bonus, obs, actions, counts, world.states, steps, seen, rows.T @ rows)
 
 
-def train_on_rooms(updates: int, seed: int, options: dict[str, Any]) -> Iterator[Snapshot]:
+def train_on_rooms(iterations: int, seed: int, options: dict[str, Any]) -> Iterator[Snapshot]:
     """Train DB's agent on Rooms without noise; yield a snapshot of each iteration.
 
     Args:
-        updates: iterations of Algorithm 1.
+        iterations: of Algorithm 1.
         seed: of the run.
         options: settings of the run.
     """
@@ -221,7 +221,7 @@ def train_on_rooms(updates: int, seed: int, options: dict[str, Any]) -> Iterator
     precision = torch.zeros(latent, latent, dtype=torch.float64)
     t, n = rollout.indices(torch.arange(rollout.num_envs))
     t, n = t[t >= STACK], n[t >= STACK]  # the next rollout overwrites the first stacks
-    for _ in range(updates):
+    for _ in range(iterations):
         trainer.iterate()
         with torch.no_grad():
             mean, std = bonus.represent(rollout.stacks(t, n), rollout.actions[t, n])

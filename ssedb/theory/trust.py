@@ -82,7 +82,7 @@ def follow(shots: Iterable[Snapshot], tell: Tell, total: int) -> dict[str, Any]:
 
 def network(quick: bool, seed: int, tell: Tell) -> Section:
     """Train the DB model in two environments with known visit counts, and judge the claims."""
-    river_updates, rooms_updates, seeds = (3, 2, 1) if quick else (10, 8, 2)
+    rollouts, iterations, seeds = (3, 2, 1) if quick else (10, 8, 2)
     river_variants = ["ours"] if quick else list(VARIANTS)
     rooms_variants = ["ours"] if quick else ["ours", "paper"]
     plan = [("river", variant, i) for variant in river_variants for i in range(max(2, seeds))]
@@ -92,9 +92,9 @@ def network(quick: bool, seed: int, tell: Tell) -> Section:
         for done, (world, variant, i) in enumerate(plan):
             options = VARIANTS[variant]
             if world == "river":
-                total, shots = river_updates, train_on_river(river_updates, seed + i, seed, options)
+                total, shots = rollouts, train_on_river(rollouts, seed + i, seed, options)
             else:
-                total, shots = rooms_updates, train_on_rooms(rooms_updates, seed + i, options)
+                total, shots = iterations, train_on_rooms(iterations, seed + i, options)
 
             def tell_run(share: float, done: int = done) -> None:
                 tell((done + share) / len(plan))

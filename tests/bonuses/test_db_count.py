@@ -36,13 +36,11 @@ def test_reservoir_holds_every_pair_with_equal_chance(sizes):
         for data in batches:
             bonus.observe(*data)
         numbers = bonus.past_obs[:, 0, 0, 0].long() + 256 * bonus.past_obs[:, 0, 0, 1].long()
-        assert len(numbers.unique()) == 10  # no choice is held twice
+        assert len(numbers.unique()) == 10  # no pair is held twice
         assert torch.equal(bonus.past_actions, numbers % 4)
         held[numbers] += 1
     assert bonus.seen == 200
-    by_age = (
-        held.view(10, 20).mean(1) / lives
-    )  # the chance of a choice, by when it was made: 10 / 200
+    by_age = held.view(10, 20).mean(1) / lives  # the chance of a pair, by its time: 10 / 200
     noise = (0.05 / (20 * lives)) ** 0.5
     assert (by_age - 0.05).abs().max() < 4 * noise
 

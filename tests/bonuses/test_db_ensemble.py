@@ -192,8 +192,8 @@ def test_db_ensemble_inputs_follow_the_scale_of_z(bonus, batch):
 def test_db_ensemble_reward_of_a_direction_does_not_know_the_length_of_z(bonus, batch):
     z = bonus.features(*batch[:2])
     rewards = []
-    for stretch in (1.0, 0.1):
-        bonus.represent = lambda obs, actions, stretch=stretch: (stretch * z, None)
+    for length in (1.0, 0.1):
+        bonus.represent = lambda obs, actions, length=length: (length * z, None)
         rewards.append(bonus.reward(*batch))
     same = torch.allclose(*rewards, rtol=1e-3)
     assert same == (bonus.options.model_input == "direction")

@@ -1,4 +1,4 @@
-"""DB-NGU against a slow loop: an episode at a time, a choice at a time."""
+"""DB-NGU against a slow loop: one episode and one state-action pair at a time."""
 
 import numpy as np
 import pytest

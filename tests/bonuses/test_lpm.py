@@ -24,7 +24,7 @@ def expected_errors(bonus, obs, actions):
     return plain.dense(bonus.error_model[4], x)[:, 0]
 
 
-def practised(**options):
+def moved_on(**options):
     """One whose forward model has moved on from the last iteration's."""
     bonus = make("lpm", **SMALL, **options)
     bonus.after_rollout()
@@ -45,7 +45,7 @@ def descend(bonus, model, draw, steps):
 
 
 def test_lpm_reward_is_the_expected_log_error_minus_that_of_the_forward_model():
-    bonus, data = practised(), batch()
+    bonus, data = moved_on(), batch()
     expected = expected_errors(bonus, *data[:2]) - log_errors(bonus, bonus.forward_model, *data)
     np.testing.assert_allclose(array(bonus.reward(*data)), expected, rtol=1e-3, atol=1e-4)
 
@@ -61,7 +61,7 @@ def test_lpm_reward_before_the_first_update_is_zero():
 
 
 def test_lpm_loss_is_the_forward_error_and_that_of_the_error_model_about_the_previous_one():
-    bonus, data = practised(), batch()
+    bonus, data = moved_on(), batch()
     now, before = (
         log_errors(bonus, model, *data) for model in (bonus.forward_model, bonus.previous)
     )
@@ -76,7 +76,7 @@ def test_lpm_loss_is_the_forward_error_and_that_of_the_error_model_about_the_pre
 
 
 def test_lpm_models_are_each_trained_by_their_own_error_alone():
-    bonus, data = practised(), batch()
+    bonus, data = moved_on(), batch()
     loss, _ = bonus.loss(*data)
     now, later = bonus.encode(data[0]), bonus.encode(data[2])
     own = (bonus.forward_model(now, data[1])[0] - later).square().mean()
@@ -137,7 +137,7 @@ def test_lpm_reward_rises_with_learning_and_not_with_known_noise():
 
 
 def test_lpm_reward_of_an_exact_prediction_is_finite():
-    bonus, data = practised(), batch()
+    bonus, data = moved_on(), batch()
     with torch.no_grad():
         for module in (bonus.encoder, bonus.forward_model, bonus.error_model):
             for parameter in module.parameters():

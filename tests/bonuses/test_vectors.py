@@ -38,7 +38,7 @@ def batch(bonus, obs="vectors", seed=0):
     return (*parts, context) if bonus.uses_context else parts
 
 
-def practise(bonus, parts, rounds=3):
+def train(bonus, parts, rounds=3):
     trained = [p for p in bonus.parameters() if p.requires_grad]
     adam = torch.optim.Adam(trained, lr=1e-3) if trained else None
     losses = []
@@ -61,7 +61,7 @@ def practise(bonus, parts, rounds=3):
 def test_bonus_on_vectors_rewards_trains_and_is_restored(name, space):
     bonus = made(name, space)
     parts = batch(bonus)
-    losses = practise(bonus, parts, rounds=12)
+    losses = train(bonus, parts, rounds=12)
     reward = bonus.reward(*parts)
     assert reward.shape == (ROWS,)
     assert reward.dtype == torch.float32
@@ -80,7 +80,7 @@ def test_bonus_on_vectors_rewards_trains_and_is_restored(name, space):
 def test_bonus_on_images_takes_actions_of_every_kind(name, space):
     bonus = made(name, space, obs="images")
     parts = batch(bonus, obs="images")
-    practise(bonus, parts, rounds=1)
+    train(bonus, parts, rounds=1)
     assert bonus.reward(*parts).isfinite().all()
 
 
@@ -95,7 +95,7 @@ SEES_ACTIONS = [
 def test_bonus_depends_on_every_part_of_the_action(name, space):
     bonus = made(name, space)
     obs, actions, *rest = batch(bonus)
-    practise(bonus, (obs, actions, *rest), rounds=2)
+    train(bonus, (obs, actions, *rest), rounds=2)
     usual = bonus.reward(obs, actions, *rest)
     low, high = torch.tensor([0, 0]), torch.tensor([2, 1])
     if space == "continuous":
@@ -135,7 +135,7 @@ def test_bonus_on_vectors_does_not_depend_on_their_units(name):
         bonus.normalize.set(3 * scale, 2 * scale)
         obs, actions, next_obs, *context = batch(bonus)
         parts = ((3 + 2 * obs) * scale, actions, (3 + 2 * next_obs) * scale, *context)
-        practise(bonus, parts, rounds=2)
+        train(bonus, parts, rounds=2)
         found.append(bonus.reward(*parts))
     torch.testing.assert_close(found[0], found[1], rtol=1e-2, atol=1e-4)
 

@@ -174,14 +174,14 @@ def test_low_priority_threads_run_when_no_other_does_each_on_two_cores(cores, mo
         lambda thread, to: (places.update({thread: to}), bind(thread, allowed)),
     )
     monkeypatch.setattr(pipelined, "_next_pair", itertools.count())
-    done, mine = threading.Event(), os.sched_getscheduler(threading.get_native_id())
+    done, own = threading.Event(), os.sched_getscheduler(threading.get_native_id())
     made = [threading.Thread(target=done.wait, daemon=True) for _ in range(2 * len(cores))]
     for some in (made[: len(cores)], made[len(cores) :]):  # two pools
         with low_priority_threads():
             for thread in some:
                 thread.start()
     assert {os.sched_getscheduler(thread.native_id) for thread in made} == {os.SCHED_IDLE}
-    assert os.sched_getscheduler(threading.get_native_id()) == mine
+    assert os.sched_getscheduler(threading.get_native_id()) == own
     done.set()
     assert set(places) == {thread.native_id for thread in made}
     assert all(len(to) == min(2, len(cores)) for to in places.values())

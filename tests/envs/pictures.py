@@ -5,7 +5,7 @@ from PIL import Image
 
 
 def coverage(pixels: int) -> np.ndarray:
-    """[84, pixels]: the share of each of 84 equal stretches that each pixel covers."""
+    """[84, pixels]: the share of each of 84 equal intervals that each pixel covers."""
     edges, pixel = np.linspace(0, pixels, 85), np.arange(pixels)
     overlap = np.minimum(edges[1:, None], pixel + 1) - np.maximum(edges[:-1, None], pixel)
     return overlap.clip(0) * 84 / pixels

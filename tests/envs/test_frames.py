@@ -2,22 +2,19 @@
 
 import numpy as np
 import torch
-from PIL import Image
 
 from ssedb.envs.frames import to_agent_frames
+from tests.envs.pictures import pillow_frame
 
 
 def test_resize_of_raw_frames_matches_pillow():
     raw = np.random.default_rng(0).integers(0, 256, (3, 210, 160, 3), dtype=np.uint8)
     raw[1, 50:120, 30:90] = 255  # some structure beside the noise
     ours = to_agent_frames(torch.from_numpy(raw)).numpy().astype(int)
-    for frame, mine in zip(raw, ours, strict=True):
-        gray = (frame @ np.array([0.299, 0.587, 0.114])).astype(np.float32)
-        pillow = np.array(Image.fromarray(gray).resize((84, 84), Image.Resampling.BILINEAR)).astype(
-            np.uint8
-        )
-        assert np.abs(mine - pillow).max() <= 1
-        assert (mine == pillow).mean() > 0.99
+    for frame, own in zip(raw, ours, strict=True):
+        pillow = pillow_frame(frame)
+        assert np.abs(own - pillow).max() <= 1
+        assert (own == pillow).mean() > 0.99
 
 
 def test_resize_of_flat_pictures_keeps_their_brightness():

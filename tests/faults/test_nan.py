@@ -121,5 +121,5 @@ def test_maps_hold_no_nan():
     class Data:
         states = torch.tensor([0, 0, 1])
 
-    paid = torch.tensor([1.0, 2.0, NAN])
-    assert mean_by_cell(paid, Data, World) == [1.5, None, None]
+    rewards = torch.tensor([1.0, 2.0, NAN])
+    assert mean_by_cell(rewards, Data, World) == [1.5, None, None]

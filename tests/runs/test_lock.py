@@ -25,12 +25,12 @@ def test_lock_that_its_owner_removes_meanwhile_is_taken_anew(tmp_path, monkeypat
         flock(file, how)
 
     monkeypatch.setattr(lock.fcntl, "flock", ended_meanwhile)
-    mine = lock_folder(path, create=True)
+    held = lock_folder(path, create=True)
     monkeypatch.undo()
-    assert mine.holds
+    assert held.holds
     with pytest.raises(FolderInUse), locked(path):
         pass
-    mine.close()
+    held.close()
 
 
 def test_lock_that_fails_otherwise_says_why(tmp_path, monkeypatch):
@@ -63,13 +63,13 @@ def test_folder_that_its_owner_removes_meanwhile_is_made_anew(tmp_path, monkeypa
         owner.close()
 
     monkeypatch.setattr(lock, "make_folder", removed_meanwhile)
-    mine = lock_folder(path, create=True)
-    assert mine.holds
-    mine.close()
+    held = lock_folder(path, create=True)
+    assert held.holds
+    held.close()
 
 
 def test_lock_is_not_kept_by_a_forked_process_that_outlives_its_owner(tmp_path):
-    mine = lock_folder(tmp_path, create=False)
+    held = lock_folder(tmp_path, create=False)
     ours, theirs = os.pipe()
     child = os.fork()
     if child == 0:
@@ -83,7 +83,7 @@ def test_lock_is_not_kept_by_a_forked_process_that_outlives_its_owner(tmp_path):
         os.read(ours, 1)
         with pytest.raises(FolderInUse):
             lock_folder(tmp_path, create=False)
-        mine.close()
+        held.close()
         lock_folder(tmp_path, create=False).close()
     finally:
         os.kill(child, signal.SIGKILL)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ssedb.runs.metrics import read_metrics
 from ssedb.sweep.display import Display
-from ssedb.sweep.worker import Memory
+from ssedb.sweep.worker import MemoryUse
 from tests.helpers import without_clocks
 
 TOY = """
@@ -105,7 +105,7 @@ def hungry_worker(pipe, number, device, threads):
             pipe.recv()
         except (EOFError, OSError):
             return
-        pipe.send(("memory", Memory(host=2**30, host_free=2**40)))
+        pipe.send(("memory", MemoryUse(host=2**30, host_free=2**40)))
         if number == 0:
             pipe.send(("failed", "CUDA out of memory", True))
             pipe.poll(30)  # a process takes a while to end, and does no run that comes meanwhile

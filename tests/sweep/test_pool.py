@@ -14,7 +14,7 @@ from ssedb.runs.loop import train
 from ssedb.sweep import cluster, pool
 from ssedb.sweep.grid import read_grid
 from ssedb.sweep.plan import code_version, is_finished, made_by_other_code, unplanned_runs
-from ssedb.sweep.pool import Execution, Pool, run_pool
+from ssedb.sweep.pool import Execution, Scheduler, run_pool
 from tests.helpers import is_alive, wait_for
 from tests.sweep.grids import (
     TOY,
@@ -204,7 +204,7 @@ def test_sweep_out_of_memory_tries_again_with_fewer_at_a_time(tmp_path, monkeypa
     runs = read_grid(write_grid(tmp_path), tmp_path / "runs", {"device": "cpu"}).runs[:3]
     monkeypatch.setattr(pool, "work", hungry_worker)
     monkeypatch.setattr(pool, "cores", lambda: 3)
-    made = Pool(runs, display := Silent(runs), Execution(device="cpu"))
+    made = Scheduler(runs, display := Silent(runs), Execution(device="cpu"))
     while made.poll():
         pass
     made.close()
@@ -295,15 +295,15 @@ def test_sweep_stops_when_its_minutes_are_over(tmp_path, monkeypatch):
 
 def test_sweep_stopped_while_it_begins_runs_asks_them_too(tmp_path, monkeypatch):
     runs = read_grid(write_grid(tmp_path), tmp_path / "runs", {"device": "cpu"}).runs[:2]
-    start, begun = Pool._start_worker, []
+    start, begun = Scheduler._start_worker, []
 
-    def stopped_meanwhile(workers):
-        begun.append(start(workers))
+    def stopped_meanwhile(scheduler):
+        begun.append(start(scheduler))
         signal.raise_signal(signal.SIGTERM)  # before the worker has its run
         return begun[-1]
 
     monkeypatch.setattr(pool, "work", patient_worker)
-    monkeypatch.setattr(Pool, "_start_worker", stopped_meanwhile)
+    monkeypatch.setattr(Scheduler, "_start_worker", stopped_meanwhile)
     outcome = run_pool(runs, Silent(runs), Execution(device="cpu", jobs=2))
     assert outcome.stopped
     assert (outcome.finished, outcome.failed) == ([], {})
@@ -312,7 +312,7 @@ def test_sweep_stopped_while_it_begins_runs_asks_them_too(tmp_path, monkeypatch)
 
 def test_sweep_stopped_twice_kills_its_runs(tmp_path, monkeypatch):
     runs = read_grid(write_grid(tmp_path), tmp_path / "runs", {"device": "cpu"}).runs[:1]
-    start, begun = Pool._start_worker, []
+    start, begun = Scheduler._start_worker, []
 
     class Stopping(Silent):
         def stepped(self, run_id, steps):
@@ -322,7 +322,9 @@ def test_sweep_stopped_twice_kills_its_runs(tmp_path, monkeypatch):
 
     monkeypatch.setattr(pool, "work", deaf_worker)
     monkeypatch.setattr(
-        Pool, "_start_worker", lambda workers: begun.append(start(workers)) or begun[-1]
+        Scheduler,
+        "_start_worker",
+        lambda scheduler: begun.append(start(scheduler)) or begun[-1],
     )
     outcome = run_pool(runs, Stopping(runs), Execution(device="cpu", jobs=1))
     assert outcome.stopped

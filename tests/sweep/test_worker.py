@@ -13,7 +13,7 @@ import torch
 from ssedb.sweep import cluster
 from ssedb.sweep import execute as module
 from ssedb.sweep.grid import read_grid
-from ssedb.sweep.pool import Execution, Pool
+from ssedb.sweep.pool import Execution, Scheduler
 from ssedb.sweep.worker import _execute_and_tell
 from tests.helpers import is_alive, wait_for
 from tests.sweep.grids import Silent, write_grid
@@ -32,17 +32,17 @@ def test_worker_ignores_ctrl_c_from_its_first_moment(tmp_path, monkeypatch):
     tracker = resource_tracker.ResourceTracker()  # it starts with the first worker of a process
     monkeypatch.setattr(resource_tracker, "ensure_running", tracker.ensure_running)
     monkeypatch.setattr(resource_tracker, "getfd", tracker.getfd)
-    workers = Pool(runs, Silent(runs), Execution(device="cpu", jobs=1))
+    scheduler = Scheduler(runs, Silent(runs), Execution(device="cpu", jobs=1))
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
     try:
-        pid = workers._start_worker().process.pid
+        pid = scheduler._start_worker().process.pid
         assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
         assert any(masks(pid))
         os.kill(pid, signal.SIGINT)
         wait_for(lambda: not is_alive(pid) or masks(pid) == (False, True), seconds=30)
         assert is_alive(pid)
     finally:
-        workers.close()
+        scheduler.close()
         tracker._stop()
 
 

@@ -27,8 +27,8 @@ def train_step(bonus: Bonus, batch: tuple[Any, ...], adam: torch.optim.Optimizer
     bonus.after_step()
 
 
-def practise(bonus: Bonus, batch: tuple[Any, ...], adam: torch.optim.Optimizer) -> None:
-    """Do what a trainer does with a rollout of one minibatch."""
+def train_on_rollout(bonus: Bonus, batch: tuple[Any, ...], adam: torch.optim.Optimizer) -> None:
+    """Update a bonus as a trainer does after a rollout of one minibatch."""
     bonus.observe(*batch)
     train_step(bonus, batch, adam)
     bonus.after_epoch()
