@@ -328,6 +328,9 @@ class Trainer:
         self.updates = state["updates"]
         for name in self.SAVED:
             getattr(self, name).load_state_dict(state[name])
+        for adam in (self.policy_adam, self.bonus_adam):
+            for group in adam.param_groups:
+                group["capturable"] = self.engine.uses_graphs  # whatever engine saved it
         self.collector.load_state_dict(state)
         if not self.collector.continued:
             self.scores.forget_unfinished()

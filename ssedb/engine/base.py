@@ -158,15 +158,7 @@ class Engine:
         trained = [p for p in module.parameters() if p.requires_grad]
         if not trained:  # an optimizer needs something to hold
             trained = [nn.Parameter(torch.zeros(1, device=self.device))]
-        graphs = self.uses_graphs
-        adam = torch.optim.Adam(trained, lr=rate, eps=eps, fused=True, capturable=graphs)
-
-        def keep_capturable(adam: torch.optim.Optimizer) -> None:
-            for group in adam.param_groups:
-                group["capturable"] = graphs  # whatever engine saved it
-
-        adam.register_load_state_dict_post_hook(keep_capturable)
-        return adam
+        return torch.optim.Adam(trained, lr=rate, eps=eps, fused=True, capturable=self.uses_graphs)
 
     def mean(self, values: Tensor) -> Tensor:
         """Average over the processes."""

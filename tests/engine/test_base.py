@@ -1,6 +1,5 @@
 """The plain engine on a CPU: steps as they are, updates at once, own draws if asked for."""
 
-import copy
 from functools import partial
 
 import pytest
@@ -123,14 +122,6 @@ def test_own_draws_leave_torchs_generator_alone_and_continue_after_a_restore(kin
         engine.background(updates(drawn), result=lambda: None).wait()
     assert log[3:] == again
     assert log[:3] != again
-
-
-def test_adam_that_loads_the_state_of_an_engine_with_graphs_stays_without():
-    adam = Engine(CPU).adam(nn.Linear(2, 1), 1e-3, 1e-7)
-    state = copy.deepcopy(adam.state_dict())
-    state["param_groups"][0]["capturable"] = True
-    adam.load_state_dict(state)
-    assert not adam.param_groups[0]["capturable"]
 
 
 def test_adam_of_a_module_without_parameters_is_made():
