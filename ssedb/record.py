@@ -1,4 +1,4 @@
-"""Metrics of one iteration, while it goes on."""
+"""Metrics of one iteration, while it goes on, and guards against NaN and Inf."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ssedb.errors import TrainingError
 
@@ -68,6 +68,13 @@ class Record:
                 yield name, value
 
 
+def guards(observations: Tensor, rewards: Tensor, values: Tensor) -> dict[str, Tensor]:
+    """Return what shows NaN and Inf in a rollout, in the order in which one causes the other."""
+    floats = {"observation": observations} if observations.is_floating_point() else {}
+    tensors = {**floats, "environment_reward": rewards, "policy_value": values}
+    return {name: _largest(tensor) for name, tensor in tensors.items()}
+
+
 def require_finite(metrics: Metrics, record: Record) -> Metrics:
     """Return metrics; raise TrainingError, with the source, if a value was not finite."""
     others = [(k, v) for k, v in metrics.items() if isinstance(v, float) and not math.isfinite(v)]
@@ -75,3 +82,22 @@ def require_finite(metrics: Metrics, record: Record) -> Metrics:
         name, value = record.wrong or others[0]
         raise TrainingError(f"{name} is {value} after update {metrics['updates']}")
     return metrics
+
+
+def require_finite_tensors(module: nn.Module, name: str, updates: int) -> None:
+    """Raise TrainingError, with the first that is wrong, if weights or buffers are not finite."""
+    for kind, tensors in (
+        ("weights", module.named_parameters()),
+        ("buffers", module.named_buffers()),
+    ):
+        sizes = {k: _largest(x) for k, x in tensors if x.is_floating_point() and x.numel()}
+        if sizes and not torch.stack([*sizes.values()]).isfinite().all():
+            wrong = next(k for k, size in sizes.items() if not size.isfinite())
+            raise TrainingError(
+                f"the {kind} of the {name} are not finite after update {updates} ({wrong})"
+            )
+
+
+def _largest(x: Tensor) -> Tensor:
+    """Return the largest absolute value as a float32 scalar; NaN if any value is."""
+    return x.detach().abs().amax().float()

@@ -22,10 +22,10 @@ from ssedb.config import TrainConfig
 from ssedb.engine import make_engine
 from ssedb.engine.distributed import ALONE, Group
 from ssedb.envs.base import Env
-from ssedb.errors import ConfigError, TrainingError
+from ssedb.errors import ConfigError
 from ssedb.networks import ActorCritic
 from ssedb.normalize import RewardNorm
-from ssedb.record import Metrics, Record, require_finite
+from ssedb.record import Metrics, Record, guards, require_finite, require_finite_tensors
 from ssedb.updates import bonus_step, descend
 
 Minibatches = list[tuple[Tensor, Tensor]]
@@ -294,17 +294,7 @@ class Trainer:
         """Raise TrainingError if weights or buffers are spoiled, before they are saved."""
         self.bonus_update.wait()
         for name, module in (("policy", self.policy), ("bonus", self.bonus)):
-            for kind, tensors in (
-                ("weights", module.named_parameters()),
-                ("buffers", module.named_buffers()),
-            ):
-                sizes = {k: _largest(x) for k, x in tensors if x.is_floating_point() and x.numel()}
-                if sizes and not torch.stack([*sizes.values()]).isfinite().all():
-                    wrong = next(k for k, size in sizes.items() if not size.isfinite())
-                    raise TrainingError(
-                        f"the {kind} of the {name} are not finite after update {self.updates} "
-                        f"({wrong})"
-                    )
+            require_finite_tensors(module, name, self.updates)
 
     SAVED = ("policy", "bonus", "policy_adam", "bonus_adam", "reward_norm", "scores", "engine")
 
@@ -340,24 +330,8 @@ class Trainer:
 def _new_record(rollout: Rollout, bonus: Tensor, scaled: Tensor, returns: Tensor) -> Record:
     """Return the metrics known before the updates; bonus, scaled and returns are [T, N]."""
     record = Record()
-    record.add(**_guards(rollout))
+    record.add(**guards(rollout.frames, rollout.rewards, rollout.values))
     record.add(bonus_raw=bonus.mean(), bonus_raw_std=bonus.std(correction=0))
     record.add(bonus=scaled.mean())
     record.add(explained_variance=ppo.explained_variance(rollout.values[:-1], returns))
     return record
-
-
-def _guards(rollout: Rollout) -> dict[str, Tensor]:
-    """Return what shows NaN and Inf in a rollout, in the order in which one causes the other."""
-    floats = rollout.frames.is_floating_point()
-    observed = {"observation": _largest(rollout.frames)} if floats else {}
-    return {
-        **observed,
-        "environment_reward": _largest(rollout.rewards),
-        "policy_value": _largest(rollout.values),
-    }
-
-
-def _largest(x: Tensor) -> Tensor:
-    """Return the largest absolute value as a float32 scalar; NaN if any value is."""
-    return x.detach().abs().amax().float()

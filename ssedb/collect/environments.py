@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from ssedb.actions import action_space
-from ssedb.collect.collector import Collector, require_memory
+from ssedb.collect.collector import Collector
+from ssedb.collect.memory import require_memory
 from ssedb.collect.pipelined import PipelinedCollector, low_priority_threads
 from ssedb.collect.rollout import Rollout
 from ssedb.config import TrainConfig
