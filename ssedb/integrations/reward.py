@@ -196,7 +196,7 @@ class IntrinsicReward:
         """
         if samples is None and not self._watched:
             raise ConfigError("nothing was watched since the last rollout; give samples, or watch")
-        rollout = join(self._watched) if samples is None else self.samples(samples)
+        rollout = join(self._watched) if samples is None else self._given(samples)
         if not sync:
             return self._peek(rollout)
         self.fit_observations(rollout.obs)
@@ -206,6 +206,21 @@ class IntrinsicReward:
         self.summarize(self.train(rollout), raw, scaled)
         self._watched = []
         return scaled
+
+    def _given(self, samples: SampleDict) -> Samples:
+        """Return samples on the device; steps that were watched as well are the last ones of them.
+
+        What was watched tells which of them only reset: environments are beyond their first.
+        """
+
+        def acting_steps(dones: Tensor) -> Tensor:
+            acting = self._reset_steps.acting_steps(dones)
+            watched = self._watched[-len(dones) :]
+            if watched and watched[0].size[1] == dones.shape[1]:
+                acting[-len(watched) :] = torch.cat([step.valid for step in watched])
+            return acting
+
+        return self.inputs.samples(samples, acting_steps)
 
     def _peek(self, rollout: Samples) -> Tensor:
         """Return the rewards that `compute` would, and change nothing."""
