@@ -34,6 +34,7 @@ class Crafter(gymnasium.Env[np.ndarray, int]):
         """Act; the end is a death if the discount is 0, else the episode's length."""
         frame, reward, done, info = self._env.step(int(action))
         dead = info["discount"] == 0
+        info["player_pos"] = info["player_pos"].copy()  # Crafter's own array, step after step
         return frame, float(reward), done and dead, done and not dead, info
 
 

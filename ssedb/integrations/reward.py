@@ -191,21 +191,48 @@ class IntrinsicReward:
 
         Args:
             samples: the rollout; what was watched since the last one unless given.
-            sync: whether to update the model, the counts and the scales, too. If not, nothing that
-                the next rewards depend on changes.
+            sync: whether to update the model, the counts and the scales, too. If not, nothing
+                changes.
         """
         if samples is None and not self._watched:
             raise ConfigError("nothing was watched since the last rollout; give samples, or watch")
-        rollout = join(self._watched) if samples is None else self.samples(samples)
-        self.fit_observations(rollout.obs, keep=sync)
-        raw = self.raw_rewards(rollout)
+        rollout = join(self._watched) if samples is None else self._given(samples)
         if not sync:
-            return self.scale.after(raw)
+            return self._peek(rollout)
+        self.fit_observations(rollout.obs)
+        raw = self.raw_rewards(rollout)
         scaled = self.scale.add(raw)
         self.observe(rollout)
         self.summarize(self.train(rollout), raw, scaled)
         self._watched = []
         return scaled
+
+    def _given(self, samples: SampleDict) -> Samples:
+        """Return samples on the device; steps that were watched as well are the last ones of them.
+
+        What was watched tells which of them only reset: environments are beyond their first.
+        """
+
+        def acting_steps(dones: Tensor) -> Tensor:
+            acting = self._reset_steps.acting_steps(dones)
+            watched = self._watched[-len(dones) :]
+            if watched and watched[0].size[1] == dones.shape[1]:
+                acting[-len(watched) :] = torch.cat([step.valid for step in watched])
+            return acting
+
+        return self.inputs.samples(samples, acting_steps)
+
+    def _peek(self, rollout: Samples) -> Tensor:
+        """Return the rewards that `compute` would, and change nothing."""
+        normalize = self.bonus.normalize
+        kept = copied([normalize.state_dict(), self._engine.state_dict()])
+        try:
+            self.fit_observations(rollout.obs, keep=False)
+            return self.scale.after(self.raw_rewards(rollout))
+        finally:
+            # Wrappers and losses that share the reward use both as they are.
+            normalize.load_state_dict(kept[0])
+            self._engine.load_state_dict(kept[1])
 
     @own_modes()
     def begin_episodes(self, which: Any = None) -> None:

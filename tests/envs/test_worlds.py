@@ -112,3 +112,12 @@ def test_crafter_repeats_its_worlds_and_ends_by_length():
             assert truncated == (t == 4)
     assert all((a == b).all() for a, b in zip(*frames, strict=True))
     assert (env.reset(seed=6)[0] != frames[0][0]).any()
+
+
+@pytest.mark.filterwarnings("error")
+def test_crafter_steps_pass_the_checks_of_gymnasium_without_a_warning():
+    need("crafter")
+    env = gymnasium.make("ssedb.envs.crafter:CrafterReward-v1", area=(16, 16))
+    env.reset(seed=0)
+    infos = [env.step(0)[4] for _ in range(3)]
+    assert infos[1]["player_pos"] is not infos[2]["player_pos"]

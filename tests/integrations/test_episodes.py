@@ -156,8 +156,8 @@ def test_step_after_a_reset_counts_though_the_episode_had_ended():
     assert (reward.compute()[1] > 0).tolist() == [True, False]
 
 
-@pytest.mark.parametrize("watched", [True, False])
-def test_steps_that_only_reset_are_known_from_the_environments(watched):
+@pytest.mark.parametrize(("watched", "given"), [(True, False), (False, True), (True, True)])
+def test_steps_that_only_reset_are_known_from_the_environments(watched, given):
     """Gymnasium's default: the step after an end resets, whatever the action."""
     envs = SyncVectorEnv([Corridor] * 2, autoreset_mode=AutoresetMode.NEXT_STEP)
     reward = ssedb.IntrinsicReward(
@@ -175,12 +175,29 @@ def test_steps_that_only_reset_are_known_from_the_environments(watched):
             for row in rows:
                 reward.watch(*row)
         columns = map(np.stack, zip(*rows, strict=True))
-        samples = None if watched else dict(zip(rollout(), columns, strict=True))
+        samples = dict(zip(rollout(), columns, strict=True)) if given else None
         found += reward.compute(samples)[:, 0].tolist()
     assert found == ([1, 2, 3, 4, 5, 0] * 3)[:15]
     trained = torch.cat(Clock.trained).tolist()
     assert trained.count(LENGTH) == 2 * 2
     assert 0 not in trained
+
+
+def test_watched_steps_that_only_reset_are_known_when_each_is_rewarded():
+    """As off-policy agents of RLeXplore do: watch a step, and compute the same one."""
+    envs = SyncVectorEnv([Corridor] * 2, autoreset_mode=AutoresetMode.NEXT_STEP)
+    reward = ssedb.IntrinsicReward(CLOCK, envs, preset="rooms", reward_scale="none", device="cpu")
+    obs, _ = envs.reset(seed=0)
+    found = []
+    for _ in range(12):
+        actions = np.zeros(2, int)
+        next_obs, rewards, ended, cut, _ = envs.step(actions)
+        step = dict(zip(rollout(), (obs, actions, rewards, ended, cut, next_obs), strict=True))
+        reward.watch(**step)
+        one = {name: value[None] for name, value in step.items()}
+        found += reward.compute(one, sync=False)[:, 0].tolist()
+        obs = next_obs.copy()
+    assert found == [1, 2, 3, 4, 5, 0] * 2
 
 
 def test_reward_of_another_number_of_environments_that_begin_continues():

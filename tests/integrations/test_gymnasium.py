@@ -11,7 +11,7 @@ import ssedb
 from ssedb.integrations.gymnasium import VectorIntrinsicReward
 from tests.bonuses.recorder import RECORDER, Recorder
 
-from .corridor import CLOCK, DIARY, LENGTH, SPACES, Clock, Corridor, Diary, Sighted
+from .corridor import CLOCK, DIARY, LENGTH, SPACES, Clock, Corridor, Diary, Sighted, rollout
 
 pytestmark = pytest.mark.usefixtures("short_window")
 
@@ -84,6 +84,16 @@ def test_first_steps_are_observed_and_trained_on_as_a_rollout():
     Recorder.calls.clear()
     play(env, 3)
     assert Recorder.calls[:3] == ["reward 6 6", "observe 6 6", "loss 6"]
+
+
+def test_compute_of_a_wrappers_reward_without_sync_leaves_its_next_rewards_as_they_were():
+    envs = [wrapped(AutoresetMode.SAME_STEP, bonus="icm", device="cpu") for _ in range(2)]
+    before = [play(env, 4)[1] for env in envs]
+    envs[0].reward.compute(rollout(), sync=False)
+    after = [play(env, 4)[1] for env in envs]
+    assert np.array_equal(*before)
+    assert np.array_equal(*after)
+    assert after[0].any()
 
 
 def test_add_to_reward_weighs_both():

@@ -1,5 +1,7 @@
 """Rewards within the modes of torch that a caller has switched on."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 
 import pytest
@@ -11,11 +13,23 @@ from ssedb.integrations.stepwise import Stepwise
 
 from .corridor import SPACES, rollout, small, weights
 
+
+@contextmanager
+def double() -> Iterator[None]:
+    """New tensors are float64."""
+    torch.set_default_dtype(torch.float64)
+    yield
+    assert torch.get_default_dtype() == torch.float64
+    torch.set_default_dtype(torch.float32)
+
+
 MODES = [
     torch.no_grad,
     torch.inference_mode,
     partial(torch.autocast, "cpu", torch.bfloat16),
+    double,
 ]
+ELSEWHERE = partial(torch.device, "meta")  # new tensors are on another device, such as "cuda"
 
 
 def two_rollouts(bonus: str) -> tuple[list[torch.Tensor], torch.Tensor]:
@@ -32,7 +46,7 @@ def two_rollouts(bonus: str) -> tuple[list[torch.Tensor], torch.Tensor]:
     return rewards, weights(reward)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", [*MODES, ELSEWHERE])
 @pytest.mark.parametrize("bonus", [b for b in ssedb.list_bonuses() if b != "none"])
 def test_reward_within_a_mode_equals_the_reward_without(bonus, mode):
     rewards, learned = two_rollouts(bonus)
@@ -55,7 +69,7 @@ def test_samples_and_rewards_made_in_different_modes_go_together(mode):
     assert torch.equal(weights(reward), weights(other))
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", [*MODES, ELSEWHERE])
 def test_steps_and_rlexplores_calls_train_within_a_mode(mode):
     samples = {name: torch.as_tensor(value) for name, value in rollout().items()}
     names = ("observations", "actions", "terminateds", "next_observations")

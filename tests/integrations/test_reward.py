@@ -31,6 +31,32 @@ def test_compute_rewards_every_step_and_sync_changes_only_the_state(bonus):
     assert reward.updates == 1
 
 
+class Drawn(Clock):
+    """A clock whose rewards are drawn."""
+
+    deterministic = False
+
+    def reward(self, obs, actions, next_obs):
+        return super().reward(obs, actions, next_obs) + torch.rand(len(obs))
+
+
+DRAWN = f"{__name__}:Drawn"
+
+
+@pytest.mark.parametrize("updates", [0, 1])
+@pytest.mark.parametrize("bonus", ["rnd", DRAWN])
+def test_compute_without_sync_leaves_the_state_as_it_was(bonus, updates):
+    reward, alike = small(bonus), small(bonus)
+    for one in (reward, alike):
+        for _ in range(updates):
+            one.update(rollout())
+    peeked = reward.compute(rollout(seed=1), sync=False)
+    assert torch.equal(weights(reward), weights(alike))
+    assert torch.equal(reward.compute(rollout(seed=1)), peeked)
+    alike.update(rollout(seed=1))
+    assert same_future(reward, alike)
+
+
 def test_compute_without_sync_and_update_equal_compute_with_sync():
     one, other = small("db"), small("db")
     one.compute(rollout())
