@@ -12,6 +12,7 @@ from ssedb.bonuses.base import Bonus
 from ssedb.envs.workers import environment_blamed
 from ssedb.errors import Blamed, ConfigError, TrainingError, methods_of
 from ssedb.noises.base import Noise
+from ssedb.runs.files import same_directory
 from ssedb.runs.folder import ERROR_LOG
 
 
@@ -32,7 +33,8 @@ def blaming(folder: Path, when: Callable[[], str]) -> Iterator[None]:
         when: says how far the run was.
     """
     try:
-        yield
+        with same_directory():  # an environment may change it
+            yield
     except (ConfigError, TrainingError, torch.OutOfMemoryError):
         raise
     except (Exception, SystemExit) as error:

@@ -61,7 +61,7 @@ class RunFolder:
     """A run's folder, locked for this process."""
 
     def __init__(self, path: Path, config: TrainConfig, lock: FolderLock) -> None:
-        self.path = path
+        self.path = path.absolute()  # an environment may change the working directory
         self.config = config
         self._lock = lock
         self._metrics: MetricsLog | None = None
