@@ -194,9 +194,13 @@ class RunFolder:
         with writing(self.path / "summary.json"):
             write_json(self.path / "summary.json", summary)
 
+    def in_place(self) -> bool:
+        """Tell whether the folder is where it was; if it was moved, another run may be there."""
+        return self._lock.holds
+
     def _require_folder(self) -> None:
-        """Raise TrainingError if the folder was moved: another run may be at its place."""
-        if not self._lock.holds:
+        """Raise TrainingError if the folder was moved."""
+        if not self.in_place():
             raise TrainingError(
                 f"{self.path} is gone, moved or deleted while the run trained; "
                 "resume the run where it is now"
@@ -234,6 +238,10 @@ class OtherProcess(RunFolder):
 
     def write_summary(self, summary: dict[str, Any]) -> None:
         """Write nothing."""
+
+    def in_place(self) -> bool:
+        """Tell that there is no folder."""
+        return False
 
     def close(self) -> None:
         """Release nothing."""

@@ -45,6 +45,10 @@ class Faulty(gymnasium.Env):
             sys.exit(0)
         if self.what == "timeout":
             raise TimeoutError("of its own")
+        if self.what == "late timeout":
+            self.calls = getattr(self, "calls", 0) + 1
+            if self.calls > 4:
+                raise TimeoutError("late")
         if self.what == "leave":
             os.chdir("/")
 
@@ -184,3 +188,20 @@ def test_environment_that_changes_the_directory_leaves_the_run_where_it_is(
     assert last_state(tmp_path / "run")["steps"] == 128
     ssedb.evaluate("run", 1)
     assert (tmp_path / "run" / "eval.json").exists()
+
+
+def test_error_in_a_run_whose_folder_was_replaced_leaves_the_other_run_alone(tmp_path):
+    out = tmp_path / "run"
+
+    class Replaced(Progress):
+        def look(self, done, steps):
+            if out.with_name("moved").exists():
+                return
+            out.rename(out.with_name("moved"))
+            out.mkdir()
+
+    config = small_config(out, 0, where="step", what="late timeout")
+    with pytest.raises(TrainingError, match=r"Faulty\.misbehave raised TimeoutError") as error:
+        train(config, Replaced())
+    assert "error.log" not in str(error.value)
+    assert list(out.iterdir()) == []
