@@ -89,6 +89,12 @@ def about_latest(folder: Path) -> dict[str, Any] | None:
     return _newest(folder, read_header)
 
 
+def newest_whole(folder: Path) -> dict[str, Any]:
+    """Return the header of the newest checkpoint that is whole to the last bit, or {}."""
+    found = _newest(folder, read_whole)
+    return {} if found is None else found[0]
+
+
 def load_latest(
     folder: Path,
     device: Any = "cpu",

@@ -104,6 +104,8 @@ class RunFolder:
                     "metrics; put the folder checkpoints back, or start a new run"
                 )
             reached = about.get("steps", 0)
+            if config.steps < min(saved.steps, reached):  # by a header: its data may be damaged
+                reached = checkpoint.newest_whole(path / "checkpoints").get("steps", 0)
             if config.steps < min(saved.steps, reached):
                 raise ConfigError(
                     f"steps={config.steps}: {path} is at step {reached:,} already; ask for more"

@@ -196,6 +196,23 @@ def test_checkpoint_whose_data_is_damaged_is_not_the_one_that_is_kept(tmp_path):
     assert kept == ["step-000000000003.ckpt", "step-000000000009.ckpt"]
 
 
+def test_resume_to_fewer_steps_is_judged_by_the_checkpoint_that_is_whole(tmp_path):
+    run = RunFolder.create(tiny_config(tmp_path / "run", steps=128))
+    run.start_logging(None)
+    for steps in (32, 128):
+        run.save_checkpoint({}, {"steps": steps})
+    run.close()
+    with pytest.raises(ConfigError, match="is at step 128 already; ask for more"):
+        RunFolder.reopen(run.path, steps=64)
+    newest = run.checkpoints / "step-000000000128.ckpt"
+    content = bytearray(newest.read_bytes())
+    content[-1] ^= 1  # of the data: the header is whole
+    newest.write_bytes(content)
+    RunFolder.reopen(run.path, steps=64).close()
+    with pytest.raises(ConfigError, match="is at step 32 already; ask for more"):
+        RunFolder.reopen(run.path, steps=31)
+
+
 def test_reopen_that_fails_releases_the_folder(tmp_path):
     run = RunFolder.create(tiny_config(tmp_path / "run"))
     run.start_logging(None)
