@@ -267,7 +267,17 @@ def test_worker_that_is_stuck_or_dies_ends_training_and_leaves_no_process(
     assert multiprocessing.active_children() == []
 
 
-def test_workers_end_with_a_learner_that_is_killed(strangers, tmp_path):
+@pytest.mark.parametrize(
+    "stopped",
+    [
+        False,
+        pytest.param(
+            True,
+            marks=pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells them"),
+        ),
+    ],
+)
+def test_workers_end_with_a_learner_that_is_killed(strangers, tmp_path, stopped):
     code = (
         "import multiprocessing, threading, time, torch, ssedb\n"
         "env = ssedb.make_env('strangeworlds:Stuck-v0', 4, env_workers=2)\n"
@@ -285,6 +295,8 @@ def test_workers_end_with_a_learner_that_is_killed(strangers, tmp_path):
     )
     children = [int(word) for word in process.stdout.readline().split()]
     assert len(children) == 2
+    for child in children if stopped else ():
+        os.kill(child, signal.SIGSTOP)
     process.kill()
     process.wait()
     process.stdout.close()
