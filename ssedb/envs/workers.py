@@ -159,6 +159,13 @@ class Workers:
                 process.start()
                 theirs.close()
             self._answers(_when_made)
+        except OSError as error:
+            self.close()
+            raise TrainingError(
+                f"cannot start a process that steps environments: {error.strerror or error}; "
+                "end other processes, or take --env-workers 0",
+                may_pass=True,
+            ) from None
         except BaseException:
             self.close()
             raise

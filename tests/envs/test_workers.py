@@ -1,5 +1,6 @@
 """Environments in worker processes: same numbers, clean ends, whatever happens."""
 
+import errno
 import gc
 import multiprocessing
 import os
@@ -169,12 +170,14 @@ def test_workers_whose_start_fails_end_those_that_have_started(strangers, monkey
 
     def limited(process):
         if started:
-            raise BlockingIOError("no more processes")
+            raise BlockingIOError(errno.EAGAIN, "no more processes")
         started.append(start(process))
 
     monkeypatch.setattr(context, "start", limited)
-    with pytest.raises(BlockingIOError):
+    message = "cannot start a process that steps environments: no more processes; end other"
+    with pytest.raises(ssedb.TrainingError, match=message) as error:
         ssedb.make_env("strangeworlds:Walker-v0", 4, env_workers=2)
+    assert error.value.may_pass
     assert multiprocessing.active_children() == []
 
 
