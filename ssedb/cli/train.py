@@ -62,6 +62,8 @@ def _train(config: TrainConfig, resume: Path | None) -> int:
 
             result = train_in(run, progress.console())
     except TrainingError as error:
+        if run.moved:  # what is there now is of another run
+            raise
         raise TrainingError(f"{error}; {what_is_saved(run.config.out, error)}") from None
     except KeyboardInterrupt:
         raise KeyboardInterrupt(what_is_saved(run.config.out)) from None

@@ -58,11 +58,16 @@ APPENDED = ("metrics.jsonl", "maps.jsonl")
 
 
 class RunFolder:
-    """A run's folder, locked for this process."""
+    """A run's folder, locked for this process.
+
+    Attributes:
+        moved: whether the folder was no longer at its place when it was closed.
+    """
 
     def __init__(self, path: Path, config: TrainConfig, lock: FolderLock) -> None:
         self.path = path.absolute()  # an environment may change the working directory
         self.config = config
+        self.moved = False
         self._lock = lock
         self._metrics: MetricsLog | None = None
         self._damaged: list[Path] = []  # checkpoints that could not be loaded
@@ -188,7 +193,11 @@ class RunFolder:
             checkpoint.delete(self._damaged)
         about = {"env": self.config.env, "bonus": self.config.bonus, "version": __version__}
         settings = identity(self.config)
-        checkpoint.save(self.checkpoints, state, {**counters, **about, "settings": settings})
+        try:
+            checkpoint.save(self.checkpoints, state, {**counters, **about, "settings": settings})
+        except TrainingError:
+            self._require_folder()  # it may have been moved just now
+            raise
 
     def write_summary(self, summary: dict[str, Any]) -> None:
         """Write how the run stands at its end."""
@@ -212,6 +221,7 @@ class RunFolder:
         """Close the logs and release the folder."""
         if self._lock.closed:
             return
+        self.moved = not self.in_place()
         if self._metrics is not None:
             self._metrics.close()
         self._lock.close()

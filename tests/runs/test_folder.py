@@ -1,5 +1,6 @@
 """The run folder: one owner, append-only metrics, no run lost."""
 
+import errno
 import json
 import shutil
 import subprocess
@@ -9,11 +10,13 @@ from pathlib import Path
 import pytest
 
 import ssedb
+from ssedb import cli
 from ssedb.errors import ConfigError, TrainingError
+from ssedb.runs import checkpoint
 from ssedb.runs.folder import ERROR_LOG, RunFolder
 from ssedb.runs.lock import lock_folder
 from ssedb.runs.metrics import read_metrics
-from tests.toy import tiny_config
+from tests.toy import TINY, tiny_config
 
 
 def created(config):
@@ -164,6 +167,36 @@ def test_run_whose_folder_is_moved_ends_and_leaves_the_place_alone(tmp_path, rep
         assert [path.name for path in others.checkpoints.iterdir()] == ["step-000000000000.ckpt"]
         assert not read_metrics(others.path)
         others.close()
+
+
+def test_train_whose_folder_is_replaced_does_not_point_to_the_other_run(
+    tmp_path, monkeypatch, capsys
+):
+    out, log = tmp_path / "run", RunFolder.log
+
+    def replaced(run, row):
+        out.rename(tmp_path / "elsewhere")
+        created(tiny_config(out))
+        log(run, row)
+
+    monkeypatch.setattr(RunFolder, "log", replaced)
+    assert cli.main(["train", "--env", "rooms-tiny", *TINY, "--out", str(out)]) == 1
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.endswith("moved or deleted while the run trained; resume the run where it is now")
+
+
+def test_run_whose_folder_is_moved_while_it_saves_says_so(tmp_path, monkeypatch):
+    run = RunFolder.create(tiny_config(tmp_path / "run"))
+    run.start_logging(None)
+
+    def moved(path):
+        run.path.rename(tmp_path / "elsewhere")
+        raise FileNotFoundError(errno.ENOENT, "No such file", str(path))
+
+    monkeypatch.setattr(checkpoint, "write_whole", lambda path, *chunks: moved(path))
+    with pytest.raises(TrainingError, match="run is gone, moved or deleted"):
+        run.save_checkpoint({}, {"steps": 1})
+    run.close()
 
 
 def test_run_whose_checkpoints_are_lost_is_not_begun_again(tmp_path):
