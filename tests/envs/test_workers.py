@@ -303,4 +303,8 @@ def test_workers_end_with_a_learner_that_is_killed(strangers, tmp_path, stopped)
     process.kill()
     process.wait()
     process.stdout.close()
-    wait_for(lambda: not any(is_alive(child) for child in children), seconds=10)
+    try:
+        wait_for(lambda: not any(is_alive(child) for child in children), seconds=10)
+    finally:  # one that is stopped would stay for ever
+        for child in filter(is_alive, children):
+            os.kill(child, signal.SIGKILL)
