@@ -62,9 +62,11 @@ def _train(config: TrainConfig, resume: Path | None) -> int:
 
             result = train_in(run, progress.console())
     except TrainingError as error:
-        raise TrainingError(f"{error}; {what_is_saved(run.path, error)}") from None
+        if run.moved:  # what is there now is of another run
+            raise
+        raise TrainingError(f"{error}; {what_is_saved(run.config.out, error)}") from None
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(what_is_saved(run.path)) from None
+        raise KeyboardInterrupt(what_is_saved(run.config.out)) from None
     print_run(result, run.config)
     return 0 if result.finished else 130
 

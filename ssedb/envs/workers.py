@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import math
 import multiprocessing
@@ -26,6 +27,7 @@ from ssedb.envs import timeout
 from ssedb.envs.timeout import wait_for
 from ssedb.errors import Blamed, TrainingError, methods_of
 
+PR_SET_PDEATHSIG = 1  # of Linux's prctl
 NOT_MADE = "the making of {} has not ended"
 Make = Callable[[], "gymnasium.Env[Any, Any]"]
 Answer = tuple[np.ndarray, np.ndarray, dict[int, np.ndarray]]
@@ -146,16 +148,24 @@ class Workers:
         self._processes: list[Any] = []
         # Ends the processes also if nobody calls close, as when making the trainer fails.
         self._end = weakref.finalize(self, _end_all, os.getpid(), self._pipes, self._processes)
+        main_thread = threading.current_thread() is threading.main_thread()
         try:
             for share in self._shares:
                 ours, theirs = context.Pipe()
-                work = theirs, make, memory, shape, kind, share, os.getpid()
+                work = theirs, make, memory, shape, kind, share, os.getpid(), main_thread
                 process = context.Process(target=_serve, args=work, daemon=True)
                 self._pipes.append(ours)
                 self._processes.append(process)
                 process.start()
                 theirs.close()
             self._answers(_when_made)
+        except OSError as error:
+            self.close()
+            raise TrainingError(
+                f"cannot start a process that steps environments: {error.strerror or error}; "
+                "end other processes, or take --env-workers 0",
+                may_pass=True,
+            ) from None
         except BaseException:
             self.close()
             raise
@@ -238,6 +248,7 @@ def _serve(
     kind: np.dtype,
     share: slice,
     learner: int,
+    main_thread: bool,
 ) -> None:
     """Step a share of the environments, until the learner's process sends None or is gone."""
     # A fork inherits OpenMP's pool without its threads, and would wait for them for ever.
@@ -248,6 +259,8 @@ def _serve(
     # programs that an environment starts would inherit SIG_IGN.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _ignore)
+    if main_thread:
+        _die_with_parent()
     threading.Thread(target=_end_with, args=(learner,), daemon=True).start()
     envs = None
     try:
@@ -280,6 +293,17 @@ def environment_blamed(error: BaseException) -> Blamed | None:
             wrapped = type(candidate).__module__.startswith("gymnasium.")
             owner = f"{type(candidate.unwrapped if wrapped else candidate).__name__}.{method}"
     return None if owner is None else Blamed.of(owner, error)
+
+
+def _die_with_parent() -> None:
+    """Have Linux kill this process when the thread that started it ends.
+
+    That reaches a process which is stopped, where `_end_with` does not run. Only the main thread
+    lasts as long as its process.
+    """
+    if sys.platform == "linux":
+        with suppress(AttributeError, OSError):  # a C library without it
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _end_with(parent: int) -> None:

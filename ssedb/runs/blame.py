@@ -12,6 +12,7 @@ from ssedb.bonuses.base import Bonus
 from ssedb.envs.workers import environment_blamed
 from ssedb.errors import Blamed, ConfigError, TrainingError, methods_of
 from ssedb.noises.base import Noise
+from ssedb.runs.files import same_directory
 from ssedb.runs.folder import ERROR_LOG
 
 
@@ -24,15 +25,19 @@ def _blamed(error: BaseException) -> Blamed | None:
 
 
 @contextmanager
-def blaming(folder: Path, when: Callable[[], str]) -> Iterator[None]:
+def blaming(
+    folder: Path, when: Callable[[], str], in_place: Callable[[], bool] = lambda: True
+) -> Iterator[None]:
     """Turn an error in code from outside into a TrainingError of one line.
 
     Args:
         folder: takes the traceback, as `error.log`.
         when: says how far the run was.
+        in_place: tells whether the folder is still the run's own.
     """
     try:
-        yield
+        with same_directory():  # an environment may change it
+            yield
     except (ConfigError, TrainingError, torch.OutOfMemoryError):
         raise
     except (Exception, SystemExit) as error:
@@ -43,10 +48,11 @@ def blaming(folder: Path, when: Callable[[], str]) -> Iterator[None]:
             raise
         message = f"{found.message}, {when()}"
         log = folder / ERROR_LOG
-        try:
-            log.write_text(found.traceback, encoding="utf-8")
-        except OSError:
-            pass
-        else:
-            message += f"; the traceback is in {log}"
+        if in_place():  # another run may be there by now
+            try:
+                log.write_text(found.traceback, encoding="utf-8")
+            except OSError:
+                pass
+            else:
+                message += f"; the traceback is in {log}"
         raise TrainingError(message, may_pass=found.may_pass) from error

@@ -12,9 +12,11 @@ import io
 import json
 import os
 import re
+import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any, BinaryIO, TypeVar
 
 from ssedb import errors
@@ -87,6 +89,12 @@ def delete(damaged: list[Path]) -> None:
 def about_latest(folder: Path) -> dict[str, Any] | None:
     """Return the newest whole header (steps, env, ...); None where there is no checkpoint."""
     return _newest(folder, read_header)
+
+
+def newest_whole(folder: Path) -> dict[str, Any]:
+    """Return the header of the newest checkpoint that is whole to the last bit, or {}."""
+    found = _newest(folder, read_whole)
+    return {} if found is None else found[0]
 
 
 def load_latest(
@@ -163,7 +171,10 @@ def _load(path: Path, device: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 
     header, data = read_whole(path)
     try:
-        state = torch.load(io.BytesIO(data), map_location=device, weights_only=True)
+        with warnings.catch_warnings(action="ignore"):  # of other pickles than torch's
+            state = torch.load(io.BytesIO(data), map_location=device, weights_only=True)
+    except UnpicklingError:  # torch would advise to load it all the same, and run its code
+        raise ValueError("its data is not of tensors and plain data alone") from None
     except Exception as error:  # whatever a file with the right sums may hold
         raise ValueError(f"its data cannot be loaded: {one_line(error)[:200]}") from None
     if not isinstance(state, dict):

@@ -56,6 +56,21 @@ def writing(path: Path) -> Iterator[None]:
         ) from None
 
 
+@contextlib.contextmanager
+def same_directory() -> Iterator[None]:
+    """Return to the working directory when the block ends; relative paths are of that one."""
+    try:
+        here = os.open(".", os.O_RDONLY)
+    except OSError:  # a directory that may be entered and not read
+        yield
+        return
+    try:
+        yield
+    finally:
+        os.fchdir(here)
+        os.close(here)
+
+
 def sync_file(path: Path) -> None:
     """Flush a file to the disk, if it is there."""
     with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:

@@ -58,11 +58,16 @@ APPENDED = ("metrics.jsonl", "maps.jsonl")
 
 
 class RunFolder:
-    """A run's folder, locked for this process."""
+    """A run's folder, locked for this process.
+
+    Attributes:
+        moved: whether the folder was no longer at its place when it was closed.
+    """
 
     def __init__(self, path: Path, config: TrainConfig, lock: FolderLock) -> None:
-        self.path = path
+        self.path = path.absolute()  # an environment may change the working directory
         self.config = config
+        self.moved = False
         self._lock = lock
         self._metrics: MetricsLog | None = None
         self._damaged: list[Path] = []  # checkpoints that could not be loaded
@@ -104,6 +109,8 @@ class RunFolder:
                     "metrics; put the folder checkpoints back, or start a new run"
                 )
             reached = about.get("steps", 0)
+            if config.steps < min(saved.steps, reached):  # by a header: its data may be damaged
+                reached = checkpoint.newest_whole(path / "checkpoints").get("steps", 0)
             if config.steps < min(saved.steps, reached):
                 raise ConfigError(
                     f"steps={config.steps}: {path} is at step {reached:,} already; ask for more"
@@ -186,7 +193,11 @@ class RunFolder:
             checkpoint.delete(self._damaged)
         about = {"env": self.config.env, "bonus": self.config.bonus, "version": __version__}
         settings = identity(self.config)
-        checkpoint.save(self.checkpoints, state, {**counters, **about, "settings": settings})
+        try:
+            checkpoint.save(self.checkpoints, state, {**counters, **about, "settings": settings})
+        except TrainingError:
+            self._require_folder()  # it may have been moved just now
+            raise
 
     def write_summary(self, summary: dict[str, Any]) -> None:
         """Write how the run stands at its end."""
@@ -194,9 +205,13 @@ class RunFolder:
         with writing(self.path / "summary.json"):
             write_json(self.path / "summary.json", summary)
 
+    def in_place(self) -> bool:
+        """Tell whether the folder is where it was; if it was moved, another run may be there."""
+        return self._lock.holds
+
     def _require_folder(self) -> None:
-        """Raise TrainingError if the folder was moved: another run may be at its place."""
-        if not self._lock.holds:
+        """Raise TrainingError if the folder was moved."""
+        if not self.in_place():
             raise TrainingError(
                 f"{self.path} is gone, moved or deleted while the run trained; "
                 "resume the run where it is now"
@@ -206,6 +221,7 @@ class RunFolder:
         """Close the logs and release the folder."""
         if self._lock.closed:
             return
+        self.moved = not self.in_place()
         if self._metrics is not None:
             self._metrics.close()
         self._lock.close()
@@ -234,6 +250,10 @@ class OtherProcess(RunFolder):
 
     def write_summary(self, summary: dict[str, Any]) -> None:
         """Write nothing."""
+
+    def in_place(self) -> bool:
+        """Tell that there is no folder."""
+        return False
 
     def close(self) -> None:
         """Release nothing."""

@@ -19,7 +19,7 @@ class FolderLock:
     """Lock on a folder. The kernel releases it when the process ends, however it ends."""
 
     def __init__(self, path: Path, file: Any, made: bool) -> None:
-        self.path, self._file, self._made = path, file, made
+        self.path, self._file, self._made = path.absolute(), file, made
         _held.add(self)
 
     @property

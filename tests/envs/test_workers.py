@@ -1,5 +1,6 @@
 """Environments in worker processes: same numbers, clean ends, whatever happens."""
 
+import errno
 import gc
 import multiprocessing
 import os
@@ -169,12 +170,14 @@ def test_workers_whose_start_fails_end_those_that_have_started(strangers, monkey
 
     def limited(process):
         if started:
-            raise BlockingIOError("no more processes")
+            raise BlockingIOError(errno.EAGAIN, "no more processes")
         started.append(start(process))
 
     monkeypatch.setattr(context, "start", limited)
-    with pytest.raises(BlockingIOError):
+    message = "cannot start a process that steps environments: no more processes; end other"
+    with pytest.raises(ssedb.TrainingError, match=message) as error:
         ssedb.make_env("strangeworlds:Walker-v0", 4, env_workers=2)
+    assert error.value.may_pass
     assert multiprocessing.active_children() == []
 
 
@@ -267,7 +270,17 @@ def test_worker_that_is_stuck_or_dies_ends_training_and_leaves_no_process(
     assert multiprocessing.active_children() == []
 
 
-def test_workers_end_with_a_learner_that_is_killed(strangers, tmp_path):
+@pytest.mark.parametrize(
+    "stopped",
+    [
+        False,
+        pytest.param(
+            True,
+            marks=pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells them"),
+        ),
+    ],
+)
+def test_workers_end_with_a_learner_that_is_killed(strangers, tmp_path, stopped):
     code = (
         "import multiprocessing, threading, time, torch, ssedb\n"
         "env = ssedb.make_env('strangeworlds:Stuck-v0', 4, env_workers=2)\n"
@@ -285,7 +298,13 @@ def test_workers_end_with_a_learner_that_is_killed(strangers, tmp_path):
     )
     children = [int(word) for word in process.stdout.readline().split()]
     assert len(children) == 2
+    for child in children if stopped else ():
+        os.kill(child, signal.SIGSTOP)
     process.kill()
     process.wait()
     process.stdout.close()
-    wait_for(lambda: not any(is_alive(child) for child in children), seconds=10)
+    try:
+        wait_for(lambda: not any(is_alive(child) for child in children), seconds=10)
+    finally:  # one that is stopped would stay for ever
+        for child in filter(is_alive, children):
+            os.kill(child, signal.SIGKILL)

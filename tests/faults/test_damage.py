@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+import pickle
 import random
 import shutil
 
@@ -107,10 +108,10 @@ def test_rotation_keeps_the_last_good_one_and_removes_a_damaged_later_one(tmp_pa
     ]
 
 
-def pickled(tmp_path, thing):
+def pickled(tmp_path, thing, write=torch.save):
     """Write a checkpoint with the right sums around what `thing` unpickles to."""
     data = io.BytesIO()
-    torch.save(thing, data)
+    write(thing, data)
     about = {
         "steps": 10,
         "bytes": len(data.getvalue()),
@@ -121,14 +122,16 @@ def pickled(tmp_path, thing):
     (tmp_path / "step-000000000010.ckpt").write_bytes(lines + total + data.getvalue())
 
 
-def test_malicious_pickle_with_the_right_sums_has_no_effect(tmp_path):
+@pytest.mark.parametrize("write", [torch.save, pickle.dump], ids=["torch", "pickle"])
+@pytest.mark.filterwarnings("error")
+def test_malicious_pickle_with_the_right_sums_has_no_effect(tmp_path, write):
     class Evil:
         def __reduce__(self):
             return (open, (str(tmp_path / "owned"), "w"))
 
     for thing in ({"x": Evil()}, Evil(), [Evil()]):
-        pickled(tmp_path, thing)
-        with pytest.raises(ConfigError, match="its data cannot be loaded: UnpicklingError"):
+        pickled(tmp_path, thing, write)
+        with pytest.raises(ConfigError, match=r"is damaged \(its data is not of tensors and plain"):
             checkpoint.load_latest(tmp_path)
     assert not (tmp_path / "owned").exists()
     pickled(tmp_path, [1, 2])

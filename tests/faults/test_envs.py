@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -44,6 +45,12 @@ class Faulty(gymnasium.Env):
             sys.exit(0)
         if self.what == "timeout":
             raise TimeoutError("of its own")
+        if self.what == "late timeout":
+            self.calls = getattr(self, "calls", 0) + 1
+            if self.calls > 4:
+                raise TimeoutError("late")
+        if self.what == "leave":
+            os.chdir("/")
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
@@ -168,3 +175,33 @@ def test_worker_that_is_stopped_or_killed_ends_the_run_and_leaves_none(tmp_path,
     with pytest.raises(TrainingError, match=said):
         train(small_config(tmp_path / "run", 2), Strikes())
     assert last_state(tmp_path / "run")["steps"] == 32
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_environment_that_changes_the_directory_leaves_the_run_where_it_is(
+    tmp_path, monkeypatch, workers
+):
+    monkeypatch.chdir(tmp_path)
+    config = small_config(Path("run"), workers, where="step", what="leave")
+    assert train(dataclasses.replace(config, max_episode_steps=20)).finished
+    assert Path.cwd() == tmp_path
+    assert last_state(tmp_path / "run")["steps"] == 128
+    ssedb.evaluate("run", 1)
+    assert (tmp_path / "run" / "eval.json").exists()
+
+
+def test_error_in_a_run_whose_folder_was_replaced_leaves_the_other_run_alone(tmp_path):
+    out = tmp_path / "run"
+
+    class Replaced(Progress):
+        def look(self, done, steps):
+            if out.with_name("moved").exists():
+                return
+            out.rename(out.with_name("moved"))
+            out.mkdir()
+
+    config = small_config(out, 0, where="step", what="late timeout")
+    with pytest.raises(TrainingError, match=r"Faulty\.misbehave raised TimeoutError") as error:
+        train(config, Replaced())
+    assert "error.log" not in str(error.value)
+    assert list(out.iterdir()) == []

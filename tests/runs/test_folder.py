@@ -1,5 +1,6 @@
 """The run folder: one owner, append-only metrics, no run lost."""
 
+import errno
 import json
 import shutil
 import subprocess
@@ -9,11 +10,13 @@ from pathlib import Path
 import pytest
 
 import ssedb
+from ssedb import cli
 from ssedb.errors import ConfigError, TrainingError
+from ssedb.runs import checkpoint
 from ssedb.runs.folder import ERROR_LOG, RunFolder
 from ssedb.runs.lock import lock_folder
 from ssedb.runs.metrics import read_metrics
-from tests.toy import tiny_config
+from tests.toy import TINY, tiny_config
 
 
 def created(config):
@@ -166,6 +169,36 @@ def test_run_whose_folder_is_moved_ends_and_leaves_the_place_alone(tmp_path, rep
         others.close()
 
 
+def test_train_whose_folder_is_replaced_does_not_point_to_the_other_run(
+    tmp_path, monkeypatch, capsys
+):
+    out, log = tmp_path / "run", RunFolder.log
+
+    def replaced(run, row):
+        out.rename(tmp_path / "elsewhere")
+        created(tiny_config(out))
+        log(run, row)
+
+    monkeypatch.setattr(RunFolder, "log", replaced)
+    assert cli.main(["train", "--env", "rooms-tiny", *TINY, "--out", str(out)]) == 1
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.endswith("moved or deleted while the run trained; resume the run where it is now")
+
+
+def test_run_whose_folder_is_moved_while_it_saves_says_so(tmp_path, monkeypatch):
+    run = RunFolder.create(tiny_config(tmp_path / "run"))
+    run.start_logging(None)
+
+    def moved(path):
+        run.path.rename(tmp_path / "elsewhere")
+        raise FileNotFoundError(errno.ENOENT, "No such file", str(path))
+
+    monkeypatch.setattr(checkpoint, "write_whole", lambda path, *chunks: moved(path))
+    with pytest.raises(TrainingError, match="run is gone, moved or deleted"):
+        run.save_checkpoint({}, {"steps": 1})
+    run.close()
+
+
 def test_run_whose_checkpoints_are_lost_is_not_begun_again(tmp_path):
     run = RunFolder.create(tiny_config(tmp_path / "run"))
     run.start_logging(None)
@@ -194,6 +227,23 @@ def test_checkpoint_whose_data_is_damaged_is_not_the_one_that_is_kept(tmp_path):
     run.close()
     kept = sorted(path.name for path in run.checkpoints.iterdir())
     assert kept == ["step-000000000003.ckpt", "step-000000000009.ckpt"]
+
+
+def test_resume_to_fewer_steps_is_judged_by_the_checkpoint_that_is_whole(tmp_path):
+    run = RunFolder.create(tiny_config(tmp_path / "run", steps=128))
+    run.start_logging(None)
+    for steps in (32, 128):
+        run.save_checkpoint({}, {"steps": steps})
+    run.close()
+    with pytest.raises(ConfigError, match="is at step 128 already; ask for more"):
+        RunFolder.reopen(run.path, steps=64)
+    newest = run.checkpoints / "step-000000000128.ckpt"
+    content = bytearray(newest.read_bytes())
+    content[-1] ^= 1  # of the data: the header is whole
+    newest.write_bytes(content)
+    RunFolder.reopen(run.path, steps=64).close()
+    with pytest.raises(ConfigError, match="is at step 32 already; ask for more"):
+        RunFolder.reopen(run.path, steps=31)
 
 
 def test_reopen_that_fails_releases_the_folder(tmp_path):
