@@ -101,7 +101,7 @@ def test_wheel_without_extras_trains_a_run(installed):
 def test_wheel_without_an_extra_names_it_in_one_line(installed, command):
     said = ssedb(installed, command)
     assert said.returncode == 2
-    assert f"pip install {MISSING[command]}" in said.stderr
+    assert f"pip install '{MISSING[command]}'" in said.stderr
     assert len(said.stderr.strip().splitlines()) == 1
 
 
