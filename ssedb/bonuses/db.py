@@ -131,17 +131,17 @@ class DynamicBottleneck(Bonus):
             "i_nce": i_nce,
             "prediction_std": std.mean(),
         }
-        more, others = self.loss_over(z_mean.detach(), next_state.detach(), mask)
+        more, others = self.loss_over(z_mean.detach(), actual, mask)
         return loss + more, {name: value.detach() for name, value in (metrics | others).items()}
 
     def loss_over(
-        self, z: Tensor, next_state: Tensor, mask: Tensor | None
+        self, z: Tensor, actual: Tensor, mask: Tensor | None
     ) -> tuple[Tensor | float, dict[str, Tensor]]:
         """Return the loss and metrics of a subclass's own model over z.
 
         Args:
             z: means, [B, Z], without gradient.
-            next_state: s', [B, S], without gradient.
+            actual: projected next states f_m^P(s'), [B, Z], without gradient.
             mask: rows that count, bool [B].
         """
         return 0.0, {}

@@ -55,23 +55,24 @@ class DBEnsemble(DynamicBottleneck):
         return self.ensemble(scaled)
 
     def loss_over(
-        self, z: Tensor, next_state: Tensor, mask: Tensor | None
+        self, z: Tensor, actual: Tensor, mask: Tensor | None
     ) -> tuple[Tensor | float, dict[str, Tensor]]:
-        errors = self.errors(z, next_state)
+        errors = self.errors(z, actual)
         loss = masked_mean(errors.sum(0), mask)
         metrics = {"ensemble_error": masked_mean(errors.mean(0), mask)}
         if self.memory is not None:
             with torch.no_grad():
                 obs, actions, next_obs = self.memory.sample(len(z))
-                recalled = self.represent(obs, actions)[0], self.target(next_obs)
-            errors = self.errors(*recalled)
+                z = self.represent(obs, actions)[0]
+                actual = self.momentum_projection(self.target(next_obs))
+            errors = self.errors(z, actual)
             loss = loss + errors.sum(0).mean() * (self.memory.seen > 0)
             metrics["memory_error"] = errors.mean()
         return loss, metrics
 
-    def errors(self, z: Tensor, next_state: Tensor) -> Tensor:
-        """Return each model's squared error, a mean over dimensions: [B, Z], [B, S] to [K, B]."""
-        return (self.predict(z) - self.momentum_projection(next_state)).square().mean(-1)
+    def errors(self, z: Tensor, actual: Tensor) -> Tensor:
+        """Return each model's squared error, a mean over dimensions: two of [B, Z] to [K, B]."""
+        return (self.predict(z) - actual).square().mean(-1)
 
     @torch.no_grad()
     def observe(

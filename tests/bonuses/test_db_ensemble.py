@@ -209,11 +209,11 @@ def test_db_ensemble_rewards_short_z_that_is_new_if_models_see_its_direction(mon
         monkeypatch.setattr(bonus, "represent", lambda z, actions: (z, None))
         common, rare = torch.randn(2, 256, 32)
         rare *= 0.2
-        states = common @ torch.randn(32, 64)
+        actual = bonus.momentum_projection(common @ torch.randn(32, 64))
         adam = torch.optim.Adam(bonus.ensemble.parameters(), lr=1e-3)
         for _ in range(200):
             adam.zero_grad()
-            bonus.loss_over(common, states, None)[0].backward()
+            bonus.loss_over(common, actual, None)[0].backward()
             adam.step()
         rewards = (bonus.reward(z, None, None).mean() for z in (rare, common))
         ratio[kind] = float(next(rewards) / next(rewards))
@@ -239,7 +239,8 @@ def test_db_ensemble_reward_fades_with_data_and_not_with_noise(monkeypatch):
     first = bonus.reward(seen, None, None).mean()
     for _ in range(200):
         adam.zero_grad()
-        loss, metrics = bonus.loss_over(seen, states + 4 * torch.randn_like(states), None)
+        actual = bonus.momentum_projection(states + 4 * torch.randn_like(states))
+        loss, metrics = bonus.loss_over(seen, actual, None)
         loss.backward()
         adam.step()
     assert metrics["ensemble_error"].sqrt() > 0.3  # the noise is there to stay
