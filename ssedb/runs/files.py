@@ -17,7 +17,8 @@ def write_whole(path: Path, *chunks: bytes | memoryview | str) -> None:
     """Write a file beside its place, flush it to the disk and rename it."""
     part = path.with_name(f".{path.name}.part")
     try:
-        with open(part, "wb") as file:
+        part.unlink(missing_ok=True)  # a link, left there by others, is not written through
+        with open(part, "xb") as file:
             for chunk in chunks:
                 file.write(chunk.encode() if isinstance(chunk, str) else chunk)
             file.flush()
@@ -115,6 +116,23 @@ def require_writable(path: Path) -> None:
             file.write(bytes(4096))  # a disk may be full
     except OSError as error:
         raise cannot_write(path, error) from None
+
+
+def refuse_links(folder: Path, *names: str) -> None:
+    """Raise ConfigError if a place that is to be written to stands for one outside its folder.
+
+    A folder from others may hold links; what is written must not follow them.
+
+    Args:
+        folder: where the places are.
+        names: files and folders that need not exist.
+    """
+    for path in (folder / name for name in names):
+        if path.is_symlink() or (path.exists() and not (path.is_file() or path.is_dir())):
+            raise ConfigError(
+                f"{path} is no plain file or folder, and what is written to it may reach others; "
+                "copy what it stands for to its place"
+            )
 
 
 def refuse_other_files(out: Path, own: str, ignore: tuple[str, ...] = ()) -> None:

@@ -21,6 +21,7 @@ from ssedb.errors import ConfigError, TrainingError
 from ssedb.reading import read_json, require_folder
 from ssedb.runs import checkpoint
 from ssedb.runs.files import (
+    refuse_links,
     refuse_other_files,
     remove_parts,
     sync_file,
@@ -55,6 +56,8 @@ OWN_PARTS = ("config.toml", "summary.json")
 """Files that a run writes beside its checkpoints, whole or not at all."""
 APPENDED = ("metrics.jsonl", "maps.jsonl")
 """Files that a run adds lines to; a checkpoint relies on those before it."""
+WRITTEN_IN_PLACE = (*APPENDED, "checkpoints", "tb", "wandb", ERROR_LOG)
+"""What a run opens to write; its other files replace those before them."""
 
 
 class RunFolder:
@@ -79,6 +82,7 @@ class RunFolder:
         _check_processes(config)
         require_wandb(config)
         refuse_other_files(path, own="config.toml", ignore=(*BEFORE_A_RUN, *OF_A_RUN))
+        refuse_links(path, *WRITTEN_IN_PLACE)
         lock = lock_folder(path, create=True)
         if any((path / name).exists() for name in OF_A_RUN):
             lock.close()
@@ -97,6 +101,7 @@ class RunFolder:
             overrides: settings to change (MAY_CHANGE); any others must be the run's own.
         """
         saved = saved_config(path)
+        refuse_links(path, *WRITTEN_IN_PLACE)
         lock = lock_folder(path, create=False)
         try:
             config = dataclasses.replace(saved, **overrides)

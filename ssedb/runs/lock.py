@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ssedb.errors import ConfigError, FolderInUse
-from ssedb.runs.files import cannot_write, make_folder
+from ssedb.runs.files import cannot_write, make_folder, refuse_links
 
 
 class FolderLock:
@@ -59,6 +59,7 @@ def lock_folder(path: Path, create: bool) -> FolderLock:
     made = create and not path.exists()
     if create:
         make_folder(path)
+    refuse_links(path, ".lock")
     try:
         file = open(path / ".lock", "a+", encoding="utf-8")  # noqa: SIM115 (held open)
     except FileNotFoundError:

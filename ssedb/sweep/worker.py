@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from ssedb.runs.files import writing
+from ssedb.runs.files import refuse_links, writing
 from ssedb.runs.folder import SWEEP_LOG
 
 CUDA_CONTEXT = 600 * 2**20
@@ -131,10 +131,11 @@ def output_to(path: Path) -> Iterator[None]:
     """Append both outputs of this process to a file, and the traceback of an error in the block.
 
     A disk that is too full for them changes nothing else; a file that cannot be opened is a
-    TrainingError.
+    TrainingError, one that is a link is a ConfigError.
     """
     with writing(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
+    refuse_links(path.parent, path.name)
     with writing(path), open(path, "a", encoding="utf-8") as file:
         kept = os.dup(1), os.dup(2)
         os.dup2(file.fileno(), 1)

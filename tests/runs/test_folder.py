@@ -15,6 +15,7 @@ from ssedb.errors import ConfigError, TrainingError
 from ssedb.runs import checkpoint
 from ssedb.runs.folder import ERROR_LOG, RunFolder
 from ssedb.runs.lock import lock_folder
+from ssedb.runs.loop import resume, train
 from ssedb.runs.metrics import read_metrics
 from tests.toy import TINY, tiny_config
 
@@ -286,3 +287,43 @@ def test_settings_that_do_not_split_over_processes_are_refused_in_one_line(
     assert message in str(error.value)
     assert "\n" not in str(error.value)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The folder of a run with checkpoint, metrics, maps and curves."""
+    out = tmp_path_factory.mktemp("finished") / "run"
+    train(tiny_config(out))
+    return out
+
+
+def content(path):
+    """What lies at a path, as bytes by name."""
+    files = path.rglob("*") if path.is_dir() else [path]
+    return {file.name: file.read_bytes() for file in files if file.is_file()}
+
+
+@pytest.mark.parametrize(
+    "name", [".lock", "error.log", "metrics.jsonl", "maps.jsonl", "checkpoints", "tb", "wandb"]
+)
+def test_resume_writes_through_no_link(finished, tmp_path, name):
+    run, other = tmp_path / "run", tmp_path / "other"
+    shutil.copytree(finished, run)
+    if (run / name).exists():
+        (run / name).rename(other)
+    else:
+        other.write_text("of another")
+    (run / name).symlink_to(other)
+    before = content(other)
+    with pytest.raises(ConfigError, match=f"{name} is no plain file or folder, .*; copy what"):
+        resume(run, steps=1280)
+    assert content(other) == before
+
+
+@pytest.mark.parametrize("name", [".lock", "error.log", "metrics.jsonl", "checkpoints"])
+def test_train_into_a_folder_with_a_link_writes_nothing_there(tmp_path, name):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / name).symlink_to(tmp_path / "other")
+    with pytest.raises(ConfigError, match=f"{name} is no plain file or folder"):
+        RunFolder.create(tiny_config(tmp_path / "run"))
+    assert not (tmp_path / "other").exists()

@@ -64,8 +64,8 @@ def told(run):
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_worker_with_a_full_disk_under_its_log_tells_how_the_run_ended(run, monkeypatch, fails):
-    run.folder.mkdir(parents=True)
-    (run.folder / "log.txt").symlink_to("/dev/full")
+    full = Path("/dev/full")
+    monkeypatch.setattr("ssedb.sweep.worker.open", lambda *_, **__: full.open("a"), raising=False)
 
     def execute(*args):
         print("a line that stays in the buffer")
@@ -78,6 +78,17 @@ def test_worker_with_a_full_disk_under_its_log_tells_how_the_run_ended(run, monk
         monkeypatch.setattr(sys, "stdout", stdout)
         ended = ("failed", "RuntimeError: it broke", True) if fails else ("finished",)
         assert told(run) == ([ended], True)
+
+
+def test_worker_writes_its_log_through_no_link(run, tmp_path):
+    other = tmp_path / "other.txt"
+    other.write_text("of another")
+    run.folder.mkdir(parents=True)
+    (run.folder / "log.txt").symlink_to(other)
+    [(kind, why, _)], _ = told(run)
+    assert kind == "failed"
+    assert "log.txt is no plain file or folder" in why
+    assert other.read_text() == "of another"
 
 
 def test_worker_writes_the_traceback_to_the_log(run, monkeypatch):
