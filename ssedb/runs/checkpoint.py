@@ -20,8 +20,8 @@ from pickle import UnpicklingError
 from typing import Any, BinaryIO, TypeVar
 
 from ssedb import errors
-from ssedb.errors import ConfigError, TrainingError, one_line
-from ssedb.runs.files import write_whole
+from ssedb.errors import ConfigError, one_line
+from ssedb.runs.files import write_whole, writing
 
 FORMAT = 2
 """Format 1 had no sum of its header."""
@@ -50,12 +50,8 @@ def save(folder: Path, state: dict[str, Any], about: dict[str, Any]) -> Path:
     header = {**about, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
     lines = f"ssedb-checkpoint {FORMAT}\n{json.dumps(header)}\n".encode()
     path = folder / f"step-{about['steps']:012d}.ckpt"
-    try:
+    with writing(path):
         write_whole(path, lines, hashlib.sha256(lines).hexdigest(), "\n", data)
-    except OSError as error:
-        raise TrainingError(
-            f"cannot write {path}: {error.strerror}; once that is mended, resume the run"
-        ) from None
     _delete_all_but(path, folder)
     return path
 
