@@ -387,6 +387,10 @@ class IntrinsicReward:
         reward.load_state_dict(checkpoint["state"])
         return reward
 
+    def __repr__(self) -> str:
+        sees = f"{self.settings['bonus']!r}, observations {tuple(self.inputs.shape)}"
+        return f"IntrinsicReward({sees}, actions {self.inputs.spaces[1]}, {self.device})"
+
     def __reduce__(self) -> tuple[Any, ...]:
         # Stable-Baselines3 pickles what its models hold.
         return type(self).from_checkpoint, (self.checkpoint(), self.inputs.spaces)

@@ -31,6 +31,13 @@ def test_compute_rewards_every_step_and_sync_changes_only_the_state(bonus):
     assert reward.updates == 1
 
 
+def test_printed_reward_names_bonus_spaces_and_device():
+    reward = ssedb.IntrinsicReward(
+        "rnd", (spaces.Box(-1, 1, (4,)), spaces.Discrete(2)), preset="rooms", device="cpu"
+    )
+    assert repr(reward) == "IntrinsicReward('rnd', observations (4,), actions Discrete(2), cpu)"
+
+
 class Drawn(Clock):
     """A clock whose rewards are drawn."""
 
