@@ -78,12 +78,12 @@ class EpisodeNumbers:
 class ResetSteps:
     """Steps in which environments only reset: with `NEXT_STEP`, those after an episode's last."""
 
-    def __init__(self, device: torch.device, next_step: bool) -> None:
+    def __init__(self, device: torch.device, next_step: bool | None) -> None:
         """Begin before the first step.
 
         Args:
             device: where the steps are.
-            next_step: whether there are such steps.
+            next_step: whether there are such steps; None if only a state to load tells.
         """
         self._device = device
         self._next_step = next_step
@@ -111,12 +111,14 @@ class ResetSteps:
         self._ended = None if which is None or self._ended is None else self._ended & ~which
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where episodes have just ended."""
-        return {"ended": self._ended}
+        """Return where episodes have just ended, and whether steps that only reset follow."""
+        return {"ended": self._ended, "next_step": self._next_step}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Load where episodes have just ended, from any device."""
         self._ended = _on(state["ended"], self._device)
+        if self._next_step is None:
+            self._next_step = state.get("next_step")
 
 
 def _on(tensor: Tensor | None, device: torch.device) -> Tensor | None:

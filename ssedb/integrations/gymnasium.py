@@ -9,6 +9,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 
 from ssedb.errors import ConfigError
 from ssedb.integrations.reward import IntrinsicReward, as_reward
+from ssedb.integrations.settings import argument
 from ssedb.integrations.stepwise import Stepwise
 
 
@@ -53,9 +54,11 @@ class VectorIntrinsicReward(VectorWrapper):
             raise ConfigError(f"autoreset_mode={mode}: use AutoresetMode.SAME_STEP or NEXT_STEP")
         self._same_step = mode == AutoresetMode.SAME_STEP
         self.add_to = add_to
-        self.intrinsic_coef = intrinsic_coef
-        self.extrinsic_coef = extrinsic_coef
-        self._stepwise = Stepwise(as_reward(bonus, env, settings), update_every)
+        self.intrinsic_coef: float = argument("intrinsic_coef", intrinsic_coef)
+        self.extrinsic_coef: float = argument("extrinsic_coef", extrinsic_coef)
+        self._stepwise = Stepwise(
+            as_reward(bonus, env, settings), argument("update_every", update_every)
+        )
         self._obs: Any = None
         self._ended = np.zeros(env.num_envs, bool)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,8 @@ class Inputs:
             acting_steps: returns from dones [T, N] which steps are valid, bool [T, N]. It is called
                 if the samples have no `valid`.
         """
+        if not isinstance(samples, Mapping):
+            raise ConfigError(f"samples of {type(samples).__name__}: give a dict of arrays [T, N]")
         lead = tuple(np.shape(samples.get("terminateds", ())))
         x = tensors({name: self.select(x, lead) for name, x in samples.items()}, self._device)
         dones = x["terminateds"].bool() | x["truncateds"].bool()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from typing import Any, Literal
 
 import numpy as np
@@ -21,10 +22,10 @@ from ssedb.integrations.episodes import EpisodeNumbers, ResetSteps
 from ssedb.integrations.inputs import Inputs
 from ssedb.integrations.modes import own_modes
 from ssedb.integrations.observations import ObservationScale
-from ssedb.integrations.samples import SampleDict, Samples, join, one_step
-from ssedb.integrations.saved import REMEDY, as_text, copied, require_made_for
+from ssedb.integrations.samples import SampleDict, Samples, as_data, join, one_step
+from ssedb.integrations.saved import REMEDY, SHORTHAND, as_text, copied, require_made_for
 from ssedb.integrations.scale import RewardScale
-from ssedb.integrations.settings import Settings, plain
+from ssedb.integrations.settings import Settings
 from ssedb.integrations.spaces import resets_in_next_step
 from ssedb.options import canonical_bonus, resolve_options
 from ssedb.record import Record, require_finite
@@ -98,9 +99,8 @@ class IntrinsicReward:
             options: settings of the bonus.
         """
         own = {**locals(), "device": str(device)}
-        own = plain({k: v for k, v in own.items() if k not in ("self", "envs", "options")})
-        own, options = validate.checked(Settings, own), plain(options)
-        self.settings = own | options
+        own = {k: v for k, v in own.items() if k not in ("self", "envs", "options")}
+        own = validate.checked(Settings, own)
         seed, rate, eps, gamma = (own[k] for k in ("seed", "learning_rate", "adam_eps", "gamma"))
         self.device = host.pick_device(str(device))
         self.inputs = Inputs(envs, self.device, rgb, obs_key)
@@ -118,6 +118,7 @@ class IntrinsicReward:
                 preset=preset,
                 **options,
             )
+        self.settings = own | validate.plain(options)
         self.bonus: Bonus = self._engine.prepare(made)
         if self.bonus.needs_states:
             raise ConfigError(f"bonus={bonus!r}: it counts true states, which no trainer tells")
@@ -243,7 +244,7 @@ class IntrinsicReward:
                 be another number of them from now on.
         """
         if which is not None:
-            which = torch.as_tensor(which, device=self.device).bool()
+            which = as_data("which", which).to(self.device).bool()
         if self._watched:
             self._watched[-1].end_episodes(which)
         else:
@@ -260,6 +261,15 @@ class IntrinsicReward:
         if self._watched:
             self._episodes.advance(join(self._watched))
         self._watched = []
+
+    def settled(self) -> dict[str, str]:
+        """Return what makes this reward what it is, as text by name; not where it lives.
+
+        All settings and the bonus's options, those left at their defaults among them, and spaces.
+        """
+        own = {field.name: self.settings[field.name] for field in dataclasses.fields(Settings)}
+        texts = as_text(**own) | self._made_for
+        return {k: v for k, v in texts.items() if k not in (*SHORTHAND, "device")}
 
     def state_dict(self) -> dict[str, Any]:
         """Return a copy of all that changes, watched steps excepted."""
@@ -285,7 +295,8 @@ class IntrinsicReward:
 
         How the model is trained (rate, passes and the like) is as this reward was made.
         """
-        require_made_for(state.get("made_for"), self._made_for)
+        made_for = state.get("made_for") if isinstance(state, dict) else None
+        require_made_for(made_for, self._made_for)
         with must_fit("the state does not fit this reward", REMEDY):
             self.bonus.load_state_dict(state["bonus"])
             groups = self._adam.state_dict()["param_groups"]
@@ -400,6 +411,16 @@ def as_reward(bonus: str | IntrinsicReward, envs: Any, settings: dict[str, Any])
     """Return a reward that is made already, or make one; settings are for the latter alone."""
     if isinstance(bonus, str):
         return IntrinsicReward(bonus, envs, **settings)
+    require_reward("bonus", bonus, "give the name of a bonus, or an ssedb.IntrinsicReward")
     if settings:
         raise ConfigError(f"{next(iter(settings))}: give it to the IntrinsicReward")
     return bonus
+
+
+def require_reward(
+    name: str, value: Any, remedy: str = "give an ssedb.IntrinsicReward made for the environments"
+) -> None:
+    """Raise ConfigError unless an argument is a reward."""
+    if not isinstance(value, IntrinsicReward):
+        shown = " ".join(repr(value).split())[:60]
+        raise ConfigError(f"{name}={shown}: {remedy}")

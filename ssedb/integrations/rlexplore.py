@@ -8,6 +8,9 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from torch import Tensor
@@ -16,9 +19,20 @@ from ssedb.errors import ConfigError, Note
 from ssedb.integrations.modes import own_modes
 from ssedb.integrations.reward import IntrinsicReward
 from ssedb.integrations.samples import SampleDict, Samples
+from ssedb.validate import Fraction, checked
 
 RENAMED = {"learning_rate": "lr", "batch_size": "batch_size", "share": "update_proportion"}
-"""Our settings by the keywords of RLeXplore."""
+"""RLeXplore's keywords by our settings."""
+RENAMED_OPTIONS = {"feature_dim": "latent_dim", "neighbours": "k", "models": "ensemble_size"}
+"""RLeXplore's keywords by our options of bonuses."""
+
+
+@dataclass
+class Weight:
+    """Types and limits of the two keywords that we have no setting for."""
+
+    beta: float
+    kappa: Fraction
 
 
 class Reward:
@@ -46,22 +60,24 @@ class Reward:
             warnings.warn(Note(f"weight_init={weight_init!r} changes nothing here"), stacklevel=3)
         ours = {name: given[theirs] for name, theirs in RENAMED.items() if theirs in given}
         gamma = given["gamma"]
-        self.reward = IntrinsicReward(
-            bonus,
-            given["envs"],
-            preset="paper",
-            device=given["device"],
-            epochs=1,
-            # Without a discount the sums are the rewards themselves, and so is their std.
-            gamma=0.0 if gamma is None else gamma,
-            reward_scale="run" if rwd_norm_type == "rms" else "none",
-            fit_obs=obs_norm_type == "rms",
-            **ours,
-            **options,
-        )
+        weight = checked(Weight, {name: given[name] for name in ("beta", "kappa")})
+        self.beta: float = weight["beta"]
+        self.kappa: float = weight["kappa"]
+        with _their_names():
+            self.reward = IntrinsicReward(
+                bonus,
+                given["envs"],
+                preset="paper",
+                device=given["device"],
+                epochs=1,
+                # Without a discount the sums are the rewards themselves, and so is their std.
+                gamma=0.0 if gamma is None else gamma,
+                reward_scale="run" if rwd_norm_type == "rms" else "none",
+                fit_obs=obs_norm_type == "rms",
+                **ours,
+                **options,
+            )
         self.device = self.reward.device
-        self.beta = given["beta"]
-        self.kappa = given["kappa"]
         self.rwd_norm_type = rwd_norm_type
         self.batch_size = self.reward.batch_size
         self.global_step = 0
@@ -271,6 +287,16 @@ class DB(Latent):
 
     bonus = "db"
     size = "latent_dim"
+
+
+@contextmanager
+def _their_names() -> Iterator[None]:
+    """Name, in an error about a setting of ours, the keyword that the user has given."""
+    try:
+        yield
+    except ConfigError as error:
+        name, equals, rest = str(error).partition("=")
+        raise ConfigError((RENAMED | RENAMED_OPTIONS).get(name, name) + equals + rest) from None
 
 
 def _one_of(given: dict[str, Any], name: str, *known: str) -> str:

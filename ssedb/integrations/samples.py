@@ -124,7 +124,16 @@ def one_step(values: tuple[Any, ...], valid: Any = None) -> dict[str, Tensor]:
         valid: bool [N], if some are not transitions.
     """
     named = dict(zip(KEYS, values, strict=True)) | ({} if valid is None else {"valid": valid})
-    return {name: torch.as_tensor(value).clone()[None] for name, value in named.items()}
+    return {name: as_data(name, value).clone()[None] for name, value in named.items()}
+
+
+def as_data(name: str, value: Any) -> Tensor:
+    """Return an array as a tensor, and a tensor without the graph that it came from."""
+    try:
+        return torch.as_tensor(value).detach()
+    except (TypeError, ValueError, RuntimeError):
+        shown = " ".join(repr(value).split())[:40]
+        raise ConfigError(f"{name}={shown}: give an array or a tensor of numbers") from None
 
 
 def tensors(samples: SampleDict, device: torch.device) -> dict[str, Tensor]:
@@ -134,7 +143,7 @@ def tensors(samples: SampleDict, device: torch.device) -> dict[str, Tensor]:
     if unknown := [key for key in samples if key not in KEYS + OPTIONAL]:
         known = ", ".join(KEYS + OPTIONAL)
         raise ConfigError(f"samples with {unknown[0]!r}, which is not known: give {known}")
-    x = {key: torch.as_tensor(value).to(device) for key, value in samples.items()}
+    x = {key: as_data(key, value).to(device) for key, value in samples.items()}
     lead = tuple(x["terminateds"].shape)
     if len(lead) != 2 or 0 in lead:
         raise ConfigError(f"terminateds of shape {list(lead)}: give [steps, envs]")

@@ -12,8 +12,9 @@ import torch
 
 from ssedb.errors import ConfigError, Note, require_installed
 from ssedb.integrations.reward import IntrinsicReward, as_reward
-from ssedb.integrations.settings import plain
+from ssedb.integrations.settings import argument
 from ssedb.integrations.stepwise import Stepwise
+from ssedb.validate import plain
 
 require_installed("stable_baselines3", extra="sb3")
 
@@ -51,8 +52,8 @@ class IntrinsicRewardCallback(BaseCallback):
         """
         super().__init__(verbose)
         self.bonus = bonus if isinstance(bonus, str) else as_reward(bonus, None, settings)
-        self.intrinsic_coef = intrinsic_coef
-        self.extrinsic_coef = extrinsic_coef
+        self.intrinsic_coef: float = argument("intrinsic_coef", intrinsic_coef)
+        self.extrinsic_coef: float = argument("extrinsic_coef", extrinsic_coef)
         self.settings = settings
         self.reward: IntrinsicReward
         self._extrinsic: list[np.ndarray] = []
@@ -80,17 +81,14 @@ class IntrinsicRewardCallback(BaseCallback):
         before = getattr(self.model, "intrinsic_reward", None)
         if before is None:
             return made
-        changed = [k for k, v in made.settings.items() if before.settings.get(k) != v]
-        if changed := [name for name in changed if name != "device"]:
-            warnings.warn(
-                Note(
-                    f"a new bonus begins: {changed[0]} is {made.settings[changed[0]]!r}, the "
-                    f"model's {before.settings.get(changed[0])!r}"
-                ),
-                stacklevel=2,
-            )
-            return made
-        return before
+        old, new = before.settled(), made.settled()
+        changed = [name for name in {**new, **old} if old.get(name) != new.get(name)]
+        if not changed:
+            return before
+        name = changed[0]
+        text = f"a new bonus begins: {name} is {new.get(name)}, the model's {old.get(name)}"
+        warnings.warn(Note(text), stacklevel=2)
+        return made
 
     def _on_rollout_start(self) -> None:
         self._extrinsic = []
@@ -160,10 +158,12 @@ class VecIntrinsicReward(VecEnvWrapper):
                 f"venv={venv}: give a VecEnv, such as make_vec_env of Stable-Baselines3 makes"
             )
         super().__init__(venv)
-        self.intrinsic_coef = intrinsic_coef
-        self.extrinsic_coef = extrinsic_coef
+        self.intrinsic_coef: float = argument("intrinsic_coef", intrinsic_coef)
+        self.extrinsic_coef: float = argument("extrinsic_coef", extrinsic_coef)
         self.training = training
-        self._stepwise = Stepwise(as_reward(bonus, venv, settings), update_every)
+        self._stepwise = Stepwise(
+            as_reward(bonus, venv, settings), argument("update_every", update_every)
+        )
         self._obs: Any = None
         self._taken: Any = None
         self._begun = np.zeros(venv.num_envs, bool)  # episodes that the reward does not know of

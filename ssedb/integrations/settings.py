@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
 
 from ssedb.config import SEEDS
 from ssedb.options import Fidelity, Preset
-from ssedb.validate import Fraction, PositiveFloat, PositiveInt
+from ssedb.validate import Fraction, PositiveFloat, PositiveInt, checked
 
 
 @dataclass
@@ -35,6 +34,16 @@ class Settings:
     seed: Annotated[int, Ge(0), Lt(SEEDS)]
 
 
-def plain(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return settings with Python's numbers for NumPy's, which a saved file may not hold."""
-    return {k: v.item() if isinstance(v, np.generic) else v for k, v in settings.items()}
+@dataclass
+class Arguments:
+    """Types and limits of what wrappers, the callback and the transform are given as well."""
+
+    intrinsic_coef: float
+    extrinsic_coef: float
+    update_every: PositiveInt
+    scale_every: PositiveInt
+
+
+def argument(name: str, value: Any) -> Any:
+    """Return the value of one of `Arguments`; raise ConfigError if it can be none."""
+    return checked(Arguments, {name: value})[name]

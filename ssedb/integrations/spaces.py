@@ -38,11 +38,14 @@ def spaces_of(envs: Any) -> tuple[spaces.Space[Any], spaces.Space[Any]]:
     )
 
 
-def resets_in_next_step(envs: Any) -> bool:
-    """Tell whether environments take a step of its own to begin an episode, as Gymnasium's may."""
-    if not isinstance(envs, VectorEnv):
-        return False
-    return envs.metadata.get("autoreset_mode") == AutoresetMode.NEXT_STEP
+def resets_in_next_step(envs: Any) -> bool | None:
+    """Tell whether environments take a step of its own to begin an episode, as Gymnasium's may.
+
+    None for a pair of spaces, which does not tell.
+    """
+    if isinstance(envs, VectorEnv):
+        return bool(envs.metadata.get("autoreset_mode") == AutoresetMode.NEXT_STEP)
+    return None if isinstance(envs, tuple | list) else False
 
 
 def make_observations(space: spaces.Space[Any], rgb: bool | None = None) -> Images | Vectors:
@@ -135,6 +138,8 @@ class Images:
     def _bytes(self, x: Tensor) -> Tensor:
         """Convert what lies within the bounds to bytes."""
         black, white = self._bounds
+        if not (x.dtype == torch.uint8 or x.is_floating_point()):
+            x = x.float()  # torch knows no least and no difference of bits and of uint16
         if (black, white) == (0.0, 255.0):
             if x.dtype != torch.uint8:
                 _require_bytes(x)
@@ -189,9 +194,10 @@ class Codes:
         """Convert to [*lead, K]; raise ConfigError for a number that is no option."""
         if self._one_hot(x, lead):
             return torch.stack([one.argmax(-1) for one in x.long().split(self.sizes, -1)], -1)
-        numbers = x.reshape(*lead, len(self.sizes)).long()
-        codes = numbers - self._first.to(x.device)
+        numbers = x.reshape(*lead, len(self.sizes))
+        codes = numbers.long() - self._first.to(x.device)
         beyond = (codes < 0) | (codes >= torch.tensor(self.sizes, device=x.device))
+        beyond |= numbers != numbers.long()
         if beyond.any():
             worst = numbers[beyond][0].item()
             raise ConfigError(f"{self._name} {worst}: {self._space} has no such choice")

@@ -32,8 +32,6 @@ class Stepwise:
             update_every: steps of all environments between two updates of the bonus.
             trains: whether an update trains the model, too; if not, someone else does.
         """
-        if update_every < 1:
-            raise ConfigError(f"update_every={update_every}: must be 1 or more")
         self.reward = reward
         self.update_every = update_every
         self.trains = trains

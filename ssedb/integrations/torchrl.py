@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from ssedb.errors import ConfigError, require_installed
-from ssedb.integrations.reward import IntrinsicReward
+from ssedb.integrations.reward import IntrinsicReward, require_reward
+from ssedb.integrations.settings import argument
 from ssedb.integrations.stepwise import Stepwise
 
 require_installed("torchrl", "tensordict", extra="torchrl")
@@ -63,12 +64,13 @@ class IntrinsicRewardTransform(Transform):  # type: ignore[misc]
         )
         if len(self.in_keys) != 1 or len(self.out_keys) != 1:
             raise ConfigError(f"in_keys={self.in_keys}, out_keys={self.out_keys}: give one of each")
+        require_reward("reward", reward)
         self.bonus = reward.bonus  # so that parameters and state_dict include it
         self.action_key = action_key
         self.add_to_reward = add_to_reward
-        self.intrinsic_coef = intrinsic_coef
-        self.extrinsic_coef = extrinsic_coef
-        self._stepwise = Stepwise(reward, scale_every, trains=False)
+        self.intrinsic_coef: float = argument("intrinsic_coef", intrinsic_coef)
+        self.extrinsic_coef: float = argument("extrinsic_coef", extrinsic_coef)
+        self._stepwise = Stepwise(reward, argument("scale_every", scale_every), trains=False)
         self._obs: Tensor | None = None
 
     @property
@@ -118,6 +120,10 @@ class IntrinsicRewardTransform(Transform):  # type: ignore[misc]
             reward_spec["reward"] = spec.clone()
         return reward_spec
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self.bonus = self.reward.bonus  # a copy, too, saves and trains the model that rewards
+
     def get_extra_state(self) -> dict[str, Any]:
         """Return what is not in parameters and buffers: the scale and the episodes under way."""
         state = self.reward.state_dict()
@@ -151,8 +157,13 @@ class IntrinsicRewardLoss(LossModule):  # type: ignore[misc]
     def __init__(self, reward: IntrinsicReward) -> None:
         """Make the loss of a reward that a transform may hold as well."""
         super().__init__()
+        require_reward("reward", reward)
         self.bonus = reward.bonus
         self._reward = [reward]  # in a list: no second copy in the state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self.bonus = self._reward[0].bonus  # a copy, too, trains the model that rewards
 
     def _forward_value_estimator_keys(self, **kwargs: Any) -> None:
         pass

@@ -1,5 +1,8 @@
 """Episodes of other environments: numbers that last, and steps that only reset."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -85,6 +88,26 @@ def test_reset_steps_saved_and_loaded_continue():
     one.advance(dones)
     other.load_state_dict(one.state_dict())
     assert other.acting_steps(dones)[0].tolist() == [True, False]
+
+
+@pytest.mark.parametrize("own", [None, True, False])
+def test_reset_steps_loaded_follow_the_saved_ones_unless_the_environments_tell(own):
+    saved, loaded = ResetSteps(CPU, next_step=True), ResetSteps(CPU, next_step=own)
+    dones = torch.tensor([[True], [False]])
+    assert loaded.acting_steps(dones)[1].item() == (own is not True)
+    loaded.load_state_dict(saved.state_dict())
+    assert loaded.acting_steps(dones)[1].item() == (own is False)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+def test_copied_reward_knows_the_steps_that_only_reset(copied):
+    envs = SyncVectorEnv([Corridor] * 2, autoreset_mode=AutoresetMode.NEXT_STEP)
+    reward = ssedb.IntrinsicReward(CLOCK, envs, preset="rooms", reward_scale="none", device="cpu")
+    samples = {name: value[:, :2] for name, value in rollout(8).items()}
+    found = copied(reward).compute(samples)
+    assert torch.equal(found, reward.compute(samples))
+    after_the_end = torch.tensor(samples["terminateds"][:-1])
+    assert (found[1:][after_the_end] == 0).all()
 
 
 def test_episodes_keep_their_numbers_from_rollout_to_rollout():

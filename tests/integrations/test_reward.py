@@ -31,6 +31,46 @@ def test_compute_rewards_every_step_and_sync_changes_only_the_state(bonus):
     assert reward.updates == 1
 
 
+@pytest.mark.parametrize("watched", [False, True])
+def test_samples_of_a_policy_with_a_graph_leave_its_graph_and_gradients_alone(watched):
+    policy = torch.nn.Linear(4, 2)
+    box = spaces.Box(-1, 1, (4,)), spaces.Box(-1, 1, (2,))
+    reward = ssedb.IntrinsicReward("icm", box, preset="rooms", device="cpu")
+    obs, no = torch.rand(9, 3, 4), torch.zeros(8, 3, dtype=torch.bool)
+    actions = policy(obs[:-1]).tanh()
+    columns = (obs[:-1], actions, no, no, no, obs[1:])
+    if watched:
+        for step in zip(*columns, strict=True):
+            reward.watch(*step)
+        reward.update()
+    else:
+        reward.update(dict(zip(rollout(), columns, strict=True)))
+    assert policy.weight.grad is None
+    actions.sum().backward()
+    assert policy.weight.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda r: r.compute(5), r"samples of int: give a dict of arrays \[T, N\]"),
+        (lambda r: r.compute([1, 2]), "samples of list: give a dict"),
+        (lambda r: r.compute(rollout() | {"rewards": None}), "rewards=None: give an array"),
+        (lambda r: r.watch(None, *[np.zeros(3)] * 5), "observations=None: give an array"),
+        (lambda r: r.begin_episodes("all"), "which='all': give an array or a tensor"),
+        (lambda r: r.load_state_dict(None), "no state of an IntrinsicReward"),
+        (
+            lambda r: r.compute(rollout() | {"actions": np.full((8, 3), 0.7)}),
+            r"action 0\.7.*: Disc",
+        ),
+    ],
+)
+def test_arguments_that_are_no_numbers_are_answered_in_one_line(call, message):
+    with pytest.raises(ssedb.ConfigError, match=message) as error:
+        call(small())
+    assert "\n" not in str(error.value)
+
+
 def test_printed_reward_names_bonus_spaces_and_device():
     reward = ssedb.IntrinsicReward(
         "rnd", (spaces.Box(-1, 1, (4,)), spaces.Discrete(2)), preset="rooms", device="cpu"

@@ -185,6 +185,11 @@ def test_state_dict_of_another_reward_is_answered_in_one_line(envs, state, messa
         ({"rwd_norm_type": "best"}, "rwd_norm_type='best': use rms or minmax or none"),
         ({"obs_norm_type": "best"}, "obs_norm_type='best'"),
         ({"encoder_model": "espeholt"}, "encoder_model='espeholt': use mnih"),
+        ({"latent_dim": 0}, "^latent_dim=0: must be above 0"),
+        ({"lr": -1}, "^lr=-1: must be above 0"),
+        ({"update_proportion": 0}, "^update_proportion=0: must be above 0"),
+        ({"beta": "a"}, "^beta='a': must be a finite number"),
+        ({"kappa": 2}, "^kappa=2: must be at most 1"),
     ],
 )
 def test_keywords_that_do_not_fit_are_answered_in_one_line(envs, given, message):

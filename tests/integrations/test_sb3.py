@@ -1,6 +1,7 @@
 """Stable-Baselines3: the bonus reaches the policy, with true transitions, and is saved."""
 
 import sys
+from contextlib import nullcontext
 from functools import partial
 from importlib import import_module
 
@@ -249,6 +250,26 @@ def test_model_saves_the_bonus_and_a_loaded_one_continues_with_it(tmp_path):
     assert loaded.intrinsic_reward is not reward
 
 
+@pytest.mark.parametrize(
+    ("first", "then", "said"),
+    [
+        ({}, {"feature_dim": 64}, None),
+        ({"channels": [4, 4, 4]}, {"channels": (4, 4, 4)}, None),
+        ({}, {"reward_scale": "recent"}, None),
+        ({"feature_dim": 16}, {}, "feature_dim is 64, the model's 16"),
+        ({}, {"fit_obs": False}, "fit_obs is False, the model's True"),
+        ({}, {"reward_scale": "run"}, "reward_scale is 'run', the model's 'recent'"),
+    ],
+)
+def test_callback_of_the_same_settings_continues_however_they_are_written(first, then, said):
+    model = after(IntrinsicRewardCallback("rnd", preset="rooms", **first))
+    reward = model.intrinsic_reward
+    again = IntrinsicRewardCallback("rnd", preset="rooms", **then)
+    with pytest.warns(Note, match=said) if said else nullcontext():
+        model.learn(STEPS * ENVS, callback=again)
+    assert (model.intrinsic_reward is reward) == (said is None)
+
+
 def test_callback_takes_the_models_discount_and_logs_its_metrics():
     callback = IntrinsicRewardCallback("rnd", preset="rooms", verbose=2)
     model = ppo(gamma=0.9).learn(STEPS * ENVS, callback=callback, log_interval=9)
@@ -398,12 +419,15 @@ def test_evaluation_of_normalised_environments_takes_a_wrapper_that_does_not_tra
 def test_wrapper_with_numbers_of_numpy_learns_and_is_saved(tmp_path):
     numbers = dict(intrinsic_coef=np.float64(0.5), learning_rate=np.float32(1e-3))
     whole = dict(batch_size=np.int64(4), epochs=np.int32(2), seed=np.int64(3), update_every=2)
+    whole["channels"] = list(np.array([4, 4, 4]))
     env = VecIntrinsicReward(corridors(), "rnd", device="cpu", **numbers, **whole)
+    env.extrinsic_coef = np.float32(0.25)
     play(env, 3)
     assert env.reward.updates == 1
     env.save(tmp_path / "bonus.pt")
     loaded = VecIntrinsicReward.load(tmp_path / "bonus.pt", corridors())
     assert loaded.intrinsic_coef == 0.5
+    assert loaded.extrinsic_coef == 0.25
     assert loaded.reward.settings == env.reward.settings
 
 
@@ -453,6 +477,28 @@ def test_wrapper_reset_before_the_first_update_begins_new_episodes():
         env.reset()
         env.step(np.zeros(ENVS, int))
     assert torch.cat(Diary.episodes).tolist() == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"intrinsic_coef": np.nan}, "intrinsic_coef=nan: must be a finite number"),
+        ({"extrinsic_coef": None}, "extrinsic_coef=None: must be a finite number"),
+        ({"bonus": None}, "bonus=None: give the name of a bonus, or an ssedb.IntrinsicReward"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_answered_in_one_line(given, message):
+    given = {"bonus": "rnd", **given}
+    with pytest.raises(ssedb.ConfigError, match=message):
+        IntrinsicRewardCallback(**given)
+    with pytest.raises(ssedb.ConfigError, match=message):
+        VecIntrinsicReward(corridors(), **given)
+
+
+@pytest.mark.parametrize("number", [0, 1.5, "64", np.nan])
+def test_update_every_that_is_no_number_of_steps_is_answered_in_one_line(number):
+    with pytest.raises(ssedb.ConfigError, match="update_every="):
+        VecIntrinsicReward(corridors(), "rnd", update_every=number)
 
 
 def test_wrapper_of_a_single_environment_is_answered_in_one_line():

@@ -53,6 +53,16 @@ def test_images_of_floats_become_bytes(low, high):
     assert found.tolist() == pytest.approx([0, 64, 255, 255], abs=1)
 
 
+@pytest.mark.parametrize("kind", [bool, np.int16, np.uint16, np.uint32, np.uint64])
+def test_images_of_other_numbers_become_bytes(kind):
+    high = 1 if kind is bool else 255
+    observations = make_observations(spaces.Box(0, high, (4, 40, 40), kind))
+    image = np.zeros((1, 4, 40, 40), kind)
+    image[:, 1:] = high
+    found = observations(torch.as_tensor(image), (1,))[0, :, 0, 0]
+    assert found.tolist() == [0, 255, 255, 255]
+
+
 def test_colours_become_gray_frame_by_frame():
     image = torch.zeros(1, 40, 40, 6, dtype=torch.uint8)
     image[..., 1], image[..., 5] = 100, 100  # green in the first frame, blue in the second

@@ -203,6 +203,25 @@ def test_loss_trains_the_model_that_the_transform_rewards_with(bonus):
     assert not torch.equal(env.transform.reward.compute(rollout(envs=1), sync=False), first)
 
 
+def same_weights(one, other) -> bool:
+    pairs = zip(one.state_dict().values(), other.state_dict().values(), strict=True)
+    return all(torch.equal(a, b) for a, b in pairs)
+
+
+def test_copies_of_environment_and_loss_have_one_model_each():
+    env = transformed(bonus="rnd")
+    loss = IntrinsicRewardLoss(env.transform.reward)
+    twin, twins_loss = copy.deepcopy((env, loss))
+    assert twin.transform.bonus is twin.transform.reward.bonus
+    assert twins_loss.bonus is twin.transform.reward.bonus
+    assert twin.transform.bonus is not env.transform.bonus
+    with torch.no_grad():
+        next(loss.parameters()).add_(1.0)
+    assert not same_weights(twin.transform.reward.bonus, env.transform.reward.bonus)
+    twin.load_state_dict(env.state_dict())
+    assert same_weights(twin.transform.reward.bonus, env.transform.reward.bonus)
+
+
 def test_loss_reads_the_keys_of_set_keys():
     data = collect(transformed()).rename_key_("action", "move")
     loss = IntrinsicRewardLoss(small(CLOCK))
@@ -237,6 +256,21 @@ def test_hooks_reach_the_bonus(monkeypatch):
     loss.after_epoch()
     loss.after_rollout()
     assert called == ["epoch", "rollout"]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: IntrinsicRewardTransform("db"), "reward='db': give an ssedb.IntrinsicReward made"),
+        (lambda: IntrinsicRewardLoss("db"), "reward='db': give an ssedb.IntrinsicReward made"),
+        (lambda: IntrinsicRewardTransform(small(), scale_every=0), "scale_every=0: must be above"),
+        (lambda: IntrinsicRewardTransform(small(), intrinsic_coef="1"), "intrinsic_coef='1': must"),
+        (lambda: IntrinsicRewardTransform(small(), extrinsic_coef=None), "extrinsic_coef=None: "),
+    ],
+)
+def test_arguments_that_do_not_fit_are_answered_in_one_line(make, message):
+    with pytest.raises(ssedb.ConfigError, match=message):
+        make()
 
 
 def test_keys_that_do_not_fit_are_answered_in_one_line():
