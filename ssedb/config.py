@@ -34,6 +34,7 @@ from ssedb.validate import (
 SEEDS = 2**32
 """Number of seeds; torch would take a larger one for a smaller one."""
 EMULATOR_MOST = 10**8
+MOST_THREADS = 1024
 """Limit of what emulators count, in 32 bits."""
 EmulatorInt = Annotated[int, Gt(0), Le(EMULATOR_MOST)]
 
@@ -147,7 +148,7 @@ class TrainConfig:
     """Environments stepped in parallel."""
     env_workers: NonNegativeInt | Literal["auto"] = "auto"
     """Processes that step Gymnasium environments; 0: the learner's own; auto: the faster choice."""
-    threads: PositiveInt | Literal["auto"] = "auto"
+    threads: Annotated[int, Gt(0), Le(MOST_THREADS)] | Literal["auto"] = "auto"
     """Torch's threads on the CPU; the last digits depend on them, so a resume keeps the number."""
     rollout_steps: EmulatorInt = BY_NAME
     """Steps of each environment between two updates."""

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ssedb.compare.measures import OF_NOISE, label
 from ssedb.compare.style import BLUE, GRAY, GREEN, ORANGE
+from ssedb.runs.files import write_figure
 from ssedb.thin import evenly_spaced
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def plot_probe(
         shown = _show_cells(chart, world, mean.tolist(), cmap="viridis")
         figure.colorbar(shown, ax=chart, label="bonus")
         chart.set_title("bonus over the map")
-    figure.savefig(path, dpi=120)
+    write_figure(figure, path, dpi=120)
 
 
 def _plot_shares(axes: Any, probe: Probe) -> None:
@@ -146,7 +147,7 @@ def plot_demo(results: list[Result], world: World, config: TrainConfig, path: Pa
     bottom.supxlabel(about, fontsize=9)
     noise = f"{config.noise} where there is noise"
     figure.suptitle(f"{config.env}, no reward, {noise}; thin lines: each seed")
-    figure.savefig(path, dpi=110)
+    write_figure(figure, path, dpi=110)
 
 
 def plot_spike_curve(episode: Episode, trace: BonusTrace, spikes: list[Spike], path: Path) -> None:
@@ -167,7 +168,7 @@ def plot_spike_curve(episode: Episode, trace: BonusTrace, spikes: list[Spike], p
     )
     axes.set(xlabel=f"step of the episode\n{rule}", ylabel="bonus")
     axes.set_title(f"{trace.bonus_name} on {_about(episode)}")
-    figure.savefig(path, dpi=120)
+    write_figure(figure, path, dpi=120)
 
 
 def _about(episode: Episode) -> str:
@@ -189,7 +190,7 @@ def plot_spike_frames(episode: Episode, spikes: list[Spike], path: Path) -> None
         doubt = "" if spike.clear else " (noise?)"
         axes.set_title(f"{number}: step {spike.step}{doubt}", fontsize=9)
         axes.axis("off")
-    figure.savefig(path, dpi=110)
+    write_figure(figure, path, dpi=110)
 
 
 def _number_spikes(axes: Any, spikes: list[Spike], colour: str, size: int) -> None:
@@ -250,4 +251,4 @@ def plot_embeddings(episode: Episode, maps: list[Embedding], path: Path) -> None
         axes.set(xticks=[], yticks=[])
         axes.set_title(f"{number}: {step}", fontsize=8)
     figure.suptitle(f"an episode of {_about(episode)} (t-SNE)")
-    figure.savefig(path, dpi=120)
+    write_figure(figure, path, dpi=120)

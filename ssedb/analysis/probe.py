@@ -199,18 +199,20 @@ def probe_run(
             raise ConfigError(f"{run} holds no visit counts; another version of ssedb wrote it")
         pair_visits = counts["pair_visits"]
         seen = counts["visits"] > 0
-        data = draw_transitions(world, seen, transitions, draws, noise_of(config), seed)
-    else:
-        with blaming(run, agent.when):
+    with blaming(run, agent.when):
+        if world is not None:
+            data = draw_transitions(world, seen, transitions, draws, noise_of(config), seed)
+        else:
             data = collect_transitions(config, transitions, draws, seed, place)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         bonus, how = agent.make_bonus(fresh), (config.bonus_learning_rate, config.adam_eps)
         result = probe_bonus(bonus, world, data, pair_visits, config.noise, *how)
     about = {"run": str(run), "steps": agent.steps, "bonus": config.bonus, "fresh": fresh}
-    write_json(run / "probe.json", {**about, **asdict(result)})
     picture = run / "probe.png"
     when = "untrained" if fresh else f"step {agent.steps:,}"
     title = f"{run.resolve().name}: {config.bonus} on {config.env}, noise {config.noise}, {when}"
     plot_probe(result, rewards_of(bonus, data, 0), pair_visits, world, data, picture, title)
+    # Last: it tells a sweep that the run is probed.
+    write_json(run / "probe.json", {**about, **asdict(result)})
     return result, picture

@@ -14,7 +14,7 @@ from scipy.stats import norm
 
 from ssedb.analysis.episode import BonusTrace, Episode, record_episode, trace_bonus
 from ssedb.runs.evaluation import write_video
-from ssedb.runs.files import write_json
+from ssedb.runs.files import own_folder, write_json
 from ssedb.runs.progress import Progress, silent
 from ssedb.terminal import plural
 
@@ -100,16 +100,16 @@ def spikes_of_run(
     spikes = find_spikes(trace.bonus)
     found = f"{plural(len(episode), 'step')}, {plural(len(spikes), 'spike')}"
     progress.note(f"{found}; writing pictures and videos")
-    folder = run / "spikes"
-    folder.mkdir(exist_ok=True)
-    for old in folder.glob("clip-*.mp4"):
-        old.unlink()
+    folder = own_folder(run, "spikes")
     plot_spike_curve(episode, trace, spikes, folder / "curve.png")
     plot_spike_frames(episode, spikes, folder / "frames.png")
     for number, spike in enumerate(spikes, start=1):
         clip = range(spike.step, min(spike.step + GAP + 1, len(episode)))
         write_video(folder / f"clip-{number:02d}.mp4", side_by_side(episode, clip), CLIP_ZOOM)
     write_video(folder / "episode.mp4", with_curve(episode, trace, spikes), 1)
+    # Last: on a full disk an older analysis keeps its clips.
+    for old in sorted(folder.glob("clip-*.mp4"))[len(spikes) :]:
+        old.unlink()
     about = {
         "run": str(run),
         "bonus": trace.bonus_name,

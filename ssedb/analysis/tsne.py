@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ssedb.analysis.episode import BonusTrace, Episode, check_runs, record_episode, trace_bonus
 from ssedb.errors import ConfigError
-from ssedb.runs.files import write_json
+from ssedb.runs.files import own_folder, write_json
 from ssedb.runs.progress import Progress, silent
 from ssedb.terminal import plural
 from ssedb.thin import evenly_spaced
@@ -132,8 +132,7 @@ def tsne_of_run(
         names = [f"{trace.bonus_name} ({trace.run.name})" for trace in traces]
     progress.note(f"{plural(len(episode), 'step')}; placing them in two dimensions")
     maps = embeddings_of(episode, traces, names)
-    folder = run / "tsne"
-    folder.mkdir(exist_ok=True)
+    folder = own_folder(run, "tsne")
     plot_embeddings(episode, maps, folder / "tsne.png")
     write_json(folder / "tsne.json", _as_json(episode, maps), indent=None)
     return episode, traces, maps, names

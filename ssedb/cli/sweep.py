@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,6 +95,8 @@ def _check_numbers(options: Sweep) -> None:
     """Raise ConfigError for a number that is too small, missing, or of no use for Ray."""
     for name, least in LEAST.items():
         value = getattr(options, name)
+        if value is not None and not math.isfinite(value):
+            raise ConfigError(f"{name}={value}: must be a finite number")
         if value is not None and value < least:
             raise ConfigError(f"{name}={value}: must be {least} or more")
         if value is not None and options.ray is not None and name in ("jobs", "minutes"):

@@ -15,20 +15,21 @@ from ssedb.compare.curves import ablation_panels, learning_curves, noise_curves,
 from ssedb.compare.results import Run, tasks_of
 from ssedb.compare.style import STYLE
 from ssedb.compare.tables import aggregated
+from ssedb.runs.files import own_folder, write_figure
 
 Figures = Iterator[tuple[str, Figure | None]]
 
 
 def write_figures(runs: Sequence[Run], folder: Path, keys: Sequence[str], main: str) -> list[Path]:
     """Draw everything that the runs allow, as PNG and PDF; return the PNGs."""
-    folder.mkdir(parents=True, exist_ok=True)
+    own_folder(folder.parent, folder.name)
     with matplotlib.rc_context(STYLE):
         made = []
         for name, figure in _draw(runs, keys, main):
             if figure is not None:
                 path = folder / f"{name.replace(':', '-').replace('/', '_')}.png"
-                figure.savefig(path, dpi=160)
-                figure.savefig(path.with_suffix(".pdf"))
+                for suffix in (".png", ".pdf"):
+                    write_figure(figure, path.with_suffix(suffix), dpi=160)
                 made.append(path)
     return made
 

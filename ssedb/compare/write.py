@@ -12,6 +12,7 @@ from ssedb.compare import aggregate
 from ssedb.compare.measures import about
 from ssedb.compare.results import Run
 from ssedb.compare.tables import Table, aggregated, choose_measures, markdown, reference_rows
+from ssedb.errors import ConfigError
 from ssedb.runs.files import make_folder, write_json, write_whole
 
 
@@ -40,6 +41,8 @@ def write_stats(
     text = "\n".join([f"# {markdown(title)}", "", *(table.markdown() for table in tables)])
     data = as_data(runs, measures)
     make_folder(out)
+    if (out / "tables.md").exists() and not (out / "stats.json").exists():
+        raise ConfigError(f"{out / 'tables.md'} was not written by ssedb; choose another --out")
     write_whole(out / "tables.md", text)
     write_json(out / "stats.json", data)
     made = ["tables.md", "stats.json"]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ssedb.errors import TrainingError
+from ssedb.errors import ConfigError, TrainingError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -17,12 +17,20 @@ T = TypeVar("T")
 
 def size() -> int:
     """Return how many processes torchrun has started."""
-    return int(os.environ.get("WORLD_SIZE", 1)) if "RANK" in os.environ else 1
+    return _number("WORLD_SIZE") if {"RANK", "WORLD_SIZE"} <= set(os.environ) else 1
 
 
 def rank() -> int:
     """Return the number of this process among them."""
-    return int(os.environ["RANK"]) if size() > 1 else 0
+    return _number("RANK") if size() > 1 else 0
+
+
+def _number(name: str) -> int:
+    """Return a number that torchrun has set."""
+    text = os.environ[name]
+    if not text.isdecimal() or not text.isascii():
+        raise ConfigError(f"{name}={text!r} in the environment is no number; unset it")
+    return int(text)
 
 
 class Group:
@@ -93,6 +101,11 @@ ALONE = Group()
 @contextmanager
 def process_group() -> Iterator[Group]:
     """Connect the processes that torchrun has started; without torchrun this one is alone."""
+    if size() > 1 and "MASTER_ADDR" not in os.environ:
+        raise ConfigError(
+            f"WORLD_SIZE={size()} is in the environment, and torchrun did not start this process; "
+            "unset it, or use torchrun"
+        )
     if size() == 1:
         yield ALONE
         return

@@ -13,7 +13,7 @@ from typing import Any
 
 from ssedb import __version__
 from ssedb.errors import ConfigError
-from ssedb.runs.files import cannot_write, write_whole
+from ssedb.runs.files import cannot_write, refuse_links, write_whole
 
 SCRIPTS = (
     "base.js",
@@ -47,6 +47,7 @@ class Page:
     def write_folder(self, folder: Path) -> Path:
         """Write `index.html` with its scripts, style and pictures beside it."""
         refuse_to_overwrite(folder / "index.html")
+        refuse_links(folder, "frames")
         try:
             folder.mkdir(parents=True, exist_ok=True)
             for name in (*SCRIPTS, STYLE):

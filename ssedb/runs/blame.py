@@ -12,7 +12,7 @@ from ssedb.bonuses.base import Bonus
 from ssedb.envs.workers import environment_blamed
 from ssedb.errors import Blamed, ConfigError, TrainingError, methods_of
 from ssedb.noises.base import Noise
-from ssedb.runs.files import same_directory
+from ssedb.runs.files import same_directory, write_whole
 from ssedb.runs.folder import ERROR_LOG
 
 
@@ -22,6 +22,12 @@ def _blamed(error: BaseException) -> Blamed | None:
         if isinstance(owner, (Bonus, Noise)):  # the method that was called, not one deep inside
             return Blamed.of(f"{type(owner).__name__}.{method}", error, may_pass=False)
     return environment_blamed(error)
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    """Tell whether a GPU's or the machine's memory is full, which torch says in two ways."""
+    full = isinstance(error, torch.OutOfMemoryError | MemoryError)
+    return full or "can't allocate memory" in str(error)
 
 
 @contextmanager
@@ -38,9 +44,12 @@ def blaming(
     try:
         with same_directory():  # an environment may change it
             yield
-    except (ConfigError, TrainingError, torch.OutOfMemoryError):
+    except (ConfigError, TrainingError):
         raise
     except (Exception, SystemExit) as error:
+        if _is_out_of_memory(error):
+            remedy = "use smaller networks, fewer environments or another --device"
+            raise TrainingError(f"out of memory {when()}; {remedy}", may_pass=True) from error
         found = error if isinstance(error, Blamed) else _blamed(error)
         if found is None and isinstance(error, SystemExit):  # never the way to end a run
             found = Blamed.of("code from outside", error)
@@ -50,7 +59,7 @@ def blaming(
         log = folder / ERROR_LOG
         if in_place():  # another run may be there by now
             try:
-                log.write_text(found.traceback, encoding="utf-8")
+                write_whole(log, found.traceback)
             except OSError:
                 pass
             else:

@@ -15,6 +15,7 @@ import re
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from fnmatch import fnmatch
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any, BinaryIO, TypeVar
@@ -159,6 +160,8 @@ def _newest(
 
 def why_not(error: Exception) -> str:
     """Say why a checkpoint cannot be used."""
+    if isinstance(error, OSError):
+        return f"cannot be read ({error.strerror})"
     return str(error) if isinstance(error, NewerFormat) else f"is damaged ({error})"
 
 
@@ -218,5 +221,16 @@ def _header(file: BinaryIO) -> dict[str, Any]:
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
-    """Return the checkpoints in a folder, the newest last."""
-    return sorted(folder.glob("step-*.ckpt"))
+    """Return the checkpoints in a folder, the newest last.
+
+    Raises:
+        ConfigError: the folder cannot be read. What is in it must not count as lost.
+    """
+    try:
+        names = os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise ConfigError(f"cannot read {folder}: {error.strerror}; make it readable") from None
+    paths = (folder / name for name in sorted(names) if fnmatch(name, "step-*.ckpt"))
+    return [path for path in paths if path.is_file()]  # a pipe would be waited for

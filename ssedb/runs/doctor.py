@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import fcntl
 import platform
-import tomllib
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 from ssedb import __version__
 from ssedb.config import TrainConfig, migrated
 from ssedb.errors import PACKAGE_NAMES, ConfigError, one_line
-from ssedb.reading import read_json, require_folder
+from ssedb.reading import Damaged, read_json, read_table, require_folder
 from ssedb.runs import checkpoint
 from ssedb.runs.folder import (
     ERROR_LOG,
@@ -27,6 +26,7 @@ from ssedb.runs.folder import (
     OWN_PARTS,
     difference,
     outside_settings,
+    refuse_written_links,
     resume_command,
 )
 from ssedb.runs.metrics import MAPS, read_log
@@ -92,11 +92,11 @@ def examine(run: Path) -> list[Finding]:
 def _config(run: Path) -> tuple[dict[str, Any], Finding]:
     name = "config.toml"
     try:
-        config = migrated(tomllib.loads((run / name).read_text(encoding="utf-8")))
-    except FileNotFoundError:
+        config = migrated(read_table(run / name))
+    except Damaged as error:
+        return {}, Finding(name, "bad", str(error).removeprefix(f"{name} "))
+    if not config and not (run / name).exists():
         return {}, Finding(name, "bad", "missing: the folder holds no run")
-    except (OSError, ValueError) as error:
-        return {}, Finding(name, "bad", f"cannot be read ({one_line(error)})")
     if "env" not in config:
         return {}, Finding(name, "bad", "names no env")
     if wrong := _wrong_setting(config):
@@ -135,6 +135,8 @@ def _edited(checkpoints: list[Checkpoint]) -> Finding | None:
 
 
 def _lock(run: Path) -> Iterator[Finding]:
+    if not (run / ".lock").is_file():  # a pipe would be waited for
+        return
     with suppress(FileNotFoundError), open(run / ".lock", encoding="utf-8") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -144,7 +146,12 @@ def _lock(run: Path) -> Iterator[Finding]:
 
 def _checkpoints(run: Path, config: dict[str, Any]) -> Iterator[Checkpoint]:
     """Yield the checkpoints, the newest last."""
-    for path in checkpoint.list_checkpoints(run / "checkpoints"):
+    try:
+        paths = checkpoint.list_checkpoints(run / "checkpoints")
+    except ConfigError as error:
+        yield Checkpoint(0, Finding("checkpoints", "bad", str(error)))
+        return
+    for path in paths:
         name = f"checkpoints/{path.name}"
         try:
             header, data = checkpoint.read_whole(path)
@@ -219,8 +226,13 @@ def _resume(
     name = "resume"
     if not config:
         return Finding(name, "bad", "impossible without config.toml; put the file back")
+    try:
+        refuse_written_links(run)
+    except ConfigError as error:
+        return Finding(name, "bad", f"refused; {error}")
     if checkpoints and steps is None:
-        return Finding(name, "bad", "impossible, no checkpoint can be used; start a new run")
+        text = "impossible, no checkpoint can be used; mend what is said above, or start a new run"
+        return Finding(name, "bad", text)
     if checkpoints and checkpoints[-1].other:
         newest = checkpoints[-1].finding.name
         return Finding(name, "bad", f"refused; take {newest} out of the folder")

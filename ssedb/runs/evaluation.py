@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ssedb.config import TrainConfig
 from ssedb.errors import ConfigError, require_installed
-from ssedb.runs.files import require_writable, write_json, write_whole
+from ssedb.runs.files import own_folder, require_writable, write_json, write_whole
 from ssedb.runs.folder import require_checkpoint, saved_config
 from ssedb.runs.lock import only_run_of_this_process
 
@@ -115,6 +115,8 @@ def evaluate(
                 env.close()
             scores += score
             lengths += length
+    if video or stills:
+        own_folder(run, "videos")
     path = run / "videos" / f"step-{agent.steps}-seed-{seed}"
     film = write_video(path.with_suffix(".mp4"), frames) if video else None
     strip = write_stills(path.with_suffix(".png"), frames, stills) if stills else None

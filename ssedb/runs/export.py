@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from ssedb.errors import require_installed
+from ssedb.errors import ConfigError, require_installed
 from ssedb.runs.files import cannot_write, make_folder, require_writable, write_whole
 from ssedb.runs.folder import identity, require_checkpoint, saved_config
 
@@ -17,6 +17,8 @@ def check(run: Path, out: Path | None) -> Path:
     require_installed("safetensors", extra="export")
     require_checkpoint(run, saved_config(run))
     path = run / FILE if out is None else out
+    if path.exists() and path.suffix != ".safetensors":
+        raise ConfigError(f"{path} is there already and no .safetensors file; choose another --out")
     require_writable(path)
     return path
 

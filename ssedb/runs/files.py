@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import tempfile
@@ -31,6 +32,19 @@ def write_whole(path: Path, *chunks: bytes | memoryview | str) -> None:
         if isinstance(error, OSError):
             error.filename = error.filename or str(path)  # a full disk names none
         raise
+
+
+def write_figure(figure: Any, path: Path, dpi: int) -> None:
+    """Write a figure of matplotlib, in the format that the path ends with."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=path.suffix[1:], dpi=dpi)
+    write_whole(path, buffer.getbuffer())
+
+
+def own_copy(path: Path) -> None:
+    """Give a file that has several names, as in a backup by hard links, bytes of its own."""
+    if path.is_file() and path.stat().st_nlink > 1:
+        write_whole(path, path.read_bytes())
 
 
 def remove_parts(folder: Path, *names: str) -> None:
@@ -133,6 +147,13 @@ def refuse_links(folder: Path, *names: str) -> None:
                 f"{path} is no plain file or folder, and what is written to it may reach others; "
                 "copy what it stands for to its place"
             )
+
+
+def own_folder(parent: Path, name: str) -> Path:
+    """Make a folder within a command's own folder; raise ConfigError if it is a link."""
+    refuse_links(parent, name)
+    (parent / name).mkdir(exist_ok=True)
+    return parent / name
 
 
 def refuse_other_files(out: Path, own: str, ignore: tuple[str, ...] = ()) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import shlex
-import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,10 @@ from ssedb.config import TrainConfig, migrated
 from ssedb.engine import distributed
 from ssedb.envs.names import bare_id
 from ssedb.errors import ConfigError, TrainingError
-from ssedb.reading import read_json, require_folder
+from ssedb.reading import Damaged, read_json, read_table, require_folder
 from ssedb.runs import checkpoint
 from ssedb.runs.files import (
+    own_copy,
     refuse_links,
     refuse_other_files,
     remove_parts,
@@ -56,7 +56,7 @@ OWN_PARTS = ("config.toml", "summary.json")
 """Files that a run writes beside its checkpoints, whole or not at all."""
 APPENDED = ("metrics.jsonl", "maps.jsonl")
 """Files that a run adds lines to; a checkpoint relies on those before it."""
-WRITTEN_IN_PLACE = (*APPENDED, "checkpoints", "tb", "wandb", ERROR_LOG)
+WRITTEN_IN_PLACE = (".lock", *APPENDED, "checkpoints", "tb", "wandb", ERROR_LOG)
 """What a run opens to write; its other files replace those before them."""
 
 
@@ -82,7 +82,7 @@ class RunFolder:
         _check_processes(config)
         require_wandb(config)
         refuse_other_files(path, own="config.toml", ignore=(*BEFORE_A_RUN, *OF_A_RUN))
-        refuse_links(path, *WRITTEN_IN_PLACE)
+        refuse_written_links(path)
         lock = lock_folder(path, create=True)
         if any((path / name).exists() for name in OF_A_RUN):
             lock.close()
@@ -101,7 +101,7 @@ class RunFolder:
             overrides: settings to change (MAY_CHANGE); any others must be the run's own.
         """
         saved = saved_config(path)
-        refuse_links(path, *WRITTEN_IN_PLACE)
+        refuse_written_links(path)
         lock = lock_folder(path, create=False)
         try:
             config = dataclasses.replace(saved, **overrides)
@@ -151,6 +151,8 @@ class RunFolder:
             write_whole(self.path / "config.toml", self.config.to_toml())
             sync_folder(self.path.absolute().parent)
             (self.path / ERROR_LOG).unlink(missing_ok=True)  # of an earlier try
+            for name in APPENDED:
+                own_copy(self.path / name)
             self._metrics = MetricsLog(self.path, self.config, resumed_at, tell)
 
     def remove_leftovers(self) -> None:
@@ -264,6 +266,11 @@ class OtherProcess(RunFolder):
         """Release nothing."""
 
 
+def refuse_written_links(path: Path) -> None:
+    """Raise ConfigError if a run would write through a link in its folder."""
+    refuse_links(path, *WRITTEN_IN_PLACE)
+
+
 def _check_processes(config: TrainConfig) -> None:
     """Raise ConfigError if a run does not split over the processes that torchrun has started."""
     count = distributed.size()
@@ -375,8 +382,8 @@ def resume_command(path: Path) -> str:
     """Return the command that goes on with a run, ready for a shell."""
     where = os.environ.get("PYTHONPATH", "")
     try:
-        config = tomllib.loads((path / "config.toml").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        config = read_table(path / "config.toml")
+    except Damaged:
         config = {}
     python = f"PYTHONPATH={shlex.quote(where)} " if where and outside_settings(config) else ""
     return f"{python}ssedb train --resume {shlex.quote(str(path))}"

@@ -12,6 +12,7 @@ from typing import Any
 
 from ssedb import __version__
 from ssedb.compare.results import load_run
+from ssedb.config import MOST_THREADS
 from ssedb.envs.names import rooms_world
 from ssedb.reading import read_json
 from ssedb.runs.files import cannot_write, make_folder, write_json
@@ -19,8 +20,6 @@ from ssedb.runs.folder import PLAN, PROVENANCE
 from ssedb.sweep.grid import Grid, Planned, id_in
 from ssedb.sweep.worker import cores
 from ssedb.validate import plain
-
-MOST_THREADS = 1024
 
 
 def is_finished(run: Planned, probe: bool) -> bool:

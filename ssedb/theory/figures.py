@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ssedb.compare.style import BLUE, GRAY, GREEN, MARKERS, ORANGE
+from ssedb.runs.files import write_figure
 from ssedb.theory.gain import WIDEST
 
 COLOURS = (BLUE, ORANGE, GREEN)
@@ -49,7 +50,7 @@ def plot_theorem1(data: dict[str, Any], path: Path) -> None:
     axes.set_xlabel(r"$u^2 = \eta^\top \Lambda^{-1} \eta$")
     axes.set_ylabel(r"$\sqrt{I}\;/\;(\sqrt{c/2}\,u)$")
     axes.legend(title="feature norms at most, lambda", loc="lower left", framealpha=1)
-    figure.savefig(path, dpi=120)
+    write_figure(figure, path, dpi=120)
 
 
 def plot_theorem2(data: dict[str, Any], path: Path) -> None:
@@ -69,7 +70,7 @@ def plot_theorem2(data: dict[str, Any], path: Path) -> None:
     for axes in (left, right):
         axes.set(xlabel="N + 1", **LOGS)
         axes.legend()
-    figure.savefig(path, dpi=120)
+    write_figure(figure, path, dpi=120)
 
 
 def plot_infonce(data: dict[str, Any], path: Path) -> None:
@@ -94,7 +95,7 @@ def plot_infonce(data: dict[str, Any], path: Path) -> None:
     axes.set(xlabel="mutual information (nats)", ylabel="I_nce + log N (nats)")
     axes.set(xlim=(0, top), ylim=(-0.3, top))
     axes.legend(loc="upper left")
-    figure.savefig(path, dpi=120)
+    write_figure(figure, path, dpi=120)
 
 
 BONUSES = {
@@ -127,7 +128,7 @@ def plot_regret(data: dict[str, Any], path: Path) -> None:
         below.set_xticks([0.5, 1, 2, 4, 8], ["0.5", "1", "2", "4", "8"])
         below.set_xticks([], minor=True)
     top[0].legend(title="bonus")
-    figure.savefig(path, dpi=120)
+    write_figure(figure, path, dpi=120)
 
 
 KINDS = {
@@ -168,7 +169,7 @@ def plot_network(data: dict[str, Any], path: Path) -> None:
         nats.set(xlabel="steps", ylabel="nats", yscale="log")
         nats.set_title("KL to N(0, I): blue; its information: orange")
     grid[0][0].legend(fontsize=8)
-    figure.savefig(path, dpi=120)
+    write_figure(figure, path, dpi=120)
 
 
 FIGURES = {

@@ -143,6 +143,15 @@ def test_probe_of_a_real_run_writes_its_measures(tmp_path, monkeypatch):
     assert len(result.fall_clean) == len(result.fall_steps) == 7
     fresh, _ = probe_run(tmp_path / "run", transitions=256, draws=3, fresh=True)
     assert fresh.bonus_mean != result.bonus_mean
+    (tmp_path / "run" / "probe.json").unlink()
+
+    def full(*args):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("ssedb.analysis.plots.plot_probe", full)
+    with pytest.raises(OSError, match="No space left"):
+        probe_run(tmp_path / "run", transitions=256, draws=3)
+    assert not (tmp_path / "run" / "probe.json").exists()  # a sweep would take it for probed
 
 
 @pytest.mark.parametrize(("eps", "least", "most"), [(1e-8, 0.0, 0.9), (1e6, 0.999, 1.001)])

@@ -1,6 +1,8 @@
 """Spikes planted into curves are found, noise alone is not, and a real run gets its pictures."""
 
+import errno
 import json
+import os
 
 import numpy as np
 import pytest
@@ -9,6 +11,8 @@ import ssedb
 from ssedb import cli
 from ssedb.analysis.spikes import GAP, find_spikes, spike_heights
 from tests.toy import tiny_config
+
+FREE = "free some space there"
 
 
 def noisy_curve(seed, length=1000):
@@ -122,3 +126,23 @@ def test_spikes_of_a_real_run_are_written(run, capsys):
     assert (film[0] != film[99]).any(2)[420:].mean() > 0.01  # the curve runs
     for name in ("curve.png", "frames.png"):
         assert (folder / name).stat().st_size > 5_000
+
+
+def test_spikes_on_a_full_disk_keep_the_older_ones(run, monkeypatch, capsys):
+    pytest.importorskip("av")
+    command = ["analyze", "spikes", str(run), "--device", "cpu", "--steps", "40"]
+    assert cli.main(command) == 0
+    (run / "spikes" / "clip-99.mp4").touch()
+    before = {path: path.read_bytes() for path in (run / "spikes").iterdir()}
+
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        assert cli.main(command) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said == f"ssedb: {run / 'spikes' / 'curve.png'}: No space left on device; {FREE}"
+    assert {path: path.read_bytes() for path in (run / "spikes").iterdir()} == before
+    assert cli.main(command) == 0
+    assert not (run / "spikes" / "clip-99.mp4").exists()

@@ -71,6 +71,7 @@ MISTAKES = [
         ["sweep", "x.toml", "--set", "a=1", "--set", "b=2"],
         "--set is given twice; write all",
     ),
+    (["sweep", "x.toml", "--minutes", "nan"], "minutes=nan: must be a finite number"),
     (["sweep", "x.toml", "--cpus", "-1"], "cpus=-1.0: must be 0 or more"),
     (["sweep"], "missing: The grid file, such as experiments/smoke.toml (docs/sweeps.md explains"),
     (["stats", "/nonexistent"], "there is no folder /nonexistent; name one that holds runs"),

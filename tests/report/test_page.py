@@ -64,6 +64,17 @@ def test_page_that_replaces_another_drops_its_pictures_only_when_it_is_written(
     assert [path.name for path in frames.iterdir()] == ["new.webp"]
 
 
+def test_pictures_in_a_linked_folder_are_refused_and_left_alone(tmp_path):
+    page = Page({"title": "page"})
+    page.write_folder(tmp_path / "page")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "holiday.webp").touch()
+    (tmp_path / "page" / "frames").symlink_to(tmp_path / "mine")
+    with pytest.raises(ConfigError, match="frames is no plain file or folder"):
+        page.write_folder(tmp_path / "page")
+    assert (tmp_path / "mine" / "holiday.webp").exists()
+
+
 def test_report_overwrites_nothing_else(tmp_path):
     page = Page({"title": "t"})
     (tmp_path / "index.html").write_text("mine")

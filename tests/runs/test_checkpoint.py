@@ -1,5 +1,6 @@
 """A checkpoint is whole or it is not used; loading runs no code."""
 
+import errno
 import os
 
 import pytest
@@ -71,3 +72,32 @@ def test_checkpoints_that_lead_nowhere_are_none(tmp_path):
     for steps in (1, 2):
         (tmp_path / f"step-{steps:012d}.ckpt").symlink_to(tmp_path / "purged")
     assert checkpoint.about_latest(tmp_path) is None
+
+
+def test_folder_of_checkpoints_that_cannot_be_read_does_not_count_as_empty(tmp_path, monkeypatch):
+    def denied(path):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    assert checkpoint.list_checkpoints(tmp_path / "none") == []
+    monkeypatch.setattr(os, "listdir", denied)
+    with pytest.raises(ConfigError, match=r"cannot read .*: Permission denied; make it readable"):
+        checkpoint.about_latest(tmp_path)
+
+
+def test_pipes_and_folders_among_checkpoints_are_passed_over(tmp_path):
+    path = checkpoint.save(tmp_path, {}, {"steps": 10})
+    os.mkfifo(tmp_path / "step-000000000020.ckpt")
+    (tmp_path / "step-000000000030.ckpt").mkdir()
+    assert checkpoint.list_checkpoints(tmp_path) == [path]
+    assert checkpoint.about_latest(tmp_path)["steps"] == 10
+
+
+def test_checkpoint_that_cannot_be_read_is_not_called_damaged(tmp_path, monkeypatch):
+    checkpoint.save(tmp_path, {}, {"steps": 10})
+
+    def denied(path):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(checkpoint, "read_header", denied)
+    with pytest.raises(ConfigError, match=r"step-0+10\.ckpt cannot be read \(Permission denied\)"):
+        checkpoint.about_latest(tmp_path)

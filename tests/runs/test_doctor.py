@@ -1,10 +1,12 @@
 """`ssedb doctor`: what a folder holds, what is damaged, and what a resume would do."""
 
+import os
 import shutil
 
 import pytest
 
 from ssedb import cli
+from ssedb.errors import ConfigError
 from ssedb.runs import checkpoint
 from ssedb.runs.doctor import examine
 from ssedb.runs.lock import locked
@@ -63,9 +65,21 @@ def edit_checkpoint(path, **settings):
     checkpoint.save(path.parent, state, {**about, "settings": {**about["settings"], **settings}})
 
 
+def link(path):
+    path.rename(path.parent.parent / path.name)
+    path.symlink_to(path.parent.parent / path.name)
+
+
 @pytest.mark.parametrize(
     ("break_it", "name", "state", "text", "resume"),
     [
+        (
+            lambda run: link(run / "tb"),
+            "summary.json",
+            "good",
+            "finished at step 64",
+            "refused; RUN/tb is no plain file or folder",
+        ),
         (
             lambda run: damage(newest(run)),
             "checkpoints/step-000000000064.ckpt",
@@ -98,7 +112,7 @@ def edit_checkpoint(path, **settings):
             lambda run: (run / "config.toml").write_bytes(b"env = \xff"),
             "config.toml",
             "bad",
-            "cannot be read (UnicodeDecodeError",
+            "cannot be read: 'utf-8' codec",
             "impossible without config.toml",
         ),
         (
@@ -194,7 +208,7 @@ def test_doctor_names_what_is_wrong_and_what_resume_does(
     code, found = told(run, capsys)
     assert found[name][0] == state
     assert found[name][1].startswith(text)
-    assert found["resume"][1].startswith(resume)
+    assert found["resume"][1].startswith(resume.replace("RUN", str(run)))
     assert code == (1 if any(state == "bad" for state, _ in found.values()) else 0)
 
 
@@ -208,6 +222,29 @@ def test_doctor_tells_rows_that_are_written_again(run, capsys):
     newest(run).unlink()
     _, found = told(run, capsys)
     assert found["metrics.jsonl"][1] == f"{text}; those after step 32 will be written again"
+
+
+@pytest.mark.parametrize(
+    ("name", "resume"),
+    [(".lock", "refused; "), ("config.toml", "impossible without config.toml")],
+)
+def test_doctor_waits_for_no_pipe(run, capsys, name, resume):
+    (run / name).unlink()
+    os.mkfifo(run / name)
+    code, found = told(run, capsys)
+    assert found["resume"][1].startswith(resume)
+    assert code == 1
+
+
+def test_doctor_does_not_call_checkpoints_lost_that_it_may_not_read(run, capsys, monkeypatch):
+    def denied(folder):
+        raise ConfigError(f"cannot read {folder}: Permission denied; make it readable")
+
+    monkeypatch.setattr(checkpoint, "list_checkpoints", denied)
+    code, found = told(run, capsys)
+    assert found["checkpoints"][1].endswith("Permission denied; make it readable")
+    assert found["resume"][1].startswith("impossible, no checkpoint can be used; mend what is said")
+    assert code == 1
 
 
 def test_doctor_tells_a_run_that_is_in_use(run, capsys):

@@ -39,6 +39,12 @@ def test_export_writes_every_weight_of_the_newest_agent(run, tmp_path, capsys):
 def test_export_mistakes_are_one_line(run, tmp_path, capsys, monkeypatch):
     assert cli.main(["export", str(tmp_path)]) == 2
     assert "holds no run" in capsys.readouterr().err
+    (tmp_path / "notes.tex").write_text("mine")
+    for file in (tmp_path / "notes.tex", run / "config.toml"):
+        before = file.read_text()
+        assert cli.main(["export", str(run), "--out", str(file)]) == 2
+        assert "is there already and no .safetensors file; choose" in capsys.readouterr().err
+        assert file.read_text() == before
     monkeypatch.setattr("ssedb.errors.find_spec", lambda name: None)
     assert cli.main(["export", str(run)]) == 2
     said = "ssedb: safetensors is not installed; run `pip install 'ssedb[export]'`\n"
