@@ -343,6 +343,11 @@ def action_space(actions: Any) -> ActionSpace:
     if isinstance(actions, spaces.MultiBinary) and len(actions.shape) == 1:
         return Choices((2,) * actions.shape[0])
     if isinstance(actions, spaces.Box) and np.issubdtype(actions.dtype, np.floating):
+        if (actions.low >= actions.high).any():
+            raise ConfigError(
+                f"actions are {' '.join(str(actions).split())}; bounds that are equal leave no "
+                "choice, so let the environment set that number itself"
+            )
         return Box(tuple(actions.low.ravel().tolist()), tuple(actions.high.ravel().tolist()))
     raise ConfigError(
         f"actions are {' '.join(str(actions).split())}; ssedb takes Discrete, MultiDiscrete or "
