@@ -43,6 +43,15 @@ def test_lock_that_fails_otherwise_says_why(tmp_path, monkeypatch):
     assert not isinstance(error.value, FolderInUse)
 
 
+def test_lock_that_is_a_link_is_refused_and_what_it_stands_for_kept(tmp_path):
+    (tmp_path / "letter.txt").write_text("mine")
+    (tmp_path / "sweep").mkdir()
+    (tmp_path / "sweep" / ".lock").symlink_to(tmp_path / "letter.txt")
+    with pytest.raises(ConfigError, match="lock is no plain file"), locked(tmp_path / "sweep"):
+        pass
+    assert (tmp_path / "letter.txt").read_text() == "mine"
+
+
 def test_lock_on_a_full_disk_leaves_no_folder(tmp_path, monkeypatch):
     class Full(io.TextIOWrapper):
         def write(self, text):
