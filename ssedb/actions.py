@@ -145,14 +145,14 @@ class Choices(ActionSpace):
         return _of_choices(log_probs, self._columns(actions)), _sum(entropies)
 
     def draw(self, outputs: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
-        """Draw by Gumbel-max: the largest of logit + noise is a draw from the softmax."""
+        """Draw by Gumbel-max: the largest of logit + Gumbel draw is a draw from the softmax."""
         log_probs = self._log_probs(outputs)
         parts = zip(log_probs, draws.split(self.sizes, -1), strict=True)
         choices = [(part - draw.log()).argmax(-1) for part, draw in parts]
         return self._joined(choices), _of_choices(log_probs, choices)
 
     def fill(self, draws: Tensor) -> Tensor:
-        """Fill with draws of the exponential distribution, whose -log is Gumbel noise."""
+        """Fill with exponential draws, whose -log follows the Gumbel distribution."""
         return draws.exponential_()
 
     def likeliest(self, outputs: Tensor) -> Tensor:

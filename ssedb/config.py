@@ -16,7 +16,7 @@ from annotated_types import Ge, Gt, Le, Lt, MinLen
 
 from ssedb.envs.names import canonical_env, check_env_kwargs, dropped_sticky_actions
 from ssedb.errors import ConfigError, Note
-from ssedb.noises import check_noise
+from ssedb.noises import require_noise
 from ssedb.options import BY_NAME, Fidelity, Preset, canonical_bonus, resolve_options
 from ssedb.reading import Damaged, read_table
 from ssedb.validate import (
@@ -33,8 +33,9 @@ from ssedb.validate import (
 
 SEEDS = 2**32
 """Number of seeds; torch would take a larger one for a smaller one."""
-EMULATOR_MOST = 10**8
 MOST_THREADS = 1024
+"""Limit of torch's threads; OpenMP crashes on tens of thousands."""
+EMULATOR_MOST = 10**8
 """Limit of what emulators count, in 32 bits."""
 EmulatorInt = Annotated[int, Gt(0), Le(EMULATOR_MOST)]
 
@@ -233,7 +234,7 @@ class TrainConfig:
         require(known, "device", repr(self.device), "use auto, cpu, cuda or cuda:N")
         both = self.deterministic and self.engine == "fast"
         require(not both, "engine", "'fast'", "--deterministic takes eager steps; use auto")
-        check_noise(self.noise, self.noise_strength)
+        require_noise(self.noise, self.noise_strength)
 
     def _check_numbers(self) -> None:
         if self.num_envs % self.minibatch_envs:

@@ -12,8 +12,9 @@ import torch
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-one_thread = threading.RLock()
-"""Held by who sets the switch, which belongs to the whole process, or captures a CUDA graph."""
+torch_lock = threading.RLock()
+"""Lock of the thread that sets the TF32 switch, which the whole process shares, or captures a CUDA
+graph."""
 
 
 @contextmanager
@@ -21,7 +22,7 @@ def tf32(allowed: bool) -> Iterator[None]:
     """Allow or forbid TF32 in products on a GPU. Other threads wait to set the switch meanwhile."""
     matmul = torch.backends.cuda.matmul
     convolutions = torch.backends.cudnn
-    with one_thread:
+    with torch_lock:
         before = matmul.allow_tf32, convolutions.allow_tf32
         matmul.allow_tf32 = convolutions.allow_tf32 = allowed
         try:

@@ -12,7 +12,7 @@ from annotated_types import Ge
 
 from ssedb.envs.names import canonical_env
 from ssedb.errors import ConfigError
-from ssedb.noises import check_noise
+from ssedb.noises import require_noise
 from ssedb.validate import (
     Channels,
     Fraction,
@@ -224,7 +224,7 @@ def resolve_options(
     words = {"fidelity": get_args(Fidelity), "preset": get_args(Preset)}
     for name, value in (("fidelity", fidelity), ("preset", preset)):
         require(value in words[name], name, repr(value), f"use one of {', '.join(words[name])}")
-    check_noise(noise)
+    require_noise(noise)
     cls = options_class(bonus)
     known = [f.name for f in dataclasses.fields(cls)]
     for name in given:

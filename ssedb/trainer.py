@@ -14,7 +14,7 @@ from torch import Tensor
 from ssedb import ppo
 from ssedb.actions import to_data
 from ssedb.bonuses import make_bonus
-from ssedb.bonuses.base import Bonus, Context, checked, observes
+from ssedb.bonuses.base import Bonus, Context, observes, require_result
 from ssedb.collect.environments import learner_device, make_collector, training_envs
 from ssedb.collect.rollout import Rollout
 from ssedb.collect.scores import Scores
@@ -78,7 +78,7 @@ class Trainer:
         self.scores = Scores(config.num_envs)
         self.steps = self.updates = 0
         self.reached = 0  # the step that the environments are at, within a rollout too
-        self.bonus_update = self.engine.background(iter(()), Metrics)  # nothing to wait for yet
+        self.bonus_task = self.engine.background(iter(()), Metrics)  # nothing to wait for yet
         self._record: Record | None = None  # of the last iteration, until its metrics are returned
 
     def _make_models(self) -> None:
@@ -146,7 +146,7 @@ class Trainer:
         """
         config, began = self.config, time.perf_counter()
         rollout = self.collector.collect(self.policy.act)  # lines 3 to 5
-        previous = self._metrics(self.bonus_update.wait())  # line 9 of the last iteration
+        previous = self._metrics(self.bonus_task.wait())  # line 9 of the last iteration
         bonus = self.intrinsic_rewards(rollout)  # line 6, [T, N]
         self.observe_step(rollout=rollout)  # for bonuses that count or remember
         scaled = bonus if config.reward_scale == "none" else self.reward_norm(bonus)
@@ -160,17 +160,17 @@ class Trainer:
         standardized = ppo.normalize_advantages(advantages)
         self.update_policy(rollout, epochs, standardized, returns, record)  # line 8
         self._count_iteration(record)
-        self.bonus_update = self.engine.background(  # line 9; the engine advances the iterator
+        self.bonus_task = self.engine.background(  # line 9; the engine advances the iterator
             self.update_bonus(rollout, epochs, record),
             result=partial(self._summarize, rollout, epochs, record),
         )
         record.seconds = time.perf_counter() - began
-        return self._metrics(self.bonus_update.wait()) if self.bonus_update.waited else previous
+        return self._metrics(self.bonus_task.wait()) if self.bonus_task.waited else previous
 
     def finish(self) -> Metrics | None:
         """End the bonus update of the last iteration; return its metrics if nobody has them yet."""
         began = time.perf_counter()
-        metrics = self.bonus_update.wait()
+        metrics = self.bonus_task.wait()
         if self._record is not None:  # no rollout has covered the wait
             self._record.seconds += time.perf_counter() - began
         return self._metrics(metrics)
@@ -217,7 +217,7 @@ class Trainer:
 
     def _reward(self, t: Tensor, envs: Tensor, rollout: Rollout) -> Tensor:
         rewards = self.bonus.reward(*self._experience(t, envs, rollout))
-        return checked(self.bonus, "reward", rewards, envs.shape)
+        return require_result(self.bonus, "reward", rewards, envs.shape)
 
     def _observe(self, rollout: Rollout) -> None:
         """Show every transition to a bonus that counts or remembers."""
@@ -292,7 +292,7 @@ class Trainer:
 
     def check_weights(self) -> None:
         """Raise TrainingError if weights or buffers are spoiled, before they are saved."""
-        self.bonus_update.wait()
+        self.bonus_task.wait()
         for name, module in (("policy", self.policy), ("bonus", self.bonus)):
             require_finite_tensors(module, name, self.updates)
 
@@ -300,7 +300,7 @@ class Trainer:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the run; all processes that share the run must call this."""
-        self.bonus_update.wait()
+        self.bonus_task.wait()
         return {
             "steps": self.steps,
             "updates": self.updates,
@@ -319,8 +319,7 @@ class Trainer:
         for name in self.SAVED:
             getattr(self, name).load_state_dict(state[name])
         for adam in (self.policy_adam, self.bonus_adam):
-            for group in adam.param_groups:
-                group["capturable"] = self.engine.uses_graphs  # whatever engine saved it
+            self.engine.adopt(adam)
         self.collector.load_state_dict(state)
         if not self.collector.continued:
             self.scores.forget_unfinished()

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils import get_total_norm
 
-from ssedb.bonuses.base import Bonus, checked
+from ssedb.bonuses.base import Bonus, require_result
 from ssedb.errors import TrainingError
 
 
@@ -37,7 +37,7 @@ def bonus_step(
         Metrics, `bonus_loss` and `bonus_gradient` among them.
     """
     loss, metrics = bonus.loss(*transitions, mask)
-    checked(bonus, "loss", loss, ())
+    require_result(bonus, "loss", loss, ())
     metrics = {"bonus_loss": loss.detach(), **metrics}
     if loss.requires_grad:
         metrics["bonus_gradient"] = descend(loss, optimizer)

@@ -65,8 +65,8 @@ class LosesOneByOne(Sound):
     also = ("bonus_reaches_the_policy",)  # the trainer refuses it
 
     def loss(self, obs, actions, next_obs, mask=None):
-        loss, figures = super().loss(obs, actions, next_obs, mask)
-        return loss[None], figures
+        loss, metrics = super().loss(obs, actions, next_obs, mask)
+        return loss[None], metrics
 
 
 class LogsItsGraph(Sound):
@@ -163,10 +163,10 @@ class ClimbsInsteadOfDescending(Sound):
     breaks = "loss_decreases"
 
     def loss(self, obs, actions, next_obs, mask=None):
-        loss, figures = super().loss(obs, actions, next_obs, mask)
+        loss, metrics = super().loss(obs, actions, next_obs, mask)
         return (
             2 * loss.detach() - loss,
-            figures,
+            metrics,
         )  # the right value with the wrong sign of its gradient
 
 
@@ -175,16 +175,16 @@ class ForgetsToLearn(Sound):
     also = ("bonus_reaches_the_policy",)  # the trainer refuses it
 
     def loss(self, obs, actions, next_obs, mask=None):
-        loss, figures = super().loss(obs, actions, next_obs, mask)
-        return loss.detach(), figures
+        loss, metrics = super().loss(obs, actions, next_obs, mask)
+        return loss.detach(), metrics
 
 
 class StandsStill(Sound):
     breaks = "loss_decreases"
 
     def loss(self, obs, actions, next_obs, mask=None):
-        loss, figures = super().loss(obs, actions, next_obs, mask)
-        return loss.detach() + 0 * loss, figures
+        loss, metrics = super().loss(obs, actions, next_obs, mask)
+        return loss.detach() + 0 * loss, metrics
 
 
 class TrainsItsTarget(Sound):

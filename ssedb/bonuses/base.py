@@ -213,7 +213,7 @@ def observes(bonus: Bonus) -> bool:
     return type(bonus).observe is not Bonus.observe
 
 
-def checked(bonus: Bonus, method: str, value: Any, shape: tuple[int, ...]) -> Tensor:
+def require_result(bonus: Bonus, method: str, value: Any, shape: tuple[int, ...]) -> Tensor:
     """Return the result of a bonus's method; raise Blamed if it is no tensor of that shape."""
     if isinstance(value, Tensor) and value.shape == shape:
         return value

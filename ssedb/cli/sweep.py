@@ -73,8 +73,8 @@ def main(args: list[str]) -> int:
         return 0
     if options.ray is None:
         _check_devices((run.config.device, run.config.engine) for run in grid.runs)
-    from ssedb.sweep.pool import Execution
     from ssedb.sweep.run import run_sweep
+    from ssedb.sweep.scheduler import Execution
 
     with locked(root):  # two would wait for each other's runs
         given: dict[str, Any] = {name: getattr(options, name) for name in (*LEAST, "whole", "ray")}

@@ -43,8 +43,8 @@ def write_stats(
     make_folder(out)
     if (out / "tables.md").exists() and not (out / "stats.json").exists():
         raise ConfigError(f"{out / 'tables.md'} was not written by ssedb; choose another --out")
+    write_json(out / "stats.json", data)  # first: it tells that the tables are ours
     write_whole(out / "tables.md", text)
-    write_json(out / "stats.json", data)
     made = ["tables.md", "stats.json"]
     if not figures:
         return made, []

@@ -150,7 +150,7 @@ class Engine:
     # What modules and several processes need.
 
     def compile(self, function: F) -> F:
-        """Return an elementwise function as it is to be called: here as it is."""
+        """Return a faster form of an elementwise function; this engine returns it unchanged."""
         return function
 
     def adam(self, module: nn.Module, rate: float, eps: float) -> torch.optim.Adam:
@@ -159,6 +159,11 @@ class Engine:
         if not trained:  # an optimizer needs something to hold
             trained = [nn.Parameter(torch.zeros(1, device=self.device))]
         return torch.optim.Adam(trained, lr=rate, eps=eps, fused=True, capturable=self.uses_graphs)
+
+    def adopt(self, adam: torch.optim.Adam) -> None:
+        """Let an optimizer step as this engine needs it, whatever engine saved its state."""
+        for group in adam.param_groups:
+            group["capturable"] = self.uses_graphs
 
     def mean(self, values: Tensor) -> Tensor:
         """Average over the processes."""

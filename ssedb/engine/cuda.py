@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ssedb.compiled import compiled
 from ssedb.engine.overlap import OverlappingEngine
-from ssedb.float32 import one_thread
+from ssedb.float32 import torch_lock
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -143,7 +143,7 @@ class _Graph:
             self._graph.register_generator_state(generator)
         mode = "thread_local"  # threads that wait for actions may go on meanwhile
         capturing = torch.cuda.graph(self._graph, pool.handle, pool.stream, capture_error_mode=mode)
-        with one_thread, _no_garbage_collected(), capturing:
+        with torch_lock, _no_garbage_collected(), capturing:
             self._result = step(*self._inputs)
         # To begin a capture, torch zeroes the generators' offsets on the pool's stream. Unless that
         # is done first, it may undo the offsets that the first replay sets.

@@ -63,7 +63,7 @@ class Env(ABC):
         """Execute actions, int64 [N] or as the action space has them."""
 
     def stagger(self) -> None:  # noqa: B027 (games end at different times by themselves)
-        """Cut the first episodes after a reset short by group, where all would end at once."""
+        """Let first episodes end at different times, in groups, where all would end at once."""
 
     def true_states(self) -> Tensor | None:
         """Return the number of each environment's true state, int64 [N]; None if unknown."""

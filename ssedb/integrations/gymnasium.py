@@ -47,13 +47,11 @@ class VectorIntrinsicReward(VectorWrapper):
         if not isinstance(env, VectorEnv):
             raise ConfigError(f"env={env}: give vector environments, such as gymnasium.make_vec's")
         super().__init__(env)
-        if add_to not in ("info", "reward"):
-            raise ConfigError(f"add_to={add_to!r}: use info or reward")
         mode = env.metadata.get("autoreset_mode")
         if mode not in (AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP):
             raise ConfigError(f"autoreset_mode={mode}: use AutoresetMode.SAME_STEP or NEXT_STEP")
         self._same_step = mode == AutoresetMode.SAME_STEP
-        self.add_to = add_to
+        self.add_to: str = argument("add_to", add_to)
         self.intrinsic_coef: float = argument("intrinsic_coef", intrinsic_coef)
         self.extrinsic_coef: float = argument("extrinsic_coef", extrinsic_coef)
         self._stepwise = Stepwise(

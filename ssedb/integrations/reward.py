@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ssedb import validate
 from ssedb.bonuses import make_bonus
-from ssedb.bonuses.base import Bonus, Context, checked, observes
+from ssedb.bonuses.base import Bonus, Context, observes, require_result
 from ssedb.config import FIDELITIES
 from ssedb.engine import host
 from ssedb.engine.base import Engine
@@ -262,10 +262,11 @@ class IntrinsicReward:
             self._episodes.advance(join(self._watched))
         self._watched = []
 
-    def settled(self) -> dict[str, str]:
-        """Return what makes this reward what it is, as text by name; not where it lives.
+    def identity(self) -> dict[str, str]:
+        """Return all settings but the device, the options of the bonus and the spaces, as text.
 
-        All settings and the bonus's options, those left at their defaults among them, and spaces.
+        Settings that were left out have their defaults: two rewards of the same identity would
+        learn the same.
         """
         own = {field.name: self.settings[field.name] for field in dataclasses.fields(Settings)}
         texts = as_text(**own) | self._made_for
@@ -337,7 +338,7 @@ class IntrinsicReward:
         with self._engine.side(), self._engine.precision.products():
             for t, envs in rollout.groups(whole=self.bonus.uses_context):
                 reward = self.bonus.reward(*self._experience(rollout, t, envs))
-                rewards[t, envs] = checked(self.bonus, "reward", reward, t.shape)
+                rewards[t, envs] = require_result(self.bonus, "reward", reward, t.shape)
         return rewards
 
     @torch.no_grad()

@@ -10,7 +10,7 @@ from ssedb.errors import ConfigError
 
 REMEDY = "make the reward as the saved one was made"
 SHORTHAND = ("fidelity", "preset")
-"""Settings that matter by the others they stand for alone."""
+"""Settings that only choose the defaults of others; a state may have been made with other ones."""
 
 
 def as_text(**settings: Any) -> dict[str, str]:

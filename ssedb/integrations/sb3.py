@@ -81,7 +81,7 @@ class IntrinsicRewardCallback(BaseCallback):
         before = getattr(self.model, "intrinsic_reward", None)
         if before is None:
             return made
-        old, new = before.settled(), made.settled()
+        old, new = before.identity(), made.identity()
         changed = [name for name in {**new, **old} if old.get(name) != new.get(name)]
         if not changed:
             return before

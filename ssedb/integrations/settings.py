@@ -40,10 +40,11 @@ class Arguments:
 
     intrinsic_coef: float
     extrinsic_coef: float
+    add_to: Literal["info", "reward"]
     update_every: PositiveInt
     scale_every: PositiveInt
 
 
 def argument(name: str, value: Any) -> Any:
-    """Return the value of one of `Arguments`; raise ConfigError if it can be none."""
+    """Return the value of one of `Arguments`; raise ConfigError for a value that it cannot have."""
     return checked(Arguments, {name: value})[name]

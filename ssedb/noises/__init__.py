@@ -30,7 +30,7 @@ def noises_over(seen: Literal["images", "vectors"]) -> list[str]:
     return [name for name in list_noises() if noise_class(name).fits(seen)]
 
 
-def check_noise(name: str, strength: float = 1.0) -> None:
+def require_noise(name: str, strength: float = 1.0) -> None:
     """Raise ConfigError for an unknown noise, or for a strength that it does not have.
 
     Torch takes seconds to load, so the file of a noise is opened for an unusual strength only.

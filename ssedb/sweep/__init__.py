@@ -1,1 +1,1 @@
-"""Many runs from one grid file: its plan, and a pool of processes or a Ray cluster to run it."""
+"""Many runs from one grid file: its plan, and processes here or a Ray cluster to run it."""

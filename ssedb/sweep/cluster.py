@@ -25,7 +25,7 @@ from ssedb.runs.signals import ending_signals, handled, stop_requests
 from ssedb.sweep.display import Display
 from ssedb.sweep.execute import Steps, describe, execute, may_succeed_on_retry, write_failure
 from ssedb.sweep.grid import Planned
-from ssedb.sweep.pool import SIGNALLED, STOPPING, Execution, Outcome
+from ssedb.sweep.scheduler import SIGNALLED, STOPPING, Execution, Outcome
 from ssedb.sweep.worker import output_to
 
 POLL = 1.0  # seconds

@@ -1,4 +1,4 @@
-"""One run of a plan, from wherever it stands to its end, for the pool and for Ray alike."""
+"""One run of a plan, from wherever it stands to its end, for workers here and for Ray alike."""
 
 from __future__ import annotations
 

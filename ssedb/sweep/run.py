@@ -21,7 +21,7 @@ from ssedb.sweep.plan import (
     unplanned_runs,
     write_plan,
 )
-from ssedb.sweep.pool import Execution, Outcome, run_pool
+from ssedb.sweep.scheduler import Execution, Outcome, run_here
 from ssedb.terminal import plural
 
 
@@ -51,7 +51,7 @@ def run_sweep(grid: Grid, root: Path, how: Execution) -> Outcome:
             return Outcome()
         display = later.enter_context(Display(missing, len(grid.runs) - len(missing)))
         how = replace(how, probe=grid.probe, threads=threads)
-        outcome = (run_pool if local else run_on_ray)(missing, display, how)
+        outcome = (run_here if local else run_on_ray)(missing, display, how)
     outcome.unfinished = sum(not is_finished(run, grid.probe) for run in missing)
     _say_how_it_ended(console, grid, root, outcome)
     return outcome

@@ -1,4 +1,4 @@
-"""A worker process of the pool: runs come through a pipe, messages go back."""
+"""A worker process of a sweep: runs come through a pipe, messages go back."""
 
 from __future__ import annotations
 

@@ -53,12 +53,12 @@ def test_ablation_loss_is_that_of_the_terms_left(ablation):
         make("db", **TINY_OPTIONS, ablation=ablation, alpha1=0.3, alpha2=0.2, alpha3=0.7),
         batch(),
     )
-    loss, figures = bonus.loss(*data)
+    loss, metrics = bonus.loss(*data)
     weights = {"alpha1": 0.3, "alpha2": -0.2, "alpha3": -0.7} | {
         k: 0.0 for k in OFF[ablation] if k.startswith("alpha")
     }
     names = {"alpha1": "i_upper", "alpha2": "i_pred", "alpha3": "i_nce"}
-    expected = sum(weight * figures[names[name]] for name, weight in weights.items())
+    expected = sum(weight * metrics[names[name]] for name, weight in weights.items())
     torch.testing.assert_close(loss.detach(), expected)
 
 

@@ -49,7 +49,7 @@ def test_cb_loss_is_the_squared_value_of_a_drawn_code_and_its_nats(masked):
     obs, actions, next_obs = batch()
     mask = torch.arange(12) % 4 != 0
     torch.manual_seed(7)
-    loss, figures = bonus.loss(obs, actions, next_obs, mask if masked else None)
+    loss, metrics = bonus.loss(obs, actions, next_obs, mask if masked else None)
     torch.manual_seed(7)
     noise = array(torch.randn(12, 6))
     mean, std = code(bonus, scaled(seen, next_obs))
@@ -58,8 +58,8 @@ def test_cb_loss_is_the_squared_value_of_a_drawn_code_and_its_nats(masked):
         [plain.kl(m, s, np.zeros(6), np.ones(6)) for m, s in zip(mean, std, strict=True)]
     )
     rows = mask.numpy() if masked else slice(None)
-    assert figures["value_error"].item() == pytest.approx(errors[rows].mean(), rel=1e-3)
-    assert figures["code_nats"].item() == pytest.approx(nats[rows].mean(), rel=1e-3)
+    assert metrics["value_error"].item() == pytest.approx(errors[rows].mean(), rel=1e-3)
+    assert metrics["code_nats"].item() == pytest.approx(nats[rows].mean(), rel=1e-3)
     assert loss.item() == pytest.approx(errors[rows].mean() + 0.3 * nats[rows].mean(), rel=1e-3)
 
 

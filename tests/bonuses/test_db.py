@@ -133,7 +133,7 @@ def test_db_loss_and_reward_match_plain_numpy(settings, masked):
             weight.data.add_(0.1 * torch.rand_like(weight))
     keep = np.arange(10) % 3 != 1 if masked else np.ones(10, bool)
     torch.manual_seed(5)
-    loss, figures = bonus.loss(obs, actions, next_obs, torch.from_numpy(keep) if masked else None)
+    loss, metrics = bonus.loss(obs, actions, next_obs, torch.from_numpy(keep) if masked else None)
     torch.manual_seed(5)
     draws = [plain.array(torch.randn(10, size)) for size in (32, 64)]  # of z, and of the next state
 
@@ -159,7 +159,7 @@ def test_db_loss_and_reward_match_plain_numpy(settings, masked):
         "i_nce": np.mean([row[i] - np.log(np.exp(row).sum()) for i, row in enumerate(scores)]),
         "prediction_std": np.mean(std),
     }
-    assert {name: value.item() for name, value in figures.items()} == pytest.approx(
+    assert {name: value.item() for name, value in metrics.items()} == pytest.approx(
         expected, rel=1e-3
     )
     weighed = 0.3 * expected["i_upper"] - 0.2 * expected["i_pred"] - 0.1 * expected["i_nce"]
@@ -190,8 +190,8 @@ def test_db_prediction_std_has_a_floor(batch, kind, raw, std):
         if kind == "head":
             bonus.head.std.weight.zero_()
         (bonus.head.std.bias if kind == "head" else bonus.head.free_std).fill_(raw)
-    loss, figures = bonus.loss(*batch)
-    assert figures["prediction_std"].item() == pytest.approx(std, rel=1e-5)
+    loss, metrics = bonus.loss(*batch)
+    assert metrics["prediction_std"].item() == pytest.approx(std, rel=1e-5)
     if kind == "scalar":
         loss.backward()
         assert (bonus.head.free_std.grad == 0) == (

@@ -73,11 +73,11 @@ def test_icm_loss_is_the_inverse_models_and_the_forward_models():
     ]
     errors = forward_errors(bonus, bonus.forward_model, obs, actions, next_obs)
     for rows, given in ((np.ones(len(obs), bool), None), (mask.numpy(), mask)):
-        loss, figures = bonus.loss(obs, actions, next_obs, given)
-        assert figures["inverse_loss"].item() == pytest.approx(
+        loss, metrics = bonus.loss(obs, actions, next_obs, given)
+        assert metrics["inverse_loss"].item() == pytest.approx(
             np.array(surprise)[rows].mean(), rel=1e-4
         )
-        assert figures["forward_loss"].item() == pytest.approx(errors[rows].mean(), rel=1e-3)
+        assert metrics["forward_loss"].item() == pytest.approx(errors[rows].mean(), rel=1e-3)
         assert loss.item() == pytest.approx(
             np.array(surprise)[rows].mean() + errors[rows].mean(), rel=1e-3
         )

@@ -60,14 +60,14 @@ def test_lbs_loss_is_the_divergence_and_the_error_in_standardised_random_feature
     prior, (mean, std) = beliefs(bonus, obs, actions, next_obs)
     mask = torch.arange(12) % 4 != 0
     torch.manual_seed(7)
-    loss, figures = bonus.loss(obs, actions, next_obs, mask if masked else None)
+    loss, metrics = bonus.loss(obs, actions, next_obs, mask if masked else None)
     torch.manual_seed(7)
     told = plain.dense(bonus.head, mean + std * array(torch.randn(12, 8)))
     likelihood = -((targets - told) ** 2 / 2 + np.log(2 * np.pi) / 2).sum(1)
     nats = surprises(prior, (mean, std))
     rows = mask.numpy() if masked else slice(None)
-    assert figures["likelihood"].item() == pytest.approx(likelihood[rows].mean(), rel=1e-3)
-    assert figures["surprise"].item() == pytest.approx(nats[rows].mean(), rel=1e-3)
+    assert metrics["likelihood"].item() == pytest.approx(likelihood[rows].mean(), rel=1e-3)
+    assert metrics["surprise"].item() == pytest.approx(nats[rows].mean(), rel=1e-3)
     assert loss.item() == pytest.approx(0.3 * nats[rows].mean() - likelihood[rows].mean(), rel=1e-3)
 
 

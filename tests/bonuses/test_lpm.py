@@ -69,9 +69,9 @@ def test_lpm_loss_is_the_forward_error_and_that_of_the_error_model_about_the_pre
     missed = (expected_errors(bonus, *data[:2]) - before) ** 2
     mask = torch.arange(12) % 3 != 1
     for rows, given in ((slice(None), None), (mask.numpy(), mask)):
-        loss, figures = bonus.loss(*data, given)
-        assert figures["forward_loss"].item() == pytest.approx(np.exp(now)[rows].mean(), rel=1e-3)
-        assert figures["error_loss"].item() == pytest.approx(missed[rows].mean(), rel=1e-3)
+        loss, metrics = bonus.loss(*data, given)
+        assert metrics["forward_loss"].item() == pytest.approx(np.exp(now)[rows].mean(), rel=1e-3)
+        assert metrics["error_loss"].item() == pytest.approx(missed[rows].mean(), rel=1e-3)
         assert loss.item() == pytest.approx((np.exp(now) + missed)[rows].mean(), rel=1e-3)
 
 

@@ -7,6 +7,8 @@ import pytest
 
 import ssedb
 from ssedb import cli
+from ssedb.compare import write
+from ssedb.runs import files
 from tests.toy import tiny_config
 
 
@@ -78,6 +80,24 @@ def test_tables_of_others_are_left_alone(run, tmp_path, capsys):
     assert cli.main(["stats", str(run), "--out", str(tmp_path), "--no-figures"]) == 2
     assert "tables.md was not written by ssedb; choose another --out" in capsys.readouterr().err
     assert (tmp_path / "tables.md").read_text() == "mine"
+
+
+def test_tables_that_found_no_space_are_written_by_the_next_try(run, tmp_path, monkeypatch):
+    command = ["stats", str(run), "--out", str(tmp_path / "stats"), "--no-figures"]
+    written, whole = [], files.write_whole
+
+    def full_after_one(path, *chunks):
+        if written:
+            raise OSError(28, "No space left on device", str(path))
+        written.append(path)
+        whole(path, *chunks)
+
+    with monkeypatch.context() as patched:
+        for module in (files, write):
+            patched.setattr(module, "write_whole", full_after_one)
+        assert cli.main(command) == 2
+    assert len(list((tmp_path / "stats").iterdir())) == 1
+    assert cli.main(command) == 0
 
 
 def test_backup_by_hard_links_stays_as_it_was(run, tmp_path):

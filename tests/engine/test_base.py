@@ -34,6 +34,16 @@ def test_engine_on_a_cpu_computes_in_float32_without_capture():
     engine.load_state_dict({"cuda": torch.zeros(1), "background": torch.zeros(1)})  # from a GPU
 
 
+@pytest.mark.parametrize("uses_graphs", [False, True])
+def test_adopted_optimizer_steps_as_the_engine_needs_it(uses_graphs):
+    engine = Engine(CPU)
+    engine.uses_graphs = uses_graphs
+    adam = torch.optim.Adam(nn.Linear(2, 1).parameters())
+    adam.param_groups[0]["capturable"] = not uses_graphs  # as another engine saved it
+    engine.adopt(adam)
+    assert [group["capturable"] for group in adam.param_groups] == [uses_graphs]
+
+
 def test_prepare_sets_precision_on_every_module_that_asks():
     engine = Engine(CPU)
     engine.precision.compute_dtype = torch.bfloat16

@@ -17,7 +17,7 @@ from ssedb.cli.parsing import setting_names
 from ssedb.config import TrainConfig
 from ssedb.errors import ConfigError
 from ssedb.options import DBOptions
-from ssedb.sweep.pool import Outcome
+from ssedb.sweep.scheduler import Outcome
 from tests.compare.test_results import make_run
 from tests.sweep.grids import TOY
 

@@ -17,7 +17,7 @@ from ssedb.errors import ConfigError, TrainingError
 from ssedb.runs.loop import train
 from ssedb.runs.signals import handled
 from ssedb.sweep.grid import read_grid
-from ssedb.sweep.pool import STOPPING, Execution
+from ssedb.sweep.scheduler import STOPPING, Execution
 from tests.helpers import wait_for
 from tests.sweep.grids import TOY, TWO, Silent, all_numbers, write_grid
 
@@ -30,7 +30,7 @@ from pathlib import Path
 from ssedb.sweep.cluster import run_on_ray
 from ssedb.runs.loop import train
 from ssedb.sweep.grid import read_grid
-from ssedb.sweep.pool import Execution
+from ssedb.sweep.scheduler import Execution
 from tests.sweep.grids import Silent
 
 runs = read_grid(Path(sys.argv[1]), Path(sys.argv[2])).runs
@@ -198,7 +198,7 @@ from pathlib import Path
 from ray.cluster_utils import Cluster
 from ssedb.sweep.cluster import run_on_ray
 from ssedb.sweep.grid import read_grid
-from ssedb.sweep.pool import Execution
+from ssedb.sweep.scheduler import Execution
 from tests.helpers import wait_for
 from tests.sweep.grids import Silent
 

@@ -13,7 +13,7 @@ import torch
 from ssedb.sweep import cluster
 from ssedb.sweep import execute as module
 from ssedb.sweep.grid import read_grid
-from ssedb.sweep.pool import Execution, Scheduler
+from ssedb.sweep.scheduler import Execution, Scheduler
 from ssedb.sweep.worker import _execute_and_tell
 from tests.helpers import is_alive, wait_for
 from tests.sweep.grids import Silent, write_grid

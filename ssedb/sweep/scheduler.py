@@ -95,7 +95,7 @@ class Worker:
             os.kill(self.process.pid, number)
 
 
-def run_pool(runs: list[Planned], display: Display, how: Execution) -> Outcome:
+def run_here(runs: list[Planned], display: Display, how: Execution) -> Outcome:
     """Run everything, several at a time; a signal lets every run save and ends the sweep."""
     scheduler = Scheduler(runs, display, how)
 

@@ -11,10 +11,10 @@ import torch
 
 from ssedb import cli
 from ssedb.runs.loop import train
-from ssedb.sweep import cluster, pool
+from ssedb.sweep import cluster, scheduler
 from ssedb.sweep.grid import read_grid
 from ssedb.sweep.plan import code_version, is_finished, made_by_other_code, unplanned_runs
-from ssedb.sweep.pool import Execution, Scheduler, run_pool
+from ssedb.sweep.scheduler import Execution, Scheduler, run_here
 from tests.helpers import is_alive, wait_for
 from tests.sweep.grids import (
     TOY,
@@ -47,8 +47,8 @@ def swept(tmp_path_factory):
     display = Killing([*grid.runs, bad], [grid.runs[1]])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", "1")  # sums in another order have other last digits
-        patch.setattr(pool, "cores", lambda: 2)
-        outcome = run_pool([bad, *grid.runs], display, Execution(device="cpu"))
+        patch.setattr(scheduler, "cores", lambda: 2)
+        outcome = run_here([bad, *grid.runs], display, Execution(device="cpu"))
     return folder, grid, bad, display, outcome
 
 
@@ -202,8 +202,8 @@ def test_sweep_on_a_signal_saves_every_run_and_a_second_sweep_waits(tmp_path):
 
 def test_sweep_out_of_memory_tries_again_with_fewer_at_a_time(tmp_path, monkeypatch):
     runs = read_grid(write_grid(tmp_path), tmp_path / "runs", {"device": "cpu"}).runs[:3]
-    monkeypatch.setattr(pool, "work", hungry_worker)
-    monkeypatch.setattr(pool, "cores", lambda: 3)
+    monkeypatch.setattr(scheduler, "work", hungry_worker)
+    monkeypatch.setattr(scheduler, "cores", lambda: 3)
     made = Scheduler(runs, display := Silent(runs), Execution(device="cpu"))
     while made.poll():
         pass
@@ -240,7 +240,7 @@ def tries(folder):
 
 @pytest.mark.parametrize("retries", [0, 2])
 def test_sweep_retries_a_run_as_often_as_asked(tmp_path, monkeypatch, capsys, retries):
-    monkeypatch.setattr(pool, "work", failing_worker)
+    monkeypatch.setattr(scheduler, "work", failing_worker)
     chosen = ["--set", "noise=none", "bonus=db", "seed=[0,1,2]", "--retries", str(retries)]
     command = [
         "sweep",
@@ -277,14 +277,14 @@ def test_sweep_stops_when_its_minutes_are_over(tmp_path, monkeypatch):
     class Stopping(Silent):
         def stepped(self, run_id, steps):
             super().stepped(run_id, steps)
-            monkeypatch.setattr(pool.time, "monotonic", clock)  # the worker is there
+            monkeypatch.setattr(scheduler.time, "monotonic", clock)  # the worker is there
 
         def note(self, text):
             said.append((text, now[0]))
 
-    monkeypatch.setattr(pool, "work", patient_worker)
-    monkeypatch.setattr(pool.time, "monotonic", lambda: 0.0)
-    outcome = run_pool(runs, Stopping(runs), Execution(device="cpu", jobs=1, minutes=10))
+    monkeypatch.setattr(scheduler, "work", patient_worker)
+    monkeypatch.setattr(scheduler.time, "monotonic", lambda: 0.0)
+    outcome = run_here(runs, Stopping(runs), Execution(device="cpu", jobs=1, minutes=10))
     monkeypatch.undo()
     assert outcome.stopped
     assert (outcome.finished, outcome.failed) == ([], {})
@@ -302,9 +302,9 @@ def test_sweep_stopped_while_it_begins_runs_asks_them_too(tmp_path, monkeypatch)
         signal.raise_signal(signal.SIGTERM)  # before the worker has its run
         return begun[-1]
 
-    monkeypatch.setattr(pool, "work", patient_worker)
+    monkeypatch.setattr(scheduler, "work", patient_worker)
     monkeypatch.setattr(Scheduler, "_start_worker", stopped_meanwhile)
-    outcome = run_pool(runs, Silent(runs), Execution(device="cpu", jobs=2))
+    outcome = run_here(runs, Silent(runs), Execution(device="cpu", jobs=2))
     assert outcome.stopped
     assert (outcome.finished, outcome.failed) == ([], {})
     assert len(begun) == 1  # the second run was not begun
@@ -320,21 +320,21 @@ def test_sweep_stopped_twice_kills_its_runs(tmp_path, monkeypatch):
             for _ in range(2):
                 signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(pool, "work", deaf_worker)
+    monkeypatch.setattr(scheduler, "work", deaf_worker)
     monkeypatch.setattr(
         Scheduler,
         "_start_worker",
         lambda scheduler: begun.append(start(scheduler)) or begun[-1],
     )
-    outcome = run_pool(runs, Stopping(runs), Execution(device="cpu", jobs=1))
+    outcome = run_here(runs, Stopping(runs), Execution(device="cpu", jobs=1))
     assert outcome.stopped
     assert [worker.process.exitcode for worker in begun] == [-signal.SIGKILL]
 
 
 def test_sweep_survives_a_worker_that_dies_in_the_middle_of_a_message(tmp_path, monkeypatch):
     runs = read_grid(write_grid(tmp_path), tmp_path / "runs", {"device": "cpu"}).runs[:1]
-    monkeypatch.setattr(pool, "work", cut_off_worker)
-    outcome = run_pool(runs, display := Silent(runs), Execution(device="cpu", jobs=1))
+    monkeypatch.setattr(scheduler, "work", cut_off_worker)
+    outcome = run_here(runs, display := Silent(runs), Execution(device="cpu", jobs=1))
     assert outcome.finished == runs
     assert display.notes[0] == f"{runs[0].name}: its process died (exit code 3); taken up again"
 
@@ -344,9 +344,9 @@ def test_sweep_takes_up_a_run_that_a_signal_to_its_worker_alone_stopped(
     tmp_path, monkeypatch, retries
 ):
     runs = read_grid(write_grid(tmp_path), tmp_path / "runs", {"device": "cpu"}).runs[:2]
-    monkeypatch.setattr(pool, "work", stopped_worker)
+    monkeypatch.setattr(scheduler, "work", stopped_worker)
     how = Execution(device="cpu", jobs=1, retries=retries)
-    outcome = run_pool(runs, display := Silent(runs), how)
+    outcome = run_here(runs, display := Silent(runs), how)
     error = "a signal that the sweep did not send stopped it"
     assert not outcome.stopped
     assert outcome.failed == ({} if retries else {runs[0].name: error})
@@ -366,10 +366,10 @@ def test_sweep_of_whole_runs_begins_none_that_would_not_finish(
             super().started(run)
             now[0] += next(seconds)
 
-    monkeypatch.setattr(pool, "work", swift_worker)
-    monkeypatch.setattr(pool.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(scheduler, "work", swift_worker)
+    monkeypatch.setattr(scheduler.time, "monotonic", lambda: now[0])
     how = Execution(device="cpu", jobs=1, minutes=13.8, whole=whole)
-    outcome = run_pool(runs, display := Slow(runs), how)
+    outcome = run_here(runs, display := Slow(runs), how)
     monkeypatch.undo()
     assert [run.id for run in outcome.finished] == [run.id for run in runs[:finished]]
     late = [note for note in display.notes if "too late" in note]
