@@ -198,6 +198,20 @@ class RunningMoments(nn.Module):
         self.count += n
 
 
+def scale_of(observations: RunningMoments, least_std: float) -> tuple[Tensor, Tensor]:
+    """Return the mean and the std by which observations are scaled.
+
+    Args:
+        observations: moments of them. Each dimension of a vector has a std of its own, the pixels
+            of images have one together.
+        least_std: floor of the pixels' std.
+    """
+    std = observations.variance.sqrt()
+    if std.ndim == 3:
+        std = std.mean().clamp_min(least_std)
+    return observations.mean.float(), std.float()
+
+
 def newest_frame(obs_shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape of the newest frame of a stack [C, H, W]; of a vector [D], its own."""
     return obs_shape if len(obs_shape) == 1 else (1, *obs_shape[1:])

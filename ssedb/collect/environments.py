@@ -25,7 +25,7 @@ from ssedb.envs.names import atari_games, pools_of, rooms_world
 from ssedb.envs.noisy import NoisyEnv
 from ssedb.envs.rooms.layout import SIZES
 from ssedb.errors import TrainingError
-from ssedb.normalize import RunningMoments
+from ssedb.normalize import RunningMoments, scale_of
 
 OBS_NORM_ENVS = 8
 """Environments of the random agent: few, so that its steps reach deep into the episodes."""
@@ -190,7 +190,4 @@ def random_agent_statistics(
         actions = space.random(env.num_envs, generator)
         rollout.advance(env.step(actions.to(env.device)))
         on_step(min(done + env.num_envs, steps), steps)
-    std = moments.variance.sqrt()
-    if len(rollout.obs_shape) == 3:
-        std = std.mean().clamp_min(1e-3)
-    return moments.mean.float(), std.float()
+    return scale_of(moments, least_std=1e-3)

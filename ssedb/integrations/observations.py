@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ssedb.integrations.scale import WINDOW
-from ssedb.normalize import RunningMoments
+from ssedb.normalize import RunningMoments, scale_of
 
 ENOUGH = 1024
 """Observations that fix the scale, if they are of `WINDOW` steps or more: neighbours are alike."""
@@ -37,20 +37,14 @@ class ObservationScale:
         self._observations = 0
 
     def add(self, obs: Tensor, batch_size: int) -> tuple[Tensor, Tensor]:
-        """Count observations [T, N, *shape], batch by batch; return the mean and the std of all.
-
-        Every dimension of a vector has a std of its own, the pixels of images have one together.
-        """
+        """Count observations [T, N, *shape], batch by batch; return the mean and the std of all."""
         flat = obs.flatten(0, 1)
         for batch in flat.split(batch_size):
             self._moments.add(batch)
         self._steps += len(obs)
         self._observations += len(flat)
         self.fixed = self._steps >= WINDOW and self._observations >= ENOUGH
-        std = self._moments.variance.sqrt()
-        if std.ndim == 3:
-            std = std.mean().clamp_min(LEAST_STD)
-        return self._moments.mean.float(), std.float()
+        return scale_of(self._moments, LEAST_STD)
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that changes."""
