@@ -55,7 +55,7 @@ class DBOptions:
     tau: Fraction = 0.999
     """Momentum of the target encoder and projection."""
     bonus_root: Literal["sqrt", "none"] = BY_NAME
-    """The bonus is the square root of the KL divergence, or the divergence itself."""
+    """For `db` alone: its bonus is the root of the KL divergence, or the divergence itself."""
     nce_input: Literal["mean", "sample"] = BY_NAME
     """Contrast the mean of the prediction, or a sample of it."""
     action_input: Literal["first", "every"] = BY_NAME

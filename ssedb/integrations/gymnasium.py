@@ -9,6 +9,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 
 from ssedb.errors import ConfigError
 from ssedb.integrations.reward import IntrinsicReward, as_reward
+from ssedb.integrations.samples import as_array
 from ssedb.integrations.settings import argument
 from ssedb.integrations.stepwise import Stepwise
 
@@ -94,4 +95,4 @@ class VectorIntrinsicReward(VectorWrapper):
 
     def _seen(self, obs: Any) -> np.ndarray:
         """Return a copy of what the bonus sees, which environments may not write into."""
-        return np.array(self.reward.inputs.select(obs, (self.num_envs,)))
+        return as_array(self.reward.inputs.select(obs, (self.num_envs,)))

@@ -11,8 +11,10 @@ from torch import Tensor
 
 from ssedb.errors import ConfigError
 from ssedb.integrations.entries import Entries
-from ssedb.integrations.samples import SampleDict, Samples, tensors
+from ssedb.integrations.samples import SampleDict, Samples, as_data, tensors
 from ssedb.integrations.spaces import Actions, make_observations, spaces_of
+
+TRANSITION = ("observations", "actions", "next_observations")
 
 
 class Inputs:
@@ -57,7 +59,7 @@ class Inputs:
         lead = tuple(np.shape(samples.get("terminateds", ())))
         x = tensors({name: self.select(x, lead) for name, x in samples.items()}, self._device)
         dones = x["terminateds"].bool() | x["truncateds"].bool()
-        for name in ("observations", "actions", "next_observations"):
+        for name in TRANSITION:
             # As float32, which a larger number does not fit.
             if x[name].is_floating_point() and not x[name].float().isfinite().all():
                 raise ConfigError(
@@ -76,7 +78,8 @@ class Inputs:
         """Convert transitions [B, ...]."""
         lead = (len(actions),)
         obs, actions, next_obs = (
-            torch.as_tensor(self.select(x, lead)).to(self._device) for x in (obs, actions, next_obs)
+            as_data(name, self.select(x, lead)).to(self._device)
+            for name, x in zip(TRANSITION, (obs, actions, next_obs), strict=True)
         )
         return (
             self._observations(obs, lead),

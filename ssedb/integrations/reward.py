@@ -134,7 +134,7 @@ class IntrinsicReward:
             fidelity=fidelity,
             preset=preset,
             reward_scale=scale,
-            **resolve_options(bonus, options, fidelity=fidelity, preset=preset),
+            **resolve_options(canonical_bonus(bonus), options, fidelity=fidelity, preset=preset),
         )
         self.epochs: int = own["epochs"]
         self.batch_size: int = own["batch_size"]

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -129,11 +130,19 @@ def one_step(values: tuple[Any, ...], valid: Any = None) -> dict[str, Tensor]:
 
 def as_data(name: str, value: Any) -> Tensor:
     """Return an array as a tensor, and a tensor without the graph that it came from."""
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
+        # Torch takes no array that is turned round or in another machine's order of bytes.
+        value = np.asarray(value, value.dtype.newbyteorder("="), order="C")
     try:
         return torch.as_tensor(value).detach()
     except (TypeError, ValueError, RuntimeError):
         shown = " ".join(repr(value).split())[:40]
         raise ConfigError(f"{name}={shown}: give an array or a tensor of numbers") from None
+
+
+def as_array(value: Any) -> np.ndarray:
+    """Copy to an array what environments gave: an array, or entries joined to a tensor."""
+    return np.array(value.numpy() if isinstance(value, Tensor) else value)
 
 
 def tensors(samples: SampleDict, device: torch.device) -> dict[str, Tensor]:

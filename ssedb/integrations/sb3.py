@@ -12,6 +12,7 @@ import torch
 
 from ssedb.errors import ConfigError, Note, require_installed
 from ssedb.integrations.reward import IntrinsicReward, as_reward
+from ssedb.integrations.samples import as_array
 from ssedb.integrations.settings import argument
 from ssedb.integrations.stepwise import Stepwise
 from ssedb.validate import plain
@@ -247,7 +248,7 @@ def final_observations(
     reward: IntrinsicReward, obs: Any, dones: np.ndarray, infos: list[dict[str, Any]]
 ) -> np.ndarray:
     """Return what a reward sees of next observations [N, ...]; at an episode's end, of its last."""
-    final = np.array(reward.inputs.select(obs, (len(dones),)))
+    final = as_array(reward.inputs.select(obs, (len(dones),)))
     for i in np.flatnonzero(dones):
         final[i] = reward.inputs.select(infos[i]["terminal_observation"], ())
     return final

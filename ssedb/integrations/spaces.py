@@ -18,6 +18,8 @@ from ssedb.errors import ConfigError
 
 LEAST_SIDE = 36
 """Height and width below which the encoder's convolutions do not fit."""
+ROUNDING = 1e-3
+"""Distance from 0 and 1 within which a one-hot number counts as such; half floats round."""
 
 
 def spaces_of(envs: Any) -> tuple[spaces.Space[Any], spaces.Space[Any]]:
@@ -182,7 +184,7 @@ class Codes:
             name: what is chosen, for errors.
         """
         self.sizes = sizes
-        self._first = torch.as_tensor(np.asarray(getattr(space, "start", 0))).flatten()
+        self._first = torch.as_tensor(np.asarray(getattr(space, "start", 0), np.int64)).flatten()
         self._space = " ".join(str(space).split())
         self._name = name
 
@@ -192,8 +194,10 @@ class Codes:
 
     def __call__(self, x: Tensor, lead: tuple[int, ...]) -> Tensor:
         """Convert to [*lead, K]; raise ConfigError for a number that is no option."""
+        if not x.is_floating_point():
+            x = x.long()
         if self._one_hot(x, lead):
-            return torch.stack([one.argmax(-1) for one in x.long().split(self.sizes, -1)], -1)
+            return self._chosen(x)
         numbers = x.reshape(*lead, len(self.sizes))
         codes = numbers.long() - self._first.to(x.device)
         beyond = (codes < 0) | (codes >= torch.tensor(self.sizes, device=x.device))
@@ -201,6 +205,19 @@ class Codes:
         if beyond.any():
             worst = numbers[beyond][0].item()
             raise ConfigError(f"{self._name} {worst}: {self._space} has no such choice")
+        return codes
+
+    def _chosen(self, x: Tensor) -> Tensor:
+        """Return the options that are 1 in one-hot choices; raise ConfigError for other numbers."""
+        codes = torch.stack([one.argmax(-1) for one in x.split(self.sizes, -1)], -1)
+        exact = Choices(self.sizes).vector(codes.flatten(0, -2)).reshape(x.shape)
+        wrong = ~((x - exact).abs() <= ROUNDING).all(-1)  # NaN is wrong, too
+        if wrong.any():
+            row = [round(number, 3) for number in x[wrong][0].tolist()]
+            raise ConfigError(
+                f"{self._name} {row}: neither a choice of {self._space} nor one-hot; give the "
+                "chosen numbers, or 1 for what was chosen and 0 for the rest"
+            )
         return codes
 
     def _one_hot(self, x: Tensor, lead: tuple[int, ...]) -> bool:

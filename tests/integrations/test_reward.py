@@ -71,6 +71,12 @@ def test_arguments_that_are_no_numbers_are_answered_in_one_line(call, message):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("name", ["db_ensemble", "random_features"])
+def test_bonus_may_be_written_with_underscores(name):
+    dashed = name.replace("_", "-")
+    assert small(name).identity() == small(dashed).identity()
+
+
 def test_printed_reward_names_bonus_spaces_and_device():
     reward = ssedb.IntrinsicReward(
         "rnd", (spaces.Box(-1, 1, (4,)), spaces.Discrete(2)), preset="rooms", device="cpu"

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import ssedb
+from ssedb.integrations.samples import as_array, as_data
 from ssedb.integrations.scale import WINDOW
 from ssedb.integrations.stepwise import Stepwise
 
@@ -104,3 +105,28 @@ def test_samples_that_do_not_fit_are_answered_in_one_line(samples, message):
 def test_share_is_what_a_pass_trains_on():
     small(CLOCK, epochs=1, share=0.25).update(rollout())
     assert len(torch.cat(Clock.trained)) == 6
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        lambda x: x[::-1][::-1],
+        lambda x: np.flip(np.flip(x, -1).copy(), -1),
+        lambda x: x.astype(">f4"),
+        np.asfortranarray,
+    ],
+)
+def test_arrays_are_taken_however_they_lie_in_memory(given):
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    assert as_data("observations", given(x)).tolist() == x.tolist()
+    assert as_data("dones", np.bool_(True)).shape == ()
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("kind", [np.array, torch.tensor])
+def test_array_of_what_environments_gave_is_a_copy(kind):
+    given = kind([1.0, 2.0])
+    copy = as_array(given)
+    given[:] = 0
+    assert isinstance(copy, np.ndarray)
+    assert copy.tolist() == [1.0, 2.0]

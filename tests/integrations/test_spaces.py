@@ -147,6 +147,32 @@ def test_choices_given_one_hot_equal_those_given_as_numbers(space):
     assert actions(flat, (3,)).tolist() == actions(numbers, (3,)).tolist()
 
 
+@pytest.mark.parametrize("kind", [np.uint8, np.uint16, np.uint32, np.uint64, np.int8])
+def test_choices_of_any_whole_numbers_count_from_0(kind):
+    for space in (spaces.Discrete(4, start=1), spaces.MultiDiscrete([3, 4], dtype=kind)):
+        shape, first = space.shape, int(np.min(getattr(space, "start", 0)))
+        numbers = torch.as_tensor(np.full((2, *shape), first + 2, kind))
+        assert (Actions(space)(numbers, (2,)) == 2).all()
+        assert make_observations(space)(numbers, (2,)).sum(1).tolist() == [max(1, *shape, 1)] * 2
+    if kind is not np.int8:
+        assert Actions(spaces.Discrete(4, dtype=kind))(torch.tensor([3]), (1,)).tolist() == [3]
+
+
+def test_one_hot_choices_of_a_relaxed_policy_are_rounded():
+    hot = torch.tensor([[0.0, 0.99999994, 1e-8], [1.0, 0.0, 0.0]])
+    assert Actions(spaces.Discrete(3))(hot, (2,)).tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(
+    "row", [[0.2, 0.7, 0.1], [0.0, 0.0, 0.0], [1.0, 1.0, 0.0], [1.0, 0.0, np.nan]]
+)
+def test_choices_that_are_not_one_hot_are_answered_in_one_line(row):
+    with pytest.raises(
+        ssedb.ConfigError, match=r"action \[.*\]: neither a choice of Discrete\(3\)"
+    ):
+        Actions(spaces.Discrete(3))(torch.tensor([row]), (1,))
+
+
 def test_observation_that_is_no_option_is_named():
     with pytest.raises(ssedb.ConfigError, match=r"observation 4: Discrete\(4\) has no such choice"):
         make_observations(spaces.Discrete(4))(torch.tensor([1, 4]), (2,))

@@ -203,6 +203,20 @@ def test_loss_trains_the_model_that_the_transform_rewards_with(bonus):
     assert not torch.equal(env.transform.reward.compute(rollout(envs=1), sync=False), first)
 
 
+def test_loss_takes_the_batch_as_data_and_leaves_the_policy_alone():
+    reward = ssedb.IntrinsicReward(
+        "icm", (spaces.Box(-1, 1, (3,)), spaces.Box(-1, 1, (1,))), preset="rooms", device="cpu"
+    )
+    policy = torch.nn.Linear(3, 1)
+    obs = torch.rand(8, 3)
+    steps = {"observation": obs, "next": {"observation": obs}, "action": policy(obs).tanh()}
+    batch, loss = TensorDict(steps, [8]), IntrinsicRewardLoss(reward)
+    for _ in range(2):
+        loss(batch)["loss_bonus"].backward()
+    assert policy.weight.grad is None
+    assert any(p.grad is not None for p in loss.parameters())
+
+
 def same_weights(one, other) -> bool:
     pairs = zip(one.state_dict().values(), other.state_dict().values(), strict=True)
     return all(torch.equal(a, b) for a, b in pairs)
