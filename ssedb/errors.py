@@ -38,9 +38,11 @@ class Blamed(Exception):
         self.message = message
         self.traceback = traceback
         self.may_pass = may_pass
+        if traceback:  # where nothing catches this, Python prints it below the message
+            self.add_note(traceback)
 
     def __str__(self) -> str:
-        return f"{self.message}\n{self.traceback}"
+        return self.message
 
     @classmethod
     def of(cls, owner: str, error: BaseException, may_pass: bool = True) -> Blamed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pkgutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from annotated_types import Ge
@@ -199,7 +199,16 @@ def options_class(bonus: str) -> type[Any]:
         return OPTIONS[bonus]
     from ssedb.bonuses import bonus_class
 
-    return bonus_class(bonus).Options
+    options = bonus_class(bonus).Options
+    own = vars(options).get("__annotations__", {})
+    known = {f.name for f in dataclasses.fields(options)} if is_dataclass(options) else set()
+    constants = {name for name, kind in own.items() if "ClassVar" in str(kind)}
+    if not hasattr(options, "defaults") or not set(own) <= known | constants:
+        raise ConfigError(
+            f"bonus={bonus!r}: its Options must be a @dataclass(frozen=True) derived from "
+            "ssedb.bonuses.base.BonusOptions"
+        )
+    return options
 
 
 def resolve_options(

@@ -93,8 +93,8 @@ class Trainer:
         states_kept = self.collector.keep_states() if self.bonus.uses_context else False
         if self.bonus.needs_states and not states_kept:
             raise ConfigError(
-                f"{config.env} does not tell its true states, which {config.bonus} counts; "
-                "use --counted frames"
+                f"{config.env} does not tell its true states, which {config.bonus} needs; "
+                + ("use --counted frames" if "counted" in config.bonus_options else "use Rooms")
             )
         self.learns = config.extrinsic_coef > 0 or (
             config.intrinsic_coef > 0 and self.bonus.gives_reward

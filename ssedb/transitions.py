@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ssedb.actions import action_space
-from ssedb.bonuses.base import Bonus, Context, episode_numbers
+from ssedb.bonuses.base import Bonus, Context, episode_numbers, require_result
 from ssedb.collect.rollout import STACK
 from ssedb.config import TrainConfig
 from ssedb.envs.frames import to_agent_frames
@@ -139,7 +139,12 @@ def collect_transitions(
 
 def rewards_of(bonus: Bonus, data: Transitions, draw: int | None) -> Tensor:
     """Return the bonus [M] under one draw, or without noise."""
-    return _in_chunks(bonus.reward, bonus, data, draw)
+
+    def reward(obs: Tensor, actions: Tensor, *rest: Any) -> Tensor:
+        rewards = bonus.reward(obs, actions, *rest)
+        return require_result(bonus, "reward", rewards, actions.shape[:1])
+
+    return _in_chunks(reward, bonus, data, draw)
 
 
 def experience(bonus: Bonus, data: Transitions, draw: int | None, rows: slice) -> tuple[Any, ...]:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils import get_total_norm
 
-from ssedb.bonuses.base import Bonus, require_result
+from ssedb.bonuses.base import Bonus, require_loss
 from ssedb.errors import TrainingError
 
 
@@ -36,8 +36,7 @@ def bonus_step(
     Returns:
         Metrics, `bonus_loss` and `bonus_gradient` among them.
     """
-    loss, metrics = bonus.loss(*transitions, mask)
-    require_result(bonus, "loss", loss, ())
+    loss, metrics = require_loss(bonus, bonus.loss(*transitions, mask))
     metrics = {"bonus_loss": loss.detach(), **metrics}
     if loss.requires_grad:
         metrics["bonus_gradient"] = descend(loss, optimizer)

@@ -179,7 +179,11 @@ def test_train_in_an_environment_that_raises_names_the_step(shell, monkeypatch, 
 @pytest.mark.parametrize(
     ("bonus", "message"),
     [
-        ("Column", "Column.reward gave shape [32, 1], not a tensor of shape [32], at step 64;"),
+        (
+            "Column",
+            "Column.reward gave shape [201, 1] of torch.float32, "
+            "not a float32 tensor of shape [201], at step 0;",
+        ),
         ("Forgetful", "Forgetful.observe raised ValueError: nothing learned, at step 64;"),
     ],
     ids=["shape", "raises"],
@@ -207,7 +211,7 @@ def test_train_with_a_bonus_that_fails_names_it_in_one_line(
         f"ssedb: {message} the traceback is in {out / 'error.log'}; "
         "saved at step 0; mend the cause, then go on with: "
     )
-    assert "trainer.py" in (out / "error.log").read_text()
+    assert "ssedb/runs/loop.py" in (out / "error.log").read_text()
 
 
 def test_eval_in_an_environment_that_raises_names_it(shell, monkeypatch, tmp_path, capsys):

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ssedb.bonuses.base import STAND_IN, Context
+from ssedb.bonuses.base import STAND_IN, Context, require_result
 from ssedb.collect.rollout import STACK, Rollout
 from ssedb.config import TrainConfig
 from ssedb.envs.base import Env, Step
@@ -104,7 +104,7 @@ def record_episode(
     states: list[Tensor] = []
     actions: list[int] = []
     rewards: list[float] = []
-    with blaming(run, agent.when), torch.random.fork_rng():
+    with blaming(run, agent.when, config=agent.config), torch.random.fork_rng():
         torch.manual_seed(seed)
         env = agent.make_env(1, seed=seed)
         env.env = source = _CleanFrames(env.env)
@@ -136,7 +136,7 @@ def trace_bonus(episode: Episode, run: Path, device: str = "auto") -> BonusTrace
     check_runs(episode.run, run)
     agent = load(run, device)
     target = agent.device
-    with torch.random.fork_rng():
+    with blaming(run, agent.when, config=agent.config), torch.random.fork_rng():
         torch.manual_seed(episode.seed)
         bonus = agent.make_bonus()
         rewards: list[Tensor] = []
@@ -150,7 +150,8 @@ def trace_bonus(episode: Episode, run: Path, device: str = "auto") -> BonusTrace
                     states = None if episode.states is None else episode.states[t].to(target)
                     episodes = torch.full((len(t),), STAND_IN, device=target)
                     batch.append(Context(episodes, states))
-                rewards.append(bonus.reward(*batch).float().cpu())
+                reward = require_result(bonus, "reward", bonus.reward(*batch), t.shape)
+                rewards.append(reward.float().cpu())
                 if bonus.uses_context:  # an episodic memory needs the steps before
                     bonus.observe(*batch)
     known = [f.float().cpu() for f in features if f is not None]

@@ -199,12 +199,12 @@ def probe_run(
             raise ConfigError(f"{run} holds no visit counts; another version of ssedb wrote it")
         pair_visits = counts["pair_visits"]
         seen = counts["visits"] > 0
-    with blaming(run, agent.when):
+    with blaming(run, agent.when, config=config):
         if world is not None:
             data = draw_transitions(world, seen, transitions, draws, noise_of(config), seed)
         else:
             data = collect_transitions(config, transitions, draws, seed, place)
-    with torch.random.fork_rng():
+    with blaming(run, agent.when, config=config), torch.random.fork_rng():
         torch.manual_seed(seed)
         bonus, how = agent.make_bonus(fresh), (config.bonus_learning_rate, config.adam_eps)
         result = probe_bonus(bonus, world, data, pair_visits, config.noise, *how)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import traceback
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -215,10 +214,22 @@ def observes(bonus: Bonus) -> bool:
 
 def require_result(bonus: Bonus, method: str, value: Any, shape: tuple[int, ...]) -> Tensor:
     """Return the result of a bonus's method; raise Blamed if it is no tensor of that shape."""
-    if isinstance(value, Tensor) and value.shape == shape:
-        return value
     tensor = isinstance(value, Tensor)
-    given = f"shape {list(value.shape)}" if tensor else f"a {type(value).__name__}"
-    owner = f"{type(bonus).__name__}.{method}"
-    message = f"{owner} gave {given}, not a tensor of shape {list(shape)}"
-    raise Blamed(message, "".join(traceback.format_stack()))
+    if tensor and value.shape == shape and value.dtype != torch.float64:
+        return cast(Tensor, value)
+    given = f"shape {list(value.shape)} of {value.dtype}" if tensor else f"a {type(value).__name__}"
+    wanted = f"a float32 tensor of shape {list(shape)}"
+    raise Blamed(f"{type(bonus).__name__}.{method} gave {given}, not {wanted}", "")
+
+
+def require_loss(bonus: Bonus, value: Any) -> tuple[Tensor, dict[str, Tensor]]:
+    """Return what a bonus's `loss` gave; raise Blamed unless it is a loss and a dict of tensors."""
+    owner = f"{type(bonus).__name__}.loss"
+    if not (isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], dict)):
+        raise Blamed(f"{owner} gave a {type(value).__name__}, not a loss and a dict of metrics", "")
+    loss, metrics = value
+    for name, metric in metrics.items():
+        if not isinstance(metric, Tensor):
+            kind = type(metric).__name__
+            raise Blamed(f"{owner} gave the metric {name!r} as a {kind}, not as a tensor", "")
+    return require_result(bonus, "loss", loss, ()), metrics

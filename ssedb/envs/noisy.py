@@ -11,7 +11,7 @@ from torch import Tensor
 from ssedb.actions import NumActions
 from ssedb.envs.base import Env, Step
 from ssedb.envs.frames import SIDE, to_agent_frames
-from ssedb.errors import ConfigError
+from ssedb.errors import Blamed, ConfigError
 from ssedb.noises import noises_over
 from ssedb.noises.base import Memory, Noise
 
@@ -68,8 +68,20 @@ class Observer:
         if not self.noise.raw:
             frames = to_agent_frames(frames, self.side)
         if self.noise.changes_frames():
-            frames, _ = self.noise.disturb_frames(frames, self.memory, self.generator)
+            noisy, _ = self.noise.disturb_frames(frames, self.memory, self.generator)
+            self._require_like(noisy, frames)
+            frames = noisy
         return to_agent_frames(frames, self.side)
+
+    def _require_like(self, noisy: Tensor, frames: Tensor) -> None:
+        """Raise Blamed unless noisy frames are as the frames; vectors may get more dimensions."""
+        alike = noisy.shape == frames.shape or (noisy.ndim == frames.ndim == 2)
+        if len(noisy) != len(frames) or not alike or noisy.dtype != frames.dtype:
+            raise Blamed(
+                f"{type(self.noise).__name__}.disturb_frames gave frames of shape "
+                f"{list(noisy.shape)} of {noisy.dtype}, not {list(frames.shape)} of {frames.dtype}",
+                "",
+            )
 
     def _remember(self, memory: Memory) -> None:
         for name, rows in self.memory.items():

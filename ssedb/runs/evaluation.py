@@ -102,7 +102,11 @@ def evaluate(
     scores: list[float] = []
     lengths: list[int] = []
     frames: list[Tensor] = []
-    with only_run_of_this_process(), blaming(run, agent.when), torch.random.fork_rng():
+    with (
+        only_run_of_this_process(),
+        blaming(run, agent.when, config=config),
+        torch.random.fork_rng(),
+    ):
         torch.manual_seed(seed)
         while len(scores) < episodes:
             env = agent.make_env(

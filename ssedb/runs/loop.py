@@ -85,7 +85,7 @@ def train_in(run: RunFolder, progress: Progress = silent) -> TrainResult:
 
     try:
         with (
-            blaming(run.path, when, run.in_place),
+            blaming(run.path, when, run.in_place, getattr(run, "config", None)),
             distributed.process_group() as group,
             only_run_of_this_process(),
         ):

@@ -52,6 +52,13 @@ class Cost:
 
 def calibrate(config: TrainConfig) -> Cost:
     """Time one update after others that warm up (on a GPU, capture graphs); write nothing."""
+    from ssedb.runs.blame import blaming
+
+    with blaming(None, lambda: "in the short run that measures its speed", config=config):
+        return _calibrate(config)
+
+
+def _calibrate(config: TrainConfig) -> Cost:
     import torch
 
     from ssedb.collect.environments import look_around

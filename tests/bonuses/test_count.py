@@ -110,7 +110,7 @@ def test_count_outside_of_rooms_uses_frames_and_refuses_states(tmp_path):
     ):
         make("count", counted="states").reward(*batch())
     with pytest.raises(
-        ssedb.ConfigError, match="breakout does not tell its true states, which count counts"
+        ssedb.ConfigError, match="breakout does not tell its true states, which count needs"
     ):
         Trainer(
             tiny_config(
