@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ssedb.analysis.measures import rank_correlation
+from ssedb.terminal import plural
 from ssedb.theory.claims import Claim, Section, Tell, verdict
 from ssedb.theory.networks import Snapshot, train_on_river, train_on_rooms
 
@@ -114,7 +115,7 @@ def judge(world: str, variants: dict[str, list[Any]]) -> list[Claim]:
     """Judge the claims in one environment: the bonus, then without each approximation."""
     first = next(iter(variants.values()))
     steps = first[0]["rows"][-1]["steps"]
-    setting = f"{world}, {len(first)} runs of {steps:,} steps each, second half of training"
+    setting = f"{world}, {plural(len(first), 'run')} of {steps:,} steps, second half of training"
 
     def means(name: str) -> dict[str, float]:
         return {variant: last_half(runs, name) for variant, runs in variants.items()}
