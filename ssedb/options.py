@@ -200,10 +200,9 @@ def options_class(bonus: str) -> type[Any]:
     from ssedb.bonuses import bonus_class
 
     options = bonus_class(bonus).Options
-    own = vars(options).get("__annotations__", {})
-    known = {f.name for f in dataclasses.fields(options)} if is_dataclass(options) else set()
-    constants = {name for name, kind in own.items() if "ClassVar" in str(kind)}
-    if not hasattr(options, "defaults") or not set(own) <= known | constants:
+    own = vars(options)
+    decorated = "__dataclass_fields__" in own or not own.get("__annotations__")
+    if not (is_dataclass(options) and decorated and hasattr(options, "defaults")):
         raise ConfigError(
             f"bonus={bonus!r}: its Options must be a @dataclass(frozen=True) derived from "
             "ssedb.bonuses.base.BonusOptions"

@@ -204,10 +204,10 @@ def probe_run(
             data = draw_transitions(world, seen, transitions, draws, noise_of(config), seed)
         else:
             data = collect_transitions(config, transitions, draws, seed, place)
-    with blaming(run, agent.when, config=config), torch.random.fork_rng():
-        torch.manual_seed(seed)
-        bonus, how = agent.make_bonus(fresh), (config.bonus_learning_rate, config.adam_eps)
-        result = probe_bonus(bonus, world, data, pair_visits, config.noise, *how)
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            bonus, how = agent.make_bonus(fresh), (config.bonus_learning_rate, config.adam_eps)
+            result = probe_bonus(bonus, world, data, pair_visits, config.noise, *how)
     about = {"run": str(run), "steps": agent.steps, "bonus": config.bonus, "fresh": fresh}
     picture = run / "probe.png"
     when = "untrained" if fresh else f"step {agent.steps:,}"

@@ -130,9 +130,10 @@ def one_step(values: tuple[Any, ...], valid: Any = None) -> dict[str, Tensor]:
 
 def as_data(name: str, value: Any) -> Tensor:
     """Return an array as a tensor, and a tensor without the graph that it came from."""
-    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
-        # Torch takes no array that is turned round or in another machine's order of bytes.
-        value = np.asarray(value, value.dtype.newbyteorder("="), order="C")
+    array = isinstance(value, np.ndarray)
+    if array and not (value.dtype.isnative and min(value.strides, default=0) >= 0):
+        # Torch takes no reversed array, and none in another machine's order of bytes.
+        value = value.astype(value.dtype.newbyteorder("="), order="C")
     try:
         return torch.as_tensor(value).detach()
     except (TypeError, ValueError, RuntimeError):

@@ -133,19 +133,19 @@ def require_writable(path: Path) -> None:
 
 
 def refuse_links(folder: Path, *names: str) -> None:
-    """Raise ConfigError if a place that is to be written to stands for one outside its folder.
+    """Raise ConfigError if a file or folder that will be written to is a link or a pipe.
 
     A folder from others may hold links; what is written must not follow them.
 
     Args:
-        folder: where the places are.
-        names: files and folders that need not exist.
+        folder: where they are.
+        names: their names; they need not exist.
     """
     for path in (folder / name for name in names):
         if path.is_symlink() or (path.exists() and not (path.is_file() or path.is_dir())):
             raise ConfigError(
-                f"{path} is no plain file or folder, and what is written to it may reach others; "
-                "copy what it stands for to its place"
+                f"{path} is no plain file or folder, and writing to it may change files elsewhere; "
+                "copy what it points to into its place"
             )
 
 

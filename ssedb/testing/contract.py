@@ -132,16 +132,10 @@ def _changes(bonus: Bonus, what: str, call: Callable[[], object]) -> bool:
     random = _randomness(bonus.normalize.mean.device)
     call()
     after = bonus.state_dict()
-    if changed := ", ".join(name for name in after if not same(after[name], before[name])):
+    pairs = {name: (before[name].nan_to_num(), after[name].nan_to_num()) for name in after}
+    if changed := ", ".join(name for name, pair in pairs.items() if not torch.equal(*pair)):
         raise Failure(f"{what} changed {changed}; what counts or remembers belongs in observe")
     return not torch.equal(_randomness(bonus.normalize.mean.device), random)
-
-
-def same(one: Tensor, other: Tensor) -> bool:
-    """Tell whether two tensors are equal, NaN to NaN."""
-    return one.shape == other.shape and bool(
-        torch.isclose(one, other, rtol=0, atol=0, equal_nan=True).all()
-    )
 
 
 def _randomness(device: torch.device) -> Tensor:

@@ -71,6 +71,10 @@ MISTAKES = [
         ["sweep", "x.toml", "--set", "a=1", "--set", "b=2"],
         "--set is given twice; write all",
     ),
+    (
+        ["train", "--env", "rooms-tiny", "--threads", "40000"],
+        "threads=40000: must be at most 1,024",
+    ),
     (["sweep", "x.toml", "--minutes", "nan"], "minutes=nan: must be a finite number"),
     (["sweep", "x.toml", "--cpus", "-1"], "cpus=-1.0: must be 0 or more"),
     (["sweep"], "missing: The grid file, such as experiments/smoke.toml (docs/sweeps.md explains"),

@@ -42,6 +42,26 @@ def test_bonuses_of_this_package_keep_their_contract(name, options, smaller_huge
     assert {r.name: r.outcome for r in results}["vectors_are_rewarded_too"] == "pass"
 
 
+class LosesNaN(Bonus):
+    """A bonus whose weights are NaN after its first update."""
+
+    def __init__(self, obs_shape, num_actions, options):
+        super().__init__(obs_shape, num_actions)
+        self.level = torch.nn.Parameter(torch.zeros(()))
+
+    def reward(self, obs, actions, next_obs):
+        return self.level + obs.float().flatten(1).mean(1)
+
+    def loss(self, obs, actions, next_obs, mask=None):
+        return self.level * torch.nan, {}
+
+
+def test_weights_that_are_nan_are_not_called_changed_by_calls_that_change_nothing():
+    outcomes = {r.name: r.outcome for r in check_bonus(f"{__name__}:LosesNaN")}
+    assert outcomes["reward_changes_nothing"] == outcomes["diagnostics_change_nothing"] == "pass"
+    assert "fail" in outcomes.values()
+
+
 @pytest.mark.filterwarnings("ignore:std")
 @pytest.mark.parametrize("cls", BROKEN, ids=lambda cls: cls.__name__)
 def test_bonus_that_is_broken_in_one_place_fails_that_check_alone(cls, smaller_huge_batch):
