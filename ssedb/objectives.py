@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ssedb.float32 import exact
+from ssedb.products import product, wide
 
 
 def kl_to_standard_normal(mean: Tensor, std: Tensor) -> Tensor:
@@ -77,7 +77,6 @@ def calibrated_std(next_state: Tensor, mean: Tensor, mask: Tensor | None = None)
     return masked_mean((next_state - mean).square().mean(-1), mask).clamp_min(1e-6).sqrt()
 
 
-@exact
 def bilinear_scores(predicted: Tensor, weight: Tensor, actual: Tensor) -> Tensor:
     """Return h = p' W s of every prediction p with every next state s, both projected [eq:nceh].
 
@@ -89,7 +88,7 @@ def bilinear_scores(predicted: Tensor, weight: Tensor, actual: Tensor) -> Tensor
     Returns:
         Scores, [B, C].
     """
-    return predicted @ weight @ actual.T
+    return product(product(predicted, weight), actual.T)
 
 
 def contrastive_lower_bound(scores: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -153,7 +152,6 @@ def db_bonus(mean: Tensor, std: Tensor, root: Literal["sqrt", "none"] = "sqrt") 
     return divergence.sqrt() if root == "sqrt" else divergence
 
 
-@exact
 def information_gain(eta: Tensor, covariance: Tensor, outputs: int) -> Tensor:
     """Return the information c/2 log(1 + eta' Lambda^-1 eta) of one more sample [thm:ucb-informal].
 
@@ -165,10 +163,9 @@ def information_gain(eta: Tensor, covariance: Tensor, outputs: int) -> Tensor:
     Returns:
         Nats gained about the map, [B].
     """
-    return outputs / 2 * torch.log1p((eta @ covariance * eta).sum(-1).clamp_min(0))
+    return outputs / 2 * torch.log1p((product(eta, covariance) * eta).sum(-1).clamp_min(0))
 
 
-@exact
 def squared_distances(rows: Tensor, others: Tensor) -> Tensor:
     """Return ||x - y||^2 of every row x [B, D] and every other y [C, D].
 
@@ -176,7 +173,8 @@ def squared_distances(rows: Tensor, others: Tensor) -> Tensor:
         Distances, [B, C], computed by products of matrices.
     """
     centre = rows.mean(0)  # far from it rows that are alike would seem apart
-    return torch.cdist(rows - centre, others - centre).square_()
+    distances = torch.cdist(wide(rows - centre), wide(others - centre))
+    return distances.square_().to(rows.dtype)
 
 
 def masked_mean(values: Tensor, mask: Tensor | None) -> Tensor:

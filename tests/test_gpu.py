@@ -9,6 +9,7 @@ import torch
 from torch._dynamo.utils import counters
 
 import ssedb
+from ssedb import objectives
 from ssedb.collect.environments import look_around
 from ssedb.collect.rollout import STACK
 from ssedb.engine.base import Engine
@@ -369,6 +370,34 @@ def test_lower_precision_is_near_float32(tmp_path, precision):
     assert not torch.equal(found[precision][0], found["fp32"][0])
     torch.testing.assert_close(found[precision][0], found["fp32"][0], rtol=0.03, atol=0.01)
     assert torch.cosine_similarity(found[precision][1], found["fp32"][1], dim=0) > 0.99
+
+
+@pytest.mark.parametrize("function", ["bilinear_scores", "information_gain", "squared_distances"])
+def test_objectives_keep_their_digits_under_tf32(function):
+    """So do their gradients: with TF32 both are off by a thousandth."""
+    torch.manual_seed(0)
+    eta, other, weight = (torch.randn(n, 64, device="cuda") for n in (256, 256, 64))
+    arguments = {
+        "bilinear_scores": (eta, weight, other),
+        "information_gain": (eta, weight @ weight.T, 10),
+        "squared_distances": (eta, other),
+    }[function]
+    compute = getattr(objectives, function)
+
+    def value_and_gradient(*given):
+        first = given[0].detach().requires_grad_(function == "bilinear_scores")
+        value = compute(first, *given[1:])
+        if first.requires_grad:
+            value.square().mean().backward()
+        return value.detach(), first.grad
+
+    wide = [x.double() if isinstance(x, torch.Tensor) else x for x in arguments]
+    expected = value_and_gradient(*wide)
+    engine = Engine(torch.device("cuda"), precision="tf32")
+    found = engine.wrap(value_and_gradient)(*arguments)
+    for actual, right in zip(found, expected, strict=True):
+        if right is not None:
+            assert (actual - right).norm() < 1e-6 * right.norm()
 
 
 @pytest.mark.parametrize("name", ["db-ucb", "db-bebold", "db-ngu"])

@@ -73,7 +73,7 @@ def plot_probe(
     clean, noisy = (np.array(f) / f[0] for f in (probe.fall_clean, probe.fall_noisy))
     fall.plot(probe.fall_steps, clean, "o-", color=BLUE, label="clean")
     fall.plot(probe.fall_steps, noisy, "s--", color=ORANGE, label=probe.noise)
-    fall.set(xlabel="updates on the same transitions", ylabel="bonus, start = 1")
+    fall.set(xlabel="train steps on the same transitions", ylabel="bonus, start = 1")
     fall.set_title("fall under repetition")
     fall.legend()
     _plot_shares(shares, probe)

@@ -17,7 +17,7 @@ def make_adam(bonus: Bonus, rate: float, eps: float) -> torch.optim.Adam:
 
 
 def train_step(bonus: Bonus, batch: tuple[Any, ...], adam: torch.optim.Optimizer) -> None:
-    """Make one update of the bonus on a batch.
+    """Take one step of the bonus on a batch.
 
     Unlike `updates.bonus_step`, sums a loss that is no scalar: the conformance kit goes on with it.
     """

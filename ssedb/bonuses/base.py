@@ -88,7 +88,8 @@ class Bonus(nn.Module, ABC):
     Observations are stacks, uint8 [B, C, H, W], or vectors, float32 [B, D]. Actions are int64 [B],
     or as another action space has them; `self.actions.vector` turns any into vectors. A subclass
     has a file of its own in this folder, which assigns it to `BONUS`. `make_bonus` calls
-    `cls(obs_shape, num_actions, options)`.
+    `cls(obs_shape, num_actions, options)`. Random numbers are drawn from torch's own generators,
+    whose state a checkpoint holds.
     """
 
     Options: type[Any] = BonusOptions

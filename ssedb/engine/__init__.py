@@ -41,8 +41,8 @@ def make_engine(
         device: where tensors live.
         name: `auto`, `eager` (the plain engine) or `fast` (CUDA graphs, which need a GPU).
         precision: `fp32`, `tf32` or `bf16`; a CPU computes in fp32.
-        seed: of the randomness that background updates draw from on a GPU.
-        overlap: whether background updates may run while environments step, on a GPU.
+        seed: of the randomness that background work draws from on a GPU.
+        overlap: whether background work may be done while environments step, on a GPU.
         group: the processes that share a run, if there are several.
     """
     from ssedb.engine.base import Engine

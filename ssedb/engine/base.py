@@ -1,4 +1,4 @@
-"""The plain engine, the reference: every step and every update runs immediately."""
+"""The plain engine, the reference: every step and all background work runs immediately."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ T = TypeVar("T")
 
 
 class Task(Generic[T]):
-    """Updates in the background, and the result made when all of them have run."""
+    """Work in the background, and the result that is made when all of it is done."""
 
-    def __init__(self, updates: Iterator[object], result: Callable[[], T], engine: Engine) -> None:
-        self._updates = updates
+    def __init__(self, work: Iterator[object], result: Callable[[], T], engine: Engine) -> None:
+        self._work = work
         self._make_result = result
         self._engine = engine
         self._result: Callable[[], T] | None = None
         self.waited = False
 
     def advance(self) -> None:
-        """Run one more update; after the last, begin to make the result."""
+        """Do one more piece of the work; after the last, begin to make the result."""
         if self._result is not None:
             return
         with self._engine.side():
-            for _ in self._updates:
+            for _ in self._work:
                 return
         self._result = self._engine.later(self._make_result)
 
     def wait(self) -> T:
-        """Run what is left. What is called from now on sees all updates; return the result."""
+        """Do what is left; return the result. What is called from now on sees all of the work."""
         while self._result is None:
             self.advance()
         result = self._result()  # may have run on the side, too
@@ -54,7 +54,7 @@ class Engine:
     uses_graphs = False
     """Whether capturable steps are captured as CUDA graphs and replayed."""
     overlaps = False
-    """Whether background updates run while environments step."""
+    """Whether background work is done while environments step."""
     fuse = False
     """Whether elementwise functions are compiled."""
 
@@ -73,9 +73,9 @@ class Engine:
         Args:
             device: where tensors live.
             precision: `fp32`, `tf32` or `bf16`; see `Precision`.
-            seed: of the generator that background updates draw from.
-            own_draws: whether background updates have a generator of their own on a CPU. On a GPU
-                they always do, so that an engine which overlaps them draws the same numbers.
+            seed: of the generator that background work draws from.
+            own_draws: whether background work has a generator of its own on a CPU. On a GPU it
+                always has, so that an engine which overlaps it draws the same numbers.
             guest: whether torch's generators are someone else's, and not in the state.
             group: the processes that share the run.
         """
@@ -110,7 +110,7 @@ class Engine:
         Args:
             step: function of tensors, and by name of objects whose tensors stay in their place. It
                 returns None, a tensor, or a tuple or dict of tensors.
-            background: whether background updates call the step, while others may run.
+            background: whether background work calls the step, while others may run.
             capturable: whether a CUDA graph may hold the step: the step waits for nothing on the
                 host, and no shape depends on data.
             generators: generators that the step draws from, other than torch's.
@@ -125,14 +125,14 @@ class Engine:
 
         return call  # type: ignore[return-value]
 
-    def background(self, updates: Iterator[object], result: Callable[[], T]) -> Task[T]:
-        """Run updates, and then make the result of the task: here at once.
+    def background(self, work: Iterator[object], result: Callable[[], T]) -> Task[T]:
+        """Do work, and then make the result of the task: here at once.
 
         Args:
-            updates: runs one update each time it is advanced.
-            result: called once after the last update; draws nothing at random.
+            work: does one piece each time it is advanced.
+            result: called once after the last piece; draws nothing at random.
         """
-        task = Task(updates, result, self)
+        task = Task(work, result, self)
         task.wait()
         return task
 
@@ -172,7 +172,7 @@ class Engine:
     # What a task is made of.
 
     def side(self) -> AbstractContextManager[None]:
-        """Run a block as part of background updates, with their generator."""
+        """Run a block as part of background work, with its generator."""
         if self._generator is None:
             return nullcontext()
         draws = _drawing_on_gpu if self.device.type == "cuda" else _drawing_on_cpu
@@ -184,7 +184,7 @@ class Engine:
         return lambda: result
 
     def wait_for_side(self) -> None:
-        """Let what is called from now on begin when all background updates are done."""
+        """Let what is called from now on begin when all background work is done."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return the random states that are not torch's on a CPU."""

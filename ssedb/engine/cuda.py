@@ -1,4 +1,4 @@
-"""The engine for a GPU: steps replayed as CUDA graphs, background updates on a side stream."""
+"""The engine for a GPU: steps replayed as CUDA graphs, background work on a side stream."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from torch import Tensor
 
 from ssedb.compiled import compiled
 from ssedb.engine.overlap import OverlappingEngine
-from ssedb.float32 import torch_lock
+from ssedb.engine.precision import torch_lock
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 
 class CudaEngine(OverlappingEngine):
-    """Engine that replays steps as CUDA graphs, with background updates on a side stream."""
+    """Engine that replays steps as CUDA graphs, with background work on a side stream."""
 
     uses_graphs = True
     fuse = True
@@ -65,7 +65,7 @@ class CudaEngine(OverlappingEngine):
             yield
 
     def later(self, function: Callable[[], T]) -> Callable[[], T]:
-        """Call a function on the worker thread and on the side stream, after all updates."""
+        """Call a function on the worker thread and on the side stream, after all work."""
 
         def call() -> T:
             with torch.cuda.stream(self._side_stream):

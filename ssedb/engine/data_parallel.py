@@ -15,7 +15,7 @@ class DataParallelEngine(Engine):
     """The plain engine, with gradients averaged over the processes before each optimizer step.
 
     All processes begin with the same weights and the same random state, and draw the same numbers
-    outside of background updates; there each draws its own, for its own rows.
+    outside of background work; there each draws its own, for its own rows.
     """
 
     def __init__(

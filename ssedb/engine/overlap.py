@@ -1,4 +1,4 @@
-"""Background updates in slices, while other steps go on."""
+"""Background work in pieces, while other steps go on."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ T = TypeVar("T")
 
 
 class OverlappingEngine(Engine):
-    """Engine that runs background updates one at a time, whenever the collector calls `idle`.
+    """Engine that does a piece of background work whenever the collector calls `idle`.
 
-    Background updates draw from a generator of their own, and readers of their results wait for
-    their task first. So the numbers are those of the plain engine.
+    Background work draws from a generator of its own, and readers of its results wait for its task
+    first. So the numbers are those of the plain engine.
     """
 
     def __init__(
@@ -29,15 +29,15 @@ class OverlappingEngine(Engine):
         self._worker = WorkerThread(device) if overlap else None
         self._task: Task[Any] | None = None
 
-    def background(self, updates: Iterator[object], result: Callable[[], T]) -> Task[T]:
-        """Keep updates for when the engine is idle, or for who waits for the task."""
+    def background(self, work: Iterator[object], result: Callable[[], T]) -> Task[T]:
+        """Keep work for when the engine is idle, or for who waits for the task."""
         if not self.overlaps:
-            return super().background(updates, result)
-        self._task = Task(updates, result, self)
+            return super().background(work, result)
+        self._task = Task(work, result, self)
         return self._task
 
     def idle(self) -> None:
-        """Issue one background update. All at once would keep the host away from environments."""
+        """Do one piece of background work. All at once would keep environments waiting."""
         if self._task is not None:
             self._task.advance()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -11,7 +12,23 @@ import torch
 import torch.utils.deterministic
 from torch import nn
 
-from ssedb.float32 import tf32
+torch_lock = threading.RLock()
+"""Lock of the thread that sets the TF32 switch, which the whole process shares, or captures a CUDA
+graph."""
+
+
+@contextmanager
+def tf32(allowed: bool) -> Iterator[None]:
+    """Allow or forbid TF32 in products on a GPU. Other threads wait to set the switch meanwhile."""
+    matmul = torch.backends.cuda.matmul
+    convolutions = torch.backends.cudnn
+    with torch_lock:
+        before = matmul.allow_tf32, convolutions.allow_tf32
+        matmul.allow_tf32 = convolutions.allow_tf32 = allowed
+        try:
+            yield
+        finally:
+            matmul.allow_tf32, convolutions.allow_tf32 = before
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from ssedb.float32 import exact
+from ssedb.products import product
 
 SIDE = 84
 LUMA = (0.299, 0.587, 0.114)
@@ -35,10 +35,9 @@ def to_agent_frames(frames: Tensor, side: int = SIDE) -> Tensor:
     return frames if done else _shrink(frames, side)
 
 
-@exact
 def _shrink(frames: Tensor, side: int) -> Tensor:
     if frames.ndim == 4:
-        frames = frames.float() @ _luma(frames.device)
+        frames = product(frames.float(), _luma(frames.device))
     resized = interpolate(
         frames.float()[:, None], (side, side), mode="bilinear", antialias=True, align_corners=False
     )

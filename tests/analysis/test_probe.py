@@ -203,7 +203,7 @@ def test_probe_figure_names_the_run_and_what_it_draws(tmp_path, monkeypatch, fea
     (figure,) = drawn
     assert figure.get_suptitle() == "run-7: count"
     left, right = figure.axes
-    assert left.get_xlabel() == "updates on the same transitions"
+    assert left.get_xlabel() == "train steps on the same transitions"
     assert ("blue" in right.get_title()) == features
     assert ("no features" in right.get_title()) == (not features)
     assert right.texts[0].get_text() == "0.00"

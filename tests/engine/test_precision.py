@@ -1,23 +1,13 @@
-"""The TF32 switch of torch, and functions that do not follow it."""
+"""The TF32 switch of torch."""
 
 import threading
 
 import torch
 
-from ssedb.float32 import exact, tf32
+from ssedb.engine.precision import tf32
 
 
-def test_exact_functions_return_what_they_compute():
-    @exact
-    def product(a, b):
-        """A product."""
-        return a @ b
-
-    assert product.__doc__ == "A product."
-    assert product(torch.eye(2), torch.ones(2)).tolist() == [1, 1]
-
-
-def test_float32_switch_in_two_threads_is_set_by_one_at_a_time():
+def test_tf32_switch_in_two_threads_is_set_by_one_at_a_time():
     flags = torch.backends.cuda.matmul
     before, entered = flags.allow_tf32, threading.Event()
 
