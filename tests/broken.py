@@ -141,6 +141,25 @@ class LooksAtRandom(Sound):
         return {"one": self.rows(obs)[torch.randint(len(obs), ())].mean().detach()}
 
 
+class Blackens(Sound):
+    breaks = "arguments_are_left_alone"
+
+    def reward(self, obs, actions, next_obs):
+        obs.zero_()
+        return super().reward(obs, actions, next_obs)
+
+
+class SpoilsTheMask(Sound):
+    breaks = "arguments_are_left_alone"
+    also = ("masked_pairs_do_not_count", "bonus_reaches_the_policy")  # autograd keeps the mask
+
+    def loss(self, obs, actions, next_obs, mask=None):
+        loss = super().loss(obs, actions, next_obs, mask)
+        if mask is not None:
+            mask.fill_(True)
+        return loss
+
+
 class CountsItsLooks(CountsItsCalls):
     breaks = "diagnostics_change_nothing"
 

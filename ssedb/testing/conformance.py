@@ -39,6 +39,7 @@ CHECKS: tuple[Callable[[Subject], None], ...] = (
     contract.reward_is_deterministic,
     contract.reward_changes_nothing,
     contract.diagnostics_change_nothing,
+    contract.arguments_are_left_alone,
     behaviour.loss_decreases,
     behaviour.fixed_parts_stay,
     behaviour.saving_and_loading_keeps_the_rewards,

@@ -126,6 +126,27 @@ def diagnostics_change_nothing(subject: Subject) -> None:
             raise Failure(f"diagnostics must be tensors of one number; {name} is {value!r}")
 
 
+def arguments_are_left_alone(subject: Subject) -> None:
+    """Check that observations, actions and mask that are handed in stay as they are."""
+    bonus = subject.trained()
+    obs, actions, next_obs, *context = subject.batch(bonus)
+    mask = torch.arange(len(obs), device=obs.device) % 2 == 0
+    given = {"obs": obs, "actions": actions, "next_obs": next_obs, "mask": mask}
+    before = {name: value.clone() for name, value in given.items()}
+    rows, masked = (obs, actions, next_obs), {"mask": mask} if bonus.uses_mask else {}
+    calls: dict[str, Callable[[], object]] = {
+        "reward": lambda: bonus.reward(*rows, *context),
+        "features": lambda: bonus.features(obs, actions),
+        "loss": lambda: bonus.loss(*rows, mask),
+        "diagnostics": lambda: bonus.diagnostics(*rows),
+        "observe": lambda: bonus.observe(*rows, *context, **masked),
+    }
+    for method, call in calls.items():
+        call()
+        if changed := [name for name in given if not torch.equal(given[name], before[name])]:
+            raise Failure(f"{method} changes the {changed[0]} that it is given; copy it first")
+
+
 def _changes(bonus: Bonus, what: str, call: Callable[[], object]) -> bool:
     """Raise Failure if a call changes the state; return whether it drew random numbers."""
     before = {name: value.clone() for name, value in bonus.state_dict().items()}

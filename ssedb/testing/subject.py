@@ -69,8 +69,9 @@ class Subject:
         return bonus
 
     def batch(self, bonus: Bonus) -> tuple[Any, ...]:
-        """Return (obs, actions, next_obs) and, for a bonus that uses it, their context."""
-        return experience(bonus, self.data, None, slice(None))
+        """Return (obs, actions, next_obs), copied, and, for a bonus that uses it, their context."""
+        obs, actions, next_obs, *context = experience(bonus, self.data, None, slice(None))
+        return obs.clone(), actions.clone(), next_obs.clone(), *context
 
 
 def optimizer_of(bonus: Bonus) -> torch.optim.Adam:

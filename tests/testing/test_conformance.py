@@ -129,7 +129,7 @@ def test_check_command_lists_the_checks_and_exits_1_on_a_failure(capsys):
         "fail  order_does_not_matter                  rewards in order and out of it: they differ"
         in shown
     )
-    assert "tests.broken:PaysByPosition: 1 of 19 checks failed" in shown
+    assert "tests.broken:PaysByPosition: 1 of 20 checks failed" in shown
 
 
 class NoLoss(Bonus):
@@ -300,7 +300,7 @@ def outside(compiler, pytester, monkeypatch):
 
 def test_plugin_checks_a_class_of_another_project(outside):
     result = outside("--ssedb-bonus", "mine:Bright", "--ssedb-bonus", "mine:Cumulative", "-v")
-    result.assert_outcomes(passed=1 + 15 + 14, skipped=2 * 4, failed=1)
+    result.assert_outcomes(passed=1 + 16 + 15, skipped=2 * 4, failed=1)
     result.stdout.fnmatch_lines(
         [
             "test_mine.py::test_of_their_own PASSED*",
@@ -317,7 +317,7 @@ def test_plugin_checks_a_class_of_another_project(outside):
 
 def test_plugin_shows_where_a_bonus_crashes_and_obeys_k(outside):
     result = outside("--ssedb-bonus", "mine:Crashes", "-k", "reward_is_finite", "--tb=short")
-    result.assert_outcomes(failed=1, deselected=19)
+    result.assert_outcomes(failed=1, deselected=20)
     result.stdout.fnmatch_lines(
         ["mine.py:*: in reward", "E   AttributeError: 'Crashes' object has no attribute *"]
     )
@@ -340,7 +340,7 @@ def test_plugin_imports_from_the_folder_it_is_called_in(outside, pytester):
         [*command, "--ssedb-bonus", "mine:Bright", "-k", "reward_is_finite"],
         cwd=pytester.path, env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert "1 passed, 19 deselected" in result.stdout, result.stderr
+    assert "1 passed, 20 deselected" in result.stdout, result.stderr
 
 
 def test_plugin_refuses_a_wrong_name_and_is_silent_without_one(outside):
