@@ -95,9 +95,7 @@ def measure(
         compare(f"{config.env}, {bonus}", other, envs, library)
     close(envs)
     library.close()
-    raw = dataclasses.replace(
-        three, noise="random-box", fidelity="released", box_noise="wrap", pixel_noise="zeros"
-    )
+    raw = dataclasses.replace(three, noise="random-box", fidelity="released")
     envs, library = training_envs(raw, 0, device), library_vector(raw)
     for noise in ("random-box", "pixel"):
         noisy = dataclasses.replace(raw, noise=noise, bonus_options={}, bonus_epochs=3)

@@ -48,9 +48,6 @@ FIDELITIES: dict[str, dict[str, Any]] = {
         reward_scale="run",
         bonus_epochs=1,
         mask_boundaries=True,
-        sticky="step",
-        pixel_noise="add",
-        box_noise="fill",
     ),
     "released": dict(
         bonus="db",
@@ -60,9 +57,6 @@ FIDELITIES: dict[str, dict[str, Any]] = {
         reward_scale="run",
         bonus_epochs=3,
         mask_boundaries=False,
-        sticky="frame",
-        pixel_noise="zeros",
-        box_noise="wrap",
     ),
 }
 FIDELITIES["ours"] = FIDELITIES["paper"] | dict(
@@ -108,6 +102,12 @@ OURS: dict[str, dict[str, Any]] = {
     "rooms": {},
 }
 """Settings that `--fidelity ours` changes in each preset (docs/what-a-bonus-must-do.md)."""
+OLD_VARIANTS = {
+    "sticky": ("sticky", "step", "frame"),
+    "pixel_noise": ("pixel", "add", "zeros"),
+    "box_noise": ("random-box", "fill", "wrap"),
+}
+"""Settings of older versions: the noise whose variant each chose, and its two variants."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +122,8 @@ class TrainConfig:
     """What disturbs the agent: a name of `ssedb list noises`, or package.module:Class."""
     noise_strength: NonNegativeFloat = 1.0
     """Strength of the noise: 0 is none, 1 is the paper's, or for other noises the usual one."""
+    noise_variant: str = ""
+    """Variant of the noise, where it has several (docs/noises.md); by default the fidelity's."""
     bonus: str = BY_NAME
     """The intrinsic reward: a name of `ssedb list bonuses`, or package.module:Class."""
     bonus_options: Annotated[Mapping[str, Any], tyro.conf.Suppress] = field(default_factory=dict)
@@ -193,12 +195,6 @@ class TrainConfig:
     """Agent steps after which an episode is cut."""
     noop_max: Annotated[int, Ge(0), Le(EMULATOR_MOST)] = 30
     """Most no-ops (emulated frames) before an Atari episode; the number is drawn from 0 to this."""
-    sticky: Literal["step", "frame"] = BY_NAME
-    """Sticky noise decides at every agent step, or at every emulated frame (then no no-ops)."""
-    pixel_noise: Literal["add", "zeros"] = BY_NAME
-    """Pixel noise is added to every pixel, or replaces only those that are 0 in the raw frame."""
-    box_noise: Literal["fill", "wrap"] = BY_NAME
-    """Boxes are filled with noise, or have it added to the raw frame with wrap-around."""
     checkpoint_minutes: NonNegativeFloat = 5.0
     """Minutes between checkpoints; 0 saves after every iteration. The end is always saved."""
     wandb: bool = False
@@ -234,7 +230,7 @@ class TrainConfig:
         require(known, "device", repr(self.device), "use auto, cpu, cuda or cuda:N")
         both = self.deterministic and self.engine == "fast"
         require(not both, "engine", "'fast'", "--deterministic takes eager steps; use auto")
-        require_noise(self.noise, self.noise_strength)
+        require_noise(self.noise, self.noise_strength, self.noise_variant)
 
     def _check_numbers(self) -> None:
         if self.num_envs % self.minibatch_envs:
@@ -308,7 +304,8 @@ def migrated(values: Mapping[str, Any]) -> dict[str, Any]:
         Damaged: the file has values that no version wrote.
     """
     values = dict(values)
-    for key, kind in {"bonus": str, "bonus_options": dict, "none_options": list}.items():
+    kinds = {"bonus": str, "bonus_options": dict, "none_options": list}
+    for key, kind in {**kinds, **dict.fromkeys(OLD_VARIANTS, str)}.items():
         if not isinstance(values.get(key, kind()), kind):
             raise Damaged(f"config.toml has {key}={values[key]!r}, which no run writes")
     if unset := values.pop("none_options", ()):
@@ -323,6 +320,12 @@ def migrated(values: Mapping[str, Any]) -> dict[str, Any]:
     features = {"icm": "inverse", "random-features": "random"}.get(values.get("bonus", ""))
     if features and "bonus_options" in values:  # two bonuses, once
         values["bonus_options"] = {"features": features} | values["bonus_options"]
+    for key in OLD_VARIANTS.keys() & values:
+        noise, *usual = OLD_VARIANTS[key]
+        variant = values.pop(key)
+        values.setdefault("noise_variant", "")
+        if values.get("noise") == noise and variant != usual[values.get("fidelity") == "released"]:
+            values["noise_variant"] = variant
     return values
 
 

@@ -4,12 +4,15 @@ import dataclasses
 import re
 import subprocess
 import sys
+import tomllib
 
 import numpy as np
 import pytest
+import tomli_w
 
 from ssedb.cli.train import parse_train
 from ssedb.config import ConfigError, TrainConfig
+from ssedb.noises import noise_of
 
 
 def test_config_by_default_is_the_papers():
@@ -54,7 +57,6 @@ def test_config_by_default_is_the_papers():
 def test_config_of_a_fidelity_can_be_overridden_by_setting():
     config = TrainConfig(fidelity="released", adam_eps=1e-5, bonus_options={"bonus_root": "sqrt"})
     assert (config.adam_eps, config.bonus_epochs, config.mask_boundaries) == (1e-5, 3, False)
-    assert (config.sticky, config.pixel_noise, config.box_noise) == ("frame", "zeros", "wrap")
     assert config.policy_layers == ("linear", "relu", "relu")
     assert (config.bonus_options["bonus_root"], config.bonus_options["prediction_std"]) == (
         "sqrt",
@@ -66,18 +68,18 @@ def test_config_of_a_fidelity_can_be_overridden_by_setting():
 
 PAPER = dict(
     bonus="db", entropy_coef=0.001, reward_scale="run", adam_eps=1e-7,
-    policy_layers=("relu", "relu"), bonus_epochs=1, mask_boundaries=True, sticky="step",
-    pixel_noise="add", box_noise="fill", bonus_root="sqrt", nce_input="mean",
-    action_input="first", prediction_std="head", target_frames="stack",
-    momentum_every="step", tau=0.999, momentum_target=True, ablation="none",
+    policy_layers=("relu", "relu"), bonus_epochs=1, mask_boundaries=True, noise_variant="",
+    bonus_root="sqrt", nce_input="mean", action_input="first", prediction_std="head",
+    target_frames="stack", momentum_every="step", tau=0.999, momentum_target=True,
+    ablation="none",
 )  # fmt: skip
 
 RELEASED = dict(
     bonus="db", entropy_coef=0.001, reward_scale="run", adam_eps=1e-8,
-    policy_layers=("linear", "relu", "relu"), bonus_epochs=3, mask_boundaries=False, sticky="frame",
-    pixel_noise="zeros", box_noise="wrap", bonus_root="none", nce_input="sample",
-    action_input="every", prediction_std="scalar", target_frames="stack",
-    momentum_every="epoch", tau=0.999, momentum_target=True, ablation="none",
+    policy_layers=("linear", "relu", "relu"), bonus_epochs=3, mask_boundaries=False,
+    noise_variant="", bonus_root="none", nce_input="sample", action_input="every",
+    prediction_std="scalar", target_frames="stack", momentum_every="epoch", tau=0.999,
+    momentum_target=True, ablation="none",
 )  # fmt: skip
 
 OURS = dict(
@@ -165,7 +167,12 @@ def test_config_of_our_recipe_changes_passes_and_rate_of_a_preset(preset, expect
         ({"policy_layers": ()}, "must be a list"),
         ({"policy_channels": (1, 2)}, "must be a list of 3"),
         ({"policy_channels": (-1, 8, 8)}, "must be above 0"),
-        ({"box_noise": "foo"}, "box_noise='foo': use one of fill, wrap"),
+        (
+            {"noise": "random-box", "noise_variant": "foo"},
+            "noise_variant='foo': use one of fill, wrap$",
+        ),
+        ({"noise_variant": "fill"}, "noise_variant='fill': leave it out$"),
+        ({"noise_variant": 3}, "noise_variant=3: must be text"),
         ({"rollout_steps": 1.5}, "rollout_steps=1.5: must be a whole number"),
         ({"seed": 2**32}, "seed=4294967296: must be below 4294967296"),
         ({"learning_rate": float("nan")}, "learning_rate=nan: must be a finite number"),
@@ -294,6 +301,46 @@ def test_from_toml_of_an_older_run_keeps_its_reward_scale(tmp_path, before, scal
         text.replace('reward_scale = "recent"', f"normalize_bonus = {before}")
     )
     assert TrainConfig.from_toml(tmp_path / "config.toml").reward_scale == scale
+
+
+USUAL = {
+    "paper": {"sticky": "step", "pixel": "add", "random-box": "fill"},
+    "released": {"sticky": "frame", "pixel": "zeros", "random-box": "wrap"},
+}
+USUAL["ours"] = USUAL["paper"]
+
+
+def older(config: TrainConfig, variants: dict[str, str]) -> str:
+    """The text of config.toml when each noise with variants had a setting for them."""
+    values = tomllib.loads(config.to_toml())
+    del values["noise_variant"]
+    keys = {"sticky": "sticky", "pixel": "pixel_noise", "random-box": "box_noise"}
+    return tomli_w.dumps(values | {keys[noise]: variant for noise, variant in variants.items()})
+
+
+@pytest.mark.parametrize("given", USUAL["released"])
+@pytest.mark.parametrize("noise", [*USUAL["paper"], "clouds"])
+@pytest.mark.parametrize("fidelity", USUAL)
+def test_from_toml_of_an_older_run_keeps_its_variant(tmp_path, fidelity, noise, given):
+    config = TrainConfig(noise=noise, fidelity=fidelity)
+    other = USUAL["paper" if fidelity == "released" else "released"]
+    variants = {**USUAL[fidelity], given: other[given]}
+    (tmp_path / "config.toml").write_text(older(config, variants))
+    if noise == given:
+        config = dataclasses.replace(config, noise_variant=other[noise])
+    assert TrainConfig.from_toml(tmp_path / "config.toml") == config
+    assert noise_of(config).variant == variants.get(noise, "")
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [(3, "config.toml has sticky=3, which"), ("slow", "noise_variant='slow': use one of step")],
+)
+def test_from_toml_of_an_older_run_with_a_damaged_variant_is_refused(tmp_path, value, message):
+    text = older(TrainConfig(noise="sticky"), USUAL["paper"] | {"sticky": value})
+    (tmp_path / "config.toml").write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        TrainConfig.from_toml(tmp_path / "config.toml")
 
 
 def test_from_toml_of_an_older_run_over_random_features_is_read(tmp_path):

@@ -77,11 +77,8 @@ MATTERS = {
     "env_kwargs": (DIAL, {"by": 7}),
     "noise": (ROOMS, "random-box"),
     "noise_strength": ({**ROOMS, "noise": "random-box"}, 0.5),
-    "box_noise": ({**ROOMS, "noise": "random-box"}, "wrap"),
-    "pixel_noise": ({**ROOMS, "noise": "pixel"}, "zeros"),
     "max_episode_steps": (ROOMS, 5),
     "obs_norm_steps": (ROOMS, 128),
-    "sticky": ({**ATARI, "noise": "sticky"}, "frame"),
     "noop_max": (ATARI, 0),
     "bonus": ({**TOY, "bonus_options": {}}, "icm"),
     "bonus_options": (TOY, {"tau": 0.5}),
@@ -107,6 +104,12 @@ MATTERS = {
     "policy_channels": (TOY, (4, 4, 8)),
     "policy_width": (TOY, 8),
     "policy_layers": (TOY, ("linear", "relu")),
+}
+
+VARIANTS = {
+    "random-box": (ROOMS, "wrap"),
+    "pixel": (ROOMS, "zeros"),
+    "sticky": (ATARI, "frame"),
 }
 
 DOES_NOT = {
@@ -137,7 +140,7 @@ def usual():
 
 def test_settings_are_all_declared():
     names = {field.name for field in dataclasses.fields(TrainConfig)}
-    assert names == {*MATTERS, *DOES_NOT, "device"}
+    assert names == {*MATTERS, *DOES_NOT, "noise_variant", "device"}
 
 
 @pytest.mark.parametrize("name", MATTERS)
@@ -145,6 +148,14 @@ def test_setting_of_the_algorithm_changes_the_result(usual, name):
     base, value = MATTERS[name]
     same = outcome(**{**base, name: value}) == usual(base)
     assert not same, f"{name}={value} comes to the same"
+
+
+@pytest.mark.parametrize("noise", VARIANTS)
+def test_variant_of_a_noise_changes_the_result(usual, noise):
+    base, variant = VARIANTS[noise]
+    base = {**base, "noise": noise}
+    same = outcome(**{**base, "noise_variant": variant}) == usual(base)
+    assert not same, f"{noise} with noise_variant={variant} comes to the same"
 
 
 @pytest.mark.parametrize("name", DOES_NOT)

@@ -125,8 +125,6 @@ def noises() -> str:
         about = (cls.__doc__ or "").strip().splitlines()[0]
         touches = [word for word, yes in _touched(cls).items() if yes]
         variants = ", ".join(f"`{v}`" for v in cls.variants)
-        if cls.setting:
-            variants += f" (`{cls.setting}`)"
         rows.append((f"`{name}`", about, " and ".join(touches) or "-", variants or "-"))
     return _table(("noise", "what it does", "disturbs", "variants"), rows)
 

@@ -186,8 +186,8 @@ def probe_run(
     from ssedb.runs.folder import saved_config
 
     config = saved_config(run)
-    if noise is not None:
-        config = dataclasses.replace(config, noise=noise)
+    if noise not in (None, config.noise):
+        config = dataclasses.replace(config, noise=noise, noise_variant="")
     check_probe(config, transitions, draws)
     agent = load(run, device)
     agent.require_pictures()

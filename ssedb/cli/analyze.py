@@ -95,8 +95,8 @@ def probe(args: list[str]) -> None:
     """Measure a run's bonus under noise."""
     options = parse(Probe, args, "analyze probe")
     config = saved_config(options.run)
-    if options.noise is not None:
-        config = dataclasses.replace(config, noise=options.noise)
+    if options.noise not in (None, config.noise):
+        config = dataclasses.replace(config, noise=options.noise, noise_variant="")
     require_checkpoint(options.run, config)
     require_writable(options.run)
     require_installed("matplotlib", extra="report")

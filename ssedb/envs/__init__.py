@@ -18,6 +18,7 @@ def make_env(
     *,
     noise: str = "none",
     strength: float = 1.0,
+    noise_variant: str = "",
     seed: int = 0,
     device: str = "cpu",
     fidelity: str = "paper",
@@ -25,7 +26,6 @@ def make_env(
     noop_max: int = 30,
     env_kwargs: Mapping[str, Any] | None = None,
     env_workers: int | Literal["auto"] = "auto",
-    **variants: str,
 ) -> NoisyEnv:
     """Make `num_envs` copies of an environment, seen through a noise.
 
@@ -34,6 +34,7 @@ def make_env(
         num_envs: copies stepped in parallel.
         noise: a name of `ssedb list noises`, or package.module:Class.
         strength: of the noise; 0 is none, 1 the paper's.
+        noise_variant: variant of the noise; by default the fidelity's.
         seed: seed of environments and noise.
         device: where the frames are returned.
         fidelity: whose variant of the noise: paper, released or ours.
@@ -42,8 +43,6 @@ def make_env(
         env_kwargs: arguments for gymnasium.make.
         env_workers: processes that step Gymnasium environments, 0 for this process alone; auto
             measures what is faster. The frames are the same either way.
-        **variants: of a noise, against the fidelity: sticky="step" or "frame",
-            pixel_noise="add" or "zeros", box_noise="fill" or "wrap".
     """
     import warnings
 
@@ -54,8 +53,7 @@ def make_env(
     from ssedb.errors import ConfigError, Note
     from ssedb.noises import make_noise
 
-    made = make_noise(noise, strength, fidelity=fidelity, settings=variants)
-    _check_variants(variants)
+    made = make_noise(noise, strength, noise_variant, fidelity=fidelity)
     if not isinstance(num_envs, Integral) or isinstance(num_envs, bool) or num_envs < 1:
         raise ConfigError(f"num_envs={num_envs!r}: must be a whole number, 1 or more")
     num_envs = int(num_envs)
@@ -78,18 +76,6 @@ def make_env(
         workers=env_workers,
     )
     return NoisyEnv(source, made, seed=noise_seed)
-
-
-def _check_variants(variants: Mapping[str, str]) -> None:
-    """Raise ConfigError for a setting that no noise has, or a variant that its noise has not."""
-    from ssedb.errors import ConfigError
-    from ssedb.noises import list_noises, noise_class
-
-    known = {cls.setting: cls for cls in map(noise_class, list_noises()) if cls.setting}
-    for key, variant in variants.items():
-        if key not in known:
-            raise ConfigError(f"make_env has no setting {key!r}; it has {', '.join(known)}")
-        known[key](variant=variant)
 
 
 def _source(
@@ -124,7 +110,8 @@ def _source(
         )
     if by_frame:
         raise ConfigError(
-            f"sticky='frame' needs an Atari emulator and {name!r} has none; use sticky='step'"
+            f"noise_variant={noise.variant!r} needs an Atari emulator and {name!r} has none; "
+            "use noise_variant='step'"
         )
     if world := rooms_world(name):
         from ssedb.envs.rooms.env import RoomsEnv

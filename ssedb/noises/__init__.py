@@ -6,9 +6,8 @@ This module imports no torch, so that settings can be checked at once.
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from ssedb.errors import ConfigError
 from ssedb.validate import import_class, import_outside, require, unknown_name
@@ -30,13 +29,16 @@ def noises_over(seen: Literal["images", "vectors"]) -> list[str]:
     return [name for name in list_noises() if noise_class(name).fits(seen)]
 
 
-def require_noise(name: str, strength: float = 1.0) -> None:
-    """Raise ConfigError for an unknown noise, or for a strength that it does not have.
+def require_noise(name: str, strength: float = 1.0, variant: str = "") -> None:
+    """Raise ConfigError for an unknown noise, or a strength or variant that it does not have.
 
-    Torch takes seconds to load, so the file of a noise is opened for an unusual strength only.
+    Torch takes seconds to load, so the file of a noise is opened only for an unusual strength or a
+    given variant.
     """
-    if ":" in name or name not in list_noises() or strength > 1:
-        noise_class(name).check_strength(strength, "noise_strength")
+    if ":" in name or name not in list_noises() or strength > 1 or variant:
+        cls = noise_class(name)
+        cls.check_strength(strength, "noise_strength")
+        cls.check_variant(variant)
 
 
 def about_noises() -> dict[str, str]:
@@ -65,53 +67,40 @@ def is_noise(name: str) -> bool:
 
 def noise_class(name: str) -> type[Noise]:
     """Return the class in the file of that name, or the class that `package.module:Class` names."""
-    from ssedb.config import TrainConfig
-
     if ":" in name:
         from ssedb.noises.base import Noise
 
-        cls = import_class("noise", name, Noise)
-    elif name in list_noises():
-        cls = import_module(f"ssedb.noises.{name.replace('-', '_')}").NOISE
-    else:
-        raise ConfigError(f"noise={name!r}: {unknown_name(name, list_noises())}")
-    if cls.setting and cls.setting not in TrainConfig.__dataclass_fields__:
-        raise ConfigError(
-            f"noise={name!r}: its setting {cls.setting!r} is none of a run's; leave it out, and "
-            "runs use the first variant"
-        )
-    return cls
+        return import_class("noise", name, Noise)
+    if name in list_noises():
+        cls: type[Noise] = import_module(f"ssedb.noises.{name.replace('-', '_')}").NOISE
+        return cls
+    raise ConfigError(f"noise={name!r}: {unknown_name(name, list_noises())}")
 
 
 def make_noise(
-    name: str,
-    strength: float = 1.0,
-    variant: str = "",
-    *,
-    fidelity: str = "paper",
-    settings: Mapping[str, Any] | None = None,
+    name: str, strength: float = 1.0, variant: str = "", *, fidelity: str = "paper"
 ) -> Noise:
     """Build a noise by its name.
 
     Args:
         name: a name of `list_noises`, or `package.module:Class`.
         strength: 0 changes nothing, 1 is the usual; at most the class's `max_strength`.
-        variant: one of the class's `variants`; what follows chooses one unless given.
-        fidelity: whose variant: paper, released or ours; the paper's if the class has no `setting`.
-        settings: variants by the names of settings, over the fidelity's.
+        variant: one of the class's `variants`; the fidelity's unless given.
+        fidelity: `released` chooses the second variant if there is one; `paper` and `ours` choose
+            the first.
     """
     from ssedb.options import Fidelity
 
     words = get_args(Fidelity)
     require(fidelity in words, "fidelity", repr(fidelity), f"use one of {', '.join(words)}")
     cls = noise_class(name)
-    if cls.setting and not variant:
-        both = cls.variants[:2]  # the paper's, and that of the released code
-        usual = both[-1] if both and fidelity == "released" else ""
-        variant = (settings or {}).get(cls.setting, usual)
+    if not variant and fidelity == "released":
+        variant = "".join(cls.variants[1:2])
     return cls(strength, variant)
 
 
 def noise_of(config: TrainConfig) -> Noise:
     """Build the noise that the settings of a run name."""
-    return make_noise(config.noise, config.noise_strength, settings=vars(config))
+    return make_noise(
+        config.noise, config.noise_strength, config.noise_variant, fidelity=config.fidelity
+    )

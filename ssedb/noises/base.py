@@ -36,8 +36,6 @@ class Noise:
 
     variants: ClassVar[tuple[str, ...]] = ()
     """The variants there are: the paper's first, then that of the released code."""
-    setting: ClassVar[str] = ""
-    """The setting of `TrainConfig` that names the variant, if one does."""
     disturbs: ClassVar[Literal["images", "vectors"]] = "images"
     """Kind of frames that a noise on frames needs."""
     max_strength: ClassVar[float] = math.inf
@@ -47,11 +45,8 @@ class Noise:
 
     def __post_init__(self) -> None:
         self.check_strength(self.strength)
-        variant = self.variant or next(iter(self.variants), "")
-        if variant and variant not in self.variants:
-            words = f"use one of {', '.join(self.variants)}" if self.variants else "leave it out"
-            raise ConfigError(f"{self.setting or 'variant'}={variant!r}: {words}")
-        object.__setattr__(self, "variant", variant)
+        self.check_variant(self.variant)
+        object.__setattr__(self, "variant", self.variant or next(iter(self.variants), ""))
 
     @classmethod
     def check_strength(cls, strength: float, name: str = "strength") -> None:
@@ -59,6 +54,13 @@ class Noise:
         if not 0 <= strength <= cls.max_strength:
             most = "" if cls.max_strength == math.inf else f" and at most {cls.max_strength:g}"
             raise ConfigError(f"{name}={strength}: must be 0 or more{most} for {cls.__name__}")
+
+    @classmethod
+    def check_variant(cls, variant: str) -> None:
+        """Raise ConfigError for a variant that is none of `variants`."""
+        if variant and variant not in cls.variants:
+            words = f"use one of {', '.join(cls.variants)}" if cls.variants else "leave it out"
+            raise ConfigError(f"noise_variant={variant!r}: {words}")
 
     @classmethod
     def changes_actions(cls) -> bool:

@@ -18,7 +18,6 @@ class Pixel(Noise):
     """
 
     variants = ("add", "zeros")
-    setting = "pixel_noise"
     std: ClassVar[float] = 80.0
 
     @property

@@ -19,7 +19,6 @@ class RandomBox(Noise):
     """
 
     variants = ("fill", "wrap")
-    setting = "box_noise"
     grid: ClassVar[tuple[int, int]] = (10, 8)
     """Rows and columns of cells that a box may fill."""
     boxes: ClassVar[tuple[int, int]] = (3, 12)

@@ -20,7 +20,6 @@ class Sticky(Noise):
     """
 
     variants = ("step", "frame")
-    setting = "sticky"
     probability: ClassVar[float] = 0.25
     max_strength = 4.0  # a probability of 1
 

@@ -171,8 +171,10 @@ def test_probe_of_a_game_measures_noise_alone(tmp_path, monkeypatch, fidelity):
     monkeypatch.setattr("ssedb.analysis.probe.FALL_BATCH", 16)
     monkeypatch.setattr("ssedb.analysis.probe.FALL_AT", (0, 1))
     run = tmp_path / "game"
-    sizes = dict(num_envs=1, minibatch_envs=1, steps=32, obs_norm_steps=16)
-    ssedb.train(tiny_config(run, env="breakout", noise="random-box", fidelity=fidelity, **sizes))
+    settings = dict(num_envs=1, minibatch_envs=1, steps=32, obs_norm_steps=16, fidelity=fidelity)
+    if fidelity == "released":
+        settings["noise_variant"] = "wrap"
+    ssedb.train(tiny_config(run, env="breakout", noise="random-box", **settings))
     result, picture = probe_run(run, transitions=128, draws=3)
     assert picture.stat().st_size > 10_000
     assert 0 < result.bonus_noise_share <= 1

@@ -83,7 +83,7 @@ def test_episode_numbers_after_a_resume_with_fresh_episodes_are_new(tmp_path):
 def test_episode_numbers_of_atari_after_a_resume_are_new(tmp_path):
     options = {"channels": (4, 4, 4), "state_dim": 16, "hidden_dim": 16, "latent_dim": 8}
     sizes = dict(env="breakout", num_envs=2, minibatch_envs=2, steps=64, obs_norm_steps=20)
-    sizes |= dict(noise="sticky", sticky="frame")  # the emulator's own cannot be restored
+    sizes |= dict(noise="sticky", noise_variant="frame")  # the emulator's own cannot be restored
     train(tiny_config(tmp_path / "run", bonus="db-ngu", bonus_options=options, **sizes))
     resume(tmp_path / "run", steps=128)
     state, _ = checkpoint.load_latest(tmp_path / "run" / "checkpoints")

@@ -154,7 +154,7 @@ def test_cli_with_a_mistake_answers_within_two_seconds():
         ),
         (
             "train --noise_strenght=3",
-            "there is no flag --noise_strenght; did you mean --noise-strength?",
+            "there is no flag --noise_strenght; did you mean --noise-strength or --noise-variant?",
         ),
         (
             "train --no-mask-boundary",

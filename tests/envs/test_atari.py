@@ -179,8 +179,10 @@ def test_atari_other_games_work(game):
         (dict(num_envs=0), "num_envs=0"),
         (dict(num_envs="8"), "num_envs='8': must be a whole number"),
         (dict(num_envs=True), "num_envs=True: must be a whole number"),
-        (dict(boxes=3), "no setting 'boxes'"),
-        (dict(sticky="foo"), "sticky='foo': use one of step, frame"),
+        (
+            dict(noise="sticky", noise_variant="foo"),
+            "noise_variant='foo': use one of step, frame",
+        ),
         (dict(seed=-1), "seed=-1: must be 0 or more"),
         (dict(strength=float("nan")), "strength=nan"),
         (dict(noise="sticky", strength=9), "at most 4 for Sticky"),

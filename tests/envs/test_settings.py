@@ -80,7 +80,7 @@ def some_boxes(
 
 
 def filled_boxes(rng, strength):
-    """docs/fidelity.md, `box_noise=fill`."""
+    """docs/fidelity.md, variant `fill` of `random-box`."""
 
     def draw(old):
         weight = min(strength, 1.0)
@@ -94,7 +94,7 @@ def filled_boxes(rng, strength):
 
 
 def wrapped_boxes(rng, strength):
-    """`box_noise=wrap`."""
+    """Variant `wrap` of `random-box`."""
 
     def draw(old):
         return ((old + rng.normal(0, 76.5 * strength, old.shape).astype(np.int64)) % 256).astype(
@@ -105,12 +105,12 @@ def wrapped_boxes(rng, strength):
 
 
 def added_pixels(rng, strength):
-    """`pixel_noise=add`."""
+    """Variant `add` of `pixel`."""
     return (pictures()[1] + rng.normal(0, 80 * strength, (84, 84))).clip(0, 255).astype(np.uint8)
 
 
 def pixels_at_zeros(rng, strength):
-    """`pixel_noise=zeros`."""
+    """Variant `zeros` of `pixel`."""
     raw, _ = pictures()
     noise = np.maximum(rng.normal(0, 80 * strength, raw.shape), 0).astype(np.int64) % 256
     return pillow_frame(np.where(raw == 0, noise, raw).astype(np.uint8))
@@ -182,7 +182,7 @@ def test_frames_at_strength_0_are_unchanged(make, noise):
 def test_variant_may_be_named_against_the_fidelity():
     raw, small = pictures()
     boxes = play(
-        by_config("random-box", fidelity="released", box_noise="fill"), [NOOP] * 8
+        by_config("random-box", fidelity="released", noise_variant="fill"), [NOOP] * 8
     ).reshape(-1, 84, 84)
     touched = (np.abs(boxes - small.astype(int)) > 1).any(0)
     assert (touched.any(), touched[80:].any(), touched[:, 80:].any()) == (
@@ -190,9 +190,9 @@ def test_variant_may_be_named_against_the_fidelity():
         False,
         False,
     )  # 10x8 cells of 8x10 pixels
-    pixels = play(by_config("pixel", fidelity="paper", pixel_noise="zeros"), [NOOP] * 3).reshape(
-        -1, 84, 84
-    )
+    pixels = play(
+        by_make_env("pixel", fidelity="paper", noise_variant="zeros"), [NOOP] * 3
+    ).reshape(-1, 84, 84)
     bright = (
         pillow_frame(np.where(raw == 0, 0, 255).astype(np.uint8)) == 255
     )  # no channel is 0 below

@@ -141,7 +141,9 @@ def test_fuzz_settings_of_a_run_end_with_0_or_2(run, tmp_path, examples):
     folder = make_run(tmp_path / "runs" / "run")
     config = TrainConfig.from_toml(folder / "config.toml")
     whole = tomllib.loads(config.to_toml())
-    changes = st.dictionaries(st.sampled_from([*whole, "none_options", "flux"]), tomls, max_size=3)
+    changes = st.dictionaries(
+        st.sampled_from([*whole, "none_options", "sticky", "flux"]), tomls, max_size=3
+    )
 
     @fuzz(examples, changes=changes)
     def check(changes):

@@ -120,7 +120,7 @@ def test_atari_state_restores_episodes_of_different_ages(monkeypatch, game):
 
 
 def test_atari_sticky_in_the_emulator_begins_episodes_afresh_and_says_so(tmp_path):
-    sticky = settings(**ATARI, noise="sticky", sticky="frame", steps=SIZE)
+    sticky = settings(**ATARI, noise="sticky", noise_variant="frame", steps=SIZE)
     train(tiny_config(tmp_path / "run", **sticky))
     resume(tmp_path / "run", notes := Notes(), steps=2 * SIZE)
     assert notes.notes == [f"resumed at step {SIZE}; episodes begin afresh"]

@@ -20,7 +20,8 @@ class Fog(Noise):
     """Makes everything lighter."""
 
     def disturb_frames(self, frames, memory, generator, want_mask=False):
-        noisy = frames + ((255 - frames) * (0.5 * min(self.strength, 1.0))).to(frames.dtype)
+        share = min(self.strength, 1.0) * (1.0 if self.variant == "white" else 0.5)
+        noisy = frames + ((255 - frames) * share).to(frames.dtype)
         return noisy, noisy != frames if want_mask else None
 
 
@@ -32,17 +33,15 @@ class Falls(Noise):
 
 
 class Thick(Fog):
-    """Has variants, of which the run has no setting."""
+    """Has two variants."""
 
     variants = ("gray", "white")
-    setting = "thickness"
 
 
-class Boxes(Fog):
-    """Has the variant of its setting that the paper has, and a setting of another noise."""
+class Gray(Fog):
+    """Has one variant."""
 
-    variants = ("fill",)
-    setting = "box_noise"
+    variants = ("gray",)
 
 
 NOISE = Fog
@@ -108,8 +107,8 @@ def test_noise_that_is_none_is_refused_in_one_line(fog, name, message, capsys):
     [
         (("sticky", 4.5), "strength=4.5: must be 0 or more and at most 4 for Sticky"),
         (("pixel", -1.0), "strength=-1.0: must be 0 or more for Pixel"),
-        (("pixel", 1.0, "wrap"), "pixel_noise='wrap': use one of add, zeros"),
-        (("flicker", 1.0, "wrap"), "variant='wrap': leave it out"),
+        (("pixel", 1.0, "wrap"), "noise_variant='wrap': use one of add, zeros"),
+        (("flicker", 1.0, "wrap"), "noise_variant='wrap': leave it out"),
     ],
 )
 def test_noise_with_a_wrong_setting_is_refused(settings, message):
@@ -129,7 +128,7 @@ def test_noise_that_raises_is_named_in_one_line(fog, tmp_path, capsys):
 
 def test_variant_without_a_name_is_the_papers():
     assert {
-        name: make_noise(name).variant for name in list_noises() if noise_class(name).setting
+        name: make_noise(name).variant for name in list_noises() if noise_class(name).variants
     } == {
         "pixel": "add",
         "random-box": "fill",
@@ -146,28 +145,44 @@ def test_variant_of_a_fidelity_is_that_of_a_run(fidelity, variant):
     assert noise_of(run) == make_noise("random-box", fidelity=fidelity)
 
 
-def test_variant_of_a_noise_with_one_is_the_same_under_every_fidelity(fog):
+def test_variant_of_a_noise_with_one_or_none_is_the_same_under_every_fidelity(fog):
     for fidelity in ("paper", "released"):
-        made = make_noise("strangenoise:Boxes", fidelity=fidelity)
-        assert made.variant == "fill"
-    ssedb.make_env("rooms-small", 2, noise="strangenoise:Boxes", fidelity="released").reset()
+        assert make_noise("strangenoise:Gray", fidelity=fidelity).variant == "gray"
+        assert make_noise("strangenoise:Fog", fidelity=fidelity).variant == ""
 
 
-def test_noise_whose_setting_no_run_has_is_refused_in_one_line(fog, capsys):
-    name = "strangenoise:Thick"
-    said = f"noise='{name}': its setting 'thickness' is none of a run's; leave it out"
-    for make in (
-        lambda: ssedb.make_env("rooms-small", 2, noise=name),
-        lambda: ssedb.TrainConfig(noise=name),
-        lambda: make_noise(name),
-    ):
-        with pytest.raises(ssedb.ConfigError, match=re.escape(said)):
-            make()
-    assert cli.main(["check", name]) == 2
-    assert said in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("flags", "darkest"),
+    [
+        ([], 127),
+        (["--noise-variant", "white"], 255),
+        (["--fidelity", "released"], 255),
+        (["--fidelity", "released", "--noise-variant", "gray"], 127),
+    ],
+)
+def test_variant_of_a_noise_from_outside_is_selected_by_a_flag(fog, flags, darkest, tmp_path):
+    out = tmp_path / "run"
+    noise = ["--noise", "strangenoise:Thick", *flags]
+    assert cli.main(["train", *noise, *TINY, "--bonus", "rnd", "--out", str(out)]) == 0
+    assert ssedb.load(out, device="cpu").make_env(2).reset().min() == darkest
+
+
+@pytest.mark.parametrize(
+    ("noise", "remedy"),
+    [("Thick", "use one of gray, white"), ("Fog", "leave it out")],
+)
+def test_variant_that_a_noise_from_outside_lacks_is_refused_in_one_line(fog, noise, remedy, capsys):
+    name = f"strangenoise:{noise}"
+    assert cli.main(["train", "--noise", name, "--noise-variant", "black", *TINY]) == 2
+    said = f"noise_variant='black': {remedy}"
+    assert capsys.readouterr().err.splitlines()[-1] == f"ssedb: {said}"
+    with pytest.raises(ssedb.ConfigError, match=said):
+        ssedb.make_env("rooms-small", 2, noise=name, noise_variant="black")
 
 
 def test_noise_of_a_config_has_its_strength_and_variant():
     config = ssedb.TrainConfig(noise="pixel", noise_strength=0.5, fidelity="released")
     assert noise_of(config) == make_noise("pixel", 0.5, "zeros")
     assert noise_of(dataclasses.replace(config, noise="clouds")) == make_noise("clouds", 0.5)
+    config = ssedb.TrainConfig(noise="pixel", noise_variant="zeros")
+    assert noise_of(config) == make_noise("pixel", variant="zeros")
