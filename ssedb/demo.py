@@ -78,11 +78,10 @@ def run_agent(config: TrainConfig, agent: str, seed: int, messages: Any, threads
 
 def _train(config: TrainConfig, agent: str, seed: int) -> Iterator[tuple[RoomsEnv, Probe]]:
     """Train a policy on its bonus; yield the worlds and a probe of the bonus after each rollout."""
-    noise = "none" if agent == RND_CLEAN else config.noise
     options = OPTIONS.get(agent, {})
-    settings: dict[str, Any] = dict(
-        bonus=BONUSES[agent], bonus_options=options, noise=noise, seed=seed
-    )
+    settings: dict[str, Any] = dict(bonus=BONUSES[agent], bonus_options=options, seed=seed)
+    if agent == RND_CLEAN:
+        settings |= dict(noise="none", noise_variant="")
     own = dataclasses.replace(config, device="cpu", **settings)
     trainer = Trainer(own)
     trainer.fit_observations(look_around(own))

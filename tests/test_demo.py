@@ -55,9 +55,9 @@ def test_demo_end_to_end_prints_its_table(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("agent", "bonus", "noise"),
     [
-        (DB, "db-ensemble", "random-box"),
-        (RND, "rnd", "random-box"),
-        (RND_CLEAN, "rnd", "none"),
+        (DB, "db-ensemble", ("random-box", "wrap")),
+        (RND, "rnd", ("random-box", "wrap")),
+        (RND_CLEAN, "rnd", ("none", "")),
     ],
 )
 def test_run_of_an_agent_has_its_bonus_its_noise_and_a_curve(monkeypatch, agent, bonus, noise):
@@ -70,9 +70,11 @@ def test_run_of_an_agent_has_its_bonus_its_noise_and_a_curve(monkeypatch, agent,
     monkeypatch.setattr(demo, "Trainer", Watched)
     monkeypatch.setattr(demo, "ROWS", 2)
     config, _ = config_of(monkeypatch, "--steps", "512")
-    small = dataclasses.replace(config, num_envs=8, minibatch_envs=8, obs_norm_steps=64)
+    sizes = dict(num_envs=8, minibatch_envs=8, obs_norm_steps=64)
+    small = dataclasses.replace(config, noise_variant="wrap", **sizes)
     result = run_agent(small, agent, 3, messages, threads=1)
-    assert [(c.bonus, c.noise, c.seed) for c in trained] == [(bonus, noise, 3)]
+    found = [(c.bonus, (c.noise, c.noise_variant), c.seed) for c in trained]
+    assert found == [(bonus, noise, 3)]
     assert [row["steps"] for row in result.rows] == [0, 256, 512]
     rooms = [row["rooms"] for row in result.rows]
     assert rooms[0] == 1 < rooms[-1]

@@ -1,12 +1,13 @@
 """The command of a run as the page shows it."""
 
 import shlex
+import tomllib
 
 import pytest
 
 from ssedb.cli.train import parse_train
 from ssedb.config import TrainConfig
-from ssedb.report.command import train_command
+from ssedb.report.command import full_command, train_command
 from tests.toy import tiny_config
 
 
@@ -31,4 +32,13 @@ from tests.toy import tiny_config
 def test_command_on_the_page_leads_to_the_same_configuration(config):
     words = shlex.split(train_command(config))
     assert words[:2] == ["ssedb", "train"]
+    assert parse_train(words[2:]) == (config, None)
+
+
+@pytest.mark.parametrize("variant", ["", "wrap"])
+def test_command_made_without_imports_leads_to_the_same_configuration(variant):
+    config = TrainConfig(noise="random-box", noise_variant=variant)
+    words = shlex.split(full_command(tomllib.loads(config.to_toml())))
+    assert words[:2] == ["ssedb", "train"]
+    assert ("--noise-variant" in words) == bool(variant)
     assert parse_train(words[2:]) == (config, None)
