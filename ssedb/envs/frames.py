@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-
 import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from ssedb.products import product
-
 SIDE = 84
 LUMA = (0.299, 0.587, 0.114)
-
-
-@functools.cache
-def _luma(device: torch.device) -> Tensor:
-    return torch.tensor(LUMA, device=device)
 
 
 def to_agent_frames(frames: Tensor, side: int = SIDE) -> Tensor:
@@ -36,8 +27,9 @@ def to_agent_frames(frames: Tensor, side: int = SIDE) -> Tensor:
 
 
 def _shrink(frames: Tensor, side: int) -> Tensor:
-    if frames.ndim == 4:
-        frames = product(frames.float(), _luma(frames.device))
+    if frames.ndim == 4:  # a matrix product would round by TF32, or differently in each batch
+        red, green, blue = frames.unbind(-1)
+        frames = (LUMA[0] * red).add_(green, alpha=LUMA[1]).add_(blue, alpha=LUMA[2])
     resized = interpolate(
         frames.float()[:, None], (side, side), mode="bilinear", antialias=True, align_corners=False
     )
