@@ -238,7 +238,7 @@ def title(config: TrainConfig, trainer: Trainer) -> str:
         where += f", {config.precision}, engine {config.engine}"
         where += ", deterministic" if config.deterministic else ""
     return (
-        f"{config.env}, noise {config.noise}, preset {config.preset}: "
+        f"{config.env}, noise {config.noise_label}, preset {config.preset}: "
         f"{config.num_envs} envs x {config.rollout_steps} steps, "
         f"{where}, {torch.get_num_threads()} threads, torch {torch.__version__}"
     )

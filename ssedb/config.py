@@ -16,7 +16,7 @@ from annotated_types import Ge, Gt, Le, Lt, MinLen
 
 from ssedb.envs.names import canonical_env, check_env_kwargs, dropped_sticky_actions
 from ssedb.errors import ConfigError, Note
-from ssedb.noises import require_noise
+from ssedb.noises import given_variant, noise_label, require_noise
 from ssedb.options import BY_NAME, Fidelity, Preset, canonical_bonus, resolve_options
 from ssedb.reading import Damaged, read_table
 from ssedb.validate import (
@@ -231,6 +231,13 @@ class TrainConfig:
         both = self.deterministic and self.engine == "fast"
         require(not both, "engine", "'fast'", "--deterministic takes eager steps; use auto")
         require_noise(self.noise, self.noise_strength, self.noise_variant)
+        given = given_variant(self.noise, self.noise_variant, self.fidelity)
+        object.__setattr__(self, "noise_variant", given)  # two ways to say it are one setting
+
+    @property
+    def noise_label(self) -> str:
+        """The noise for tables and figures."""
+        return noise_label(self.noise, self.noise_strength, self.noise_variant)
 
     def _check_numbers(self) -> None:
         if self.num_envs % self.minibatch_envs:
@@ -253,6 +260,8 @@ class TrainConfig:
     def to_toml(self) -> str:
         """Return the text of config.toml. TOML has no null: `none_options` lists what is None."""
         values = {f.name: plain(getattr(self, f.name)) for f in dataclasses.fields(self)}
+        if not self.noise_variant:
+            del values["noise_variant"]
         options = values["bonus_options"]
         if unset := [name for name, value in options.items() if value is None]:
             values["none_options"] = unset
@@ -293,6 +302,13 @@ def bonus_of(settings: Mapping[str, Any]) -> Any:
     """
     fidelity = str(settings.get("fidelity"))
     return settings.get("bonus", FIDELITIES.get(fidelity, FIDELITIES["paper"])["bonus"])
+
+
+def under_noise(config: TrainConfig, noise: str | None) -> TrainConfig:
+    """Return settings with another noise of usual strength and variant, if one is named."""
+    if noise in (None, config.noise):
+        return config
+    return dataclasses.replace(config, noise=noise, noise_strength=1.0, noise_variant="")
 
 
 def migrated(values: Mapping[str, Any]) -> dict[str, Any]:

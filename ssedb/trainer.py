@@ -113,6 +113,7 @@ class Trainer:
         self.observe_step = wrap(self._observe, capturable=False)
         self.policy_step = wrap(self._policy_step)
         self.bonus_step = wrap(self._bonus_step, background=True, capturable=capturable)
+        self.after_epoch_step = wrap(self.bonus.after_epoch, capturable=False)
         self.after_rollout_step = wrap(self.bonus.after_rollout, capturable=False)
         self.diagnose_step = wrap(self._diagnose, capturable=False)
 
@@ -149,7 +150,7 @@ class Trainer:
         previous = self._metrics(self.bonus_task.wait())  # line 9 of the last iteration
         bonus = self.intrinsic_rewards(rollout)  # line 6, [T, N]
         self.observe_step(rollout=rollout)  # for bonuses that count or remember
-        scaled = bonus if config.reward_scale == "none" else self.reward_norm(bonus)
+        scaled = self.scale_rewards(bonus)
         extrinsic = rollout.rewards.clamp(-1, 1)
         rewards = config.intrinsic_coef * scaled + config.extrinsic_coef * extrinsic
         advantages, returns = ppo.advantages_and_returns(
@@ -183,6 +184,10 @@ class Trainer:
             rewards[t, envs] = self.reward_step(t, envs, rollout=rollout)
         return rewards
 
+    def scale_rewards(self, bonus: Tensor) -> Tensor:
+        """Return the bonus [T, N] divided by its scale, if there is one."""
+        return bonus if self.config.reward_scale == "none" else self.reward_norm(bonus)
+
     def draw_minibatches(self, rollout: Rollout) -> list[Minibatches]:
         """Draw minibatches for every pass; PPO and the bonus model share them."""
         passes = max(self.config.ppo_epochs, self.config.bonus_epochs)
@@ -212,7 +217,7 @@ class Trainer:
                 record.add(**self.bonus_step(t, envs, rollout=rollout))
                 self.on_minibatch()
                 yield
-            self.bonus.after_epoch()
+            self.after_epoch_step()
         self.after_rollout_step()
 
     def _reward(self, t: Tensor, envs: Tensor, rollout: Rollout) -> Tensor:

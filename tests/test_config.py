@@ -11,7 +11,7 @@ import pytest
 import tomli_w
 
 from ssedb.cli.train import parse_train
-from ssedb.config import ConfigError, TrainConfig
+from ssedb.config import ConfigError, TrainConfig, under_noise
 from ssedb.noises import noise_of
 
 
@@ -171,7 +171,7 @@ def test_config_of_our_recipe_changes_passes_and_rate_of_a_preset(preset, expect
             {"noise": "random-box", "noise_variant": "foo"},
             "noise_variant='foo': use one of fill, wrap$",
         ),
-        ({"noise_variant": "fill"}, "noise_variant='fill': leave it out$"),
+        ({"noise_variant": "fill"}, "noise_variant='fill': NoNoise has no variants; leave it out$"),
         ({"noise_variant": 3}, "noise_variant=3: must be text"),
         ({"rollout_steps": 1.5}, "rollout_steps=1.5: must be a whole number"),
         ({"seed": 2**32}, "seed=4294967296: must be below 4294967296"),
@@ -303,6 +303,12 @@ def test_from_toml_of_an_older_run_keeps_its_reward_scale(tmp_path, before, scal
     assert TrainConfig.from_toml(tmp_path / "config.toml").reward_scale == scale
 
 
+def test_settings_under_another_noise_have_its_usual_strength_and_variant():
+    config = TrainConfig(noise="random-box", noise_strength=9.0, noise_variant="wrap")
+    assert under_noise(config, None) == under_noise(config, "random-box") == config
+    assert under_noise(config, "sticky") == TrainConfig(noise="sticky")
+
+
 USUAL = {
     "paper": {"sticky": "step", "pixel": "add", "random-box": "fill"},
     "released": {"sticky": "frame", "pixel": "zeros", "random-box": "wrap"},
@@ -313,7 +319,6 @@ USUAL["ours"] = USUAL["paper"]
 def older(config: TrainConfig, variants: dict[str, str]) -> str:
     """The text of config.toml when each noise with variants had a setting for them."""
     values = tomllib.loads(config.to_toml())
-    del values["noise_variant"]
     keys = {"sticky": "sticky", "pixel": "pixel_noise", "random-box": "box_noise"}
     return tomli_w.dumps(values | {keys[noise]: variant for noise, variant in variants.items()})
 

@@ -144,7 +144,7 @@ def test_released_fidelity_trains_three_epochs_and_keeps_boundary_pairs(tmp_path
     trainer, masks, epochs = Trainer(config, Grid(8)), [], []
     loss = trainer.bonus.loss
     trainer.bonus.loss = lambda o, a, n, mask: (masks.append(mask), loss(o, a, n, mask))[1]
-    trainer.bonus.after_epoch = lambda: epochs.append(1)
+    trainer.after_epoch_step = lambda: epochs.append(1)
     trainer.iterate()
     assert masks == [None] * 6
     assert len(epochs) == 3

@@ -145,7 +145,7 @@ def plot_demo(results: list[Result], world: World, config: TrainConfig, path: Pa
     bottom.colorbar(shown, ax=list(panels), label="log10(1 + visits)", shrink=0.8)
     about = "visits of each cell, first seed; the way begins in the upper left"
     bottom.supxlabel(about, fontsize=9)
-    noise = f"{config.noise} where there is noise"
+    noise = f"{config.noise_label} where there is noise"
     figure.suptitle(f"{config.env}, no reward, {noise}; thin lines: each seed")
     write_figure(figure, path, dpi=110)
 
@@ -173,7 +173,7 @@ def plot_spike_curve(episode: Episode, trace: BonusTrace, spikes: list[Spike], p
 
 def _about(episode: Episode) -> str:
     config = episode.config
-    return f"{config.env}, noise {config.noise}, agent of step {episode.trained:,}"
+    return f"{config.env}, noise {config.noise_label}, agent of step {episode.trained:,}"
 
 
 def plot_spike_frames(episode: Episode, spikes: list[Spike], path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from torch.nn.functional import adaptive_avg_pool2d
 from ssedb.analysis import measures
 from ssedb.analysis.training import make_adam, train_on_rollout
 from ssedb.bonuses.base import Bonus
-from ssedb.config import TrainConfig
+from ssedb.config import TrainConfig, under_noise
 from ssedb.envs.names import rooms_world
 from ssedb.envs.rooms.world import World
 from ssedb.errors import ConfigError
@@ -186,8 +185,7 @@ def probe_run(
     from ssedb.runs.folder import saved_config
 
     config = saved_config(run)
-    if noise not in (None, config.noise):
-        config = dataclasses.replace(config, noise=noise, noise_variant="")
+    config = under_noise(config, noise)
     check_probe(config, transitions, draws)
     agent = load(run, device)
     agent.require_pictures()
@@ -207,11 +205,13 @@ def probe_run(
         with torch.random.fork_rng():
             torch.manual_seed(seed)
             bonus, how = agent.make_bonus(fresh), (config.bonus_learning_rate, config.adam_eps)
-            result = probe_bonus(bonus, world, data, pair_visits, config.noise, *how)
+            result = probe_bonus(bonus, world, data, pair_visits, config.noise_label, *how)
     about = {"run": str(run), "steps": agent.steps, "bonus": config.bonus, "fresh": fresh}
     picture = run / "probe.png"
     when = "untrained" if fresh else f"step {agent.steps:,}"
-    title = f"{run.resolve().name}: {config.bonus} on {config.env}, noise {config.noise}, {when}"
+    title = (
+        f"{run.resolve().name}: {config.bonus} on {config.env}, noise {config.noise_label}, {when}"
+    )
     plot_probe(result, rewards_of(bonus, data, 0), pair_visits, world, data, picture, title)
     # Last: it tells a sweep that the run is probed.
     write_json(run / "probe.json", {**about, **asdict(result)})

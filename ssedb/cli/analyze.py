@@ -13,6 +13,7 @@ from rich.table import Table
 
 from ssedb import terminal
 from ssedb.cli.parsing import parse
+from ssedb.config import under_noise
 from ssedb.errors import ConfigError, require_installed
 from ssedb.runs.files import require_writable
 from ssedb.runs.folder import require_checkpoint, saved_config
@@ -94,9 +95,7 @@ def main(args: list[str]) -> int:
 def probe(args: list[str]) -> None:
     """Measure a run's bonus under noise."""
     options = parse(Probe, args, "analyze probe")
-    config = saved_config(options.run)
-    if options.noise not in (None, config.noise):
-        config = dataclasses.replace(config, noise=options.noise, noise_variant="")
+    config = under_noise(saved_config(options.run), options.noise)
     require_checkpoint(options.run, config)
     require_writable(options.run)
     require_installed("matplotlib", extra="report")

@@ -74,7 +74,7 @@ def _train(config: TrainConfig, resume: Path | None) -> int:
 def _opening(config: TrainConfig) -> str:
     """Return what runs, and for how long, in one line."""
     bonus = "no bonus" if config.bonus == "none" else config.bonus
-    noise = "without noise" if config.noise == "none" else f"under {config.noise}"
+    noise = "without noise" if config.noise == "none" else f"under {config.noise_label}"
     steps = math.ceil(config.steps / config.rollout_size) * config.rollout_size
     return (
         f"{bonus} on {env_label(config.env, config.env_kwargs)} {noise}, "
@@ -145,7 +145,7 @@ def print_run(result: TrainResult, config: TrainConfig) -> None:
     asked = f"(asked for {config.steps:,}, in rollouts of {config.rollout_size:,})"
     if not result.finished:
         asked = f"of {config.steps:,}"
-    title = f"{config.bonus} on {config.env}, noise {config.noise}"
+    title = f"{config.bonus} on {config.env}, noise {config.noise_label}"
     table = Table(title=title, show_header=False)
     table.add_row("agent steps", f"{result.steps:,} {asked}")
     if last:

@@ -23,6 +23,7 @@ from ssedb.compare.measures import CLEAN, NORMALISED, OF_BONUS, OF_NOISE, PROBED
 from ssedb.config import FIDELITIES, migrated
 from ssedb.envs.names import env_label
 from ssedb.errors import ConfigError
+from ssedb.noises import noise_label
 from ssedb.reading import Damaged, check_types, read_table, require_folder
 from ssedb.runs.alarms import LIMITS, Alarm, Watch, read_alarms
 from ssedb.runs.folder import FAILURE, NOT_OF_THE_RUN, PLAN, PROVENANCE
@@ -32,10 +33,10 @@ from ssedb.terminal import plural
 Status = Literal["finished", "unfinished", "failed", "missing", "damaged", "duplicate"]
 
 SETTINGS: dict[str, Any] = {
-    **dict.fromkeys(("env", "noise", "bonus"), str),
+    **dict.fromkeys(("env", "noise", "noise_variant", "bonus"), str),
     **dict.fromkeys(("env_kwargs", "bonus_options"), dict),
     **dict.fromkeys(("steps", "seed"), int),
-    **dict.fromkeys(("learning_rate", "entropy_coef"), (int, float)),
+    **dict.fromkeys(("learning_rate", "entropy_coef", "noise_strength"), (int, float)),
 }
 """Types of the settings that are read here."""
 LOOKS = (
@@ -85,8 +86,9 @@ class Run:
 
     @property
     def noise(self) -> str:
-        """The noise's name."""
-        return str(self.config.get("noise", "?"))
+        """The noise, with its variant and strength if they are unusual."""
+        name, variant = self.config.get("noise", "?"), self.config.get("noise_variant", "")
+        return noise_label(name, self.config.get("noise_strength", 1.0), variant)
 
     @property
     def seed(self) -> int | None:

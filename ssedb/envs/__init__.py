@@ -109,9 +109,11 @@ def _source(
             max_steps=max_steps,
         )
     if by_frame:
+        what = f"noise_variant={noise.variant!r}" if noise.variants else type(noise).__name__
+        others = [f"noise_variant={v!r}" for v in noise.variants if v != noise.variant]
         raise ConfigError(
-            f"noise_variant={noise.variant!r} needs an Atari emulator and {name!r} has none; "
-            "use noise_variant='step'"
+            f"{what} needs an Atari emulator and {name!r} has none; "
+            f"use {' or '.join(others) or 'another noise'}"
         )
     if world := rooms_world(name):
         from ssedb.envs.rooms.env import RoomsEnv

@@ -355,12 +355,14 @@ class IntrinsicReward:
     def train(self, rollout: Samples) -> Record:
         """Train the model on a rollout: `epochs` passes over minibatches."""
         record = Record()
+        after_epoch = self._engine.wrap(self.bonus.after_epoch)
+        after_rollout = self._engine.wrap(self.bonus.after_rollout)
         with self._engine.side():
             for _ in range(self.epochs):
                 for t, envs in rollout.minibatches(self.batch_size, self.share, self._order):
                     record.add(**self._step(self.bonus, self._adam, rollout.transitions(t, envs)))
-                self.bonus.after_epoch()
-            self.bonus.after_rollout()
+                after_epoch()
+            after_rollout()
         return record
 
     def summarize(self, record: Record, raw: Tensor, scaled: Tensor) -> None:

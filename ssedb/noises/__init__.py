@@ -42,9 +42,13 @@ def require_noise(name: str, strength: float = 1.0, variant: str = "") -> None:
 
 
 def about_noises() -> dict[str, str]:
-    """Return the first line of each noise's docstring, by the noise's name."""
-    documented = {name: noise_class(name).__doc__ or "" for name in list_noises()}
-    return {name: doc.strip().splitlines()[0].removesuffix(".") for name, doc in documented.items()}
+    """Return the first line of each noise's docstring, and its variants, by the noise's name."""
+    about = {}
+    for name in list_noises():
+        cls = noise_class(name)
+        line = (cls.__doc__ or "").strip().splitlines()[0].removesuffix(".")
+        about[name] = line + (f" (variants: {', '.join(cls.variants)})" if cls.variants else "")
+    return about
 
 
 def is_noise(name: str) -> bool:
@@ -75,6 +79,18 @@ def noise_class(name: str) -> type[Noise]:
         cls: type[Noise] = import_module(f"ssedb.noises.{name.replace('-', '_')}").NOISE
         return cls
     raise ConfigError(f"noise={name!r}: {unknown_name(name, list_noises())}")
+
+
+def noise_label(name: str, strength: float = 1.0, variant: str = "") -> str:
+    """Return a noise's name for tables and figures, with its variant and strength if unusual."""
+    about = [variant] if variant else []
+    about += [f"strength {strength:g}"] if strength != 1 and name != "none" else []
+    return f"{name} ({', '.join(about)})" if about else name
+
+
+def given_variant(name: str, variant: str, fidelity: str) -> str:
+    """Return a variant as settings keep it: empty where the fidelity chooses the same."""
+    return "" if variant and variant == make_noise(name, fidelity=fidelity).variant else variant
 
 
 def make_noise(

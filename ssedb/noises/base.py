@@ -43,6 +43,10 @@ class Noise:
     """Whether a CUDA graph may hold the noise: no shapes that depend on data, no waiting for the
     device, no Python state that changes from call to call."""
 
+    def __init_subclass__(cls) -> None:
+        if isinstance(cls.variants, str):
+            raise TypeError(f"{cls.__name__}.variants is a text; write a tuple of names")
+
     def __post_init__(self) -> None:
         self.check_strength(self.strength)
         self.check_variant(self.variant)
@@ -59,7 +63,8 @@ class Noise:
     def check_variant(cls, variant: str) -> None:
         """Raise ConfigError for a variant that is none of `variants`."""
         if variant and variant not in cls.variants:
-            words = f"use one of {', '.join(cls.variants)}" if cls.variants else "leave it out"
+            none = f"{cls.__name__} has no variants; leave it out"
+            words = f"use one of {', '.join(cls.variants)}" if cls.variants else none
             raise ConfigError(f"noise_variant={variant!r}: {words}")
 
     @classmethod

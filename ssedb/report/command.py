@@ -36,8 +36,6 @@ def train_command(config: TrainConfig) -> str:
 def full_command(settings: Mapping[str, Any]) -> str:
     """Return `ssedb train` with a flag for every setting of a config.toml; import nothing."""
     flat = {**settings, **settings.get("bonus_options", {})}
-    if not flat.get("noise_variant"):  # the fidelity's
-        flat["noise_variant"] = None
     given = {k: v for k, v in flat.items() if k != "bonus_options" and v not in (None, {})}
     return shlex.join(["ssedb", "train", *(word for k in given for word in _flag(k, given[k]))])
 

@@ -105,7 +105,7 @@ def describe(
     where = {chart.title: i for i, chart in enumerate(maps)}
     return {
         "env": env_label(config.env, config.env_kwargs),
-        "noise": config.noise,
+        "noise": config.noise_label,
         "agent": names[0],
         "trained": episode.trained,
         "seed": episode.seed,
@@ -176,7 +176,7 @@ def write_episode_page(
     path: Path,
 ) -> None:
     """Write one episode as a page in one file."""
-    title = f"{names[0]} on {episode.config.env}, noise {episode.config.noise}"
+    title = f"{names[0]} on {episode.config.env}, noise {episode.config.noise_label}"
     methods = list(dict.fromkeys(names))
     looks = method_looks(methods)
     page = Page({"title": title, "methods": methods, "looks": looks, "episodes": []})

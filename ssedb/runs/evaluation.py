@@ -124,7 +124,7 @@ def evaluate(
     path = run / "videos" / f"step-{agent.steps}-seed-{seed}"
     film = write_video(path.with_suffix(".mp4"), frames) if video else None
     strip = write_stills(path.with_suffix(".png"), frames, stills) if stills else None
-    about = (run, config.env, config.noise, agent.steps)
+    about = (run, config.env, config.noise_label, agent.steps)
     result = Evaluation(*about, scores, lengths, video=film, stills=strip)
     write_json(run / "eval.json", dataclasses.asdict(result))
     return result

@@ -13,6 +13,7 @@ from typing import Any
 
 from ssedb.config import TrainConfig, bonus_of
 from ssedb.errors import ConfigError
+from ssedb.noises import noise_class
 from ssedb.reading import Damaged, read_table
 from ssedb.runs.folder import NOT_OF_THE_RUN
 from ssedb.sweep.grid_file import FIELDS, GridFile
@@ -61,7 +62,8 @@ def read_grid(
             planned = _plan(file, point, root)
         except ConfigError as error:
             raise file.wrong_run(point, error) from None
-        # An option that a bonus does not have makes no second run of it.
+        # An option that a bonus does not have makes no second run of it, nor does a variant that
+        # a noise does not have.
         runs.setdefault(planned.id, planned)
     if not runs:
         raise file.wrong("exclude", "everything is excluded, no run is left")
@@ -88,6 +90,8 @@ def _points(file: GridFile) -> Iterator[dict[str, Any]]:
 def _plan(file: GridFile, point: Mapping[str, Any], root: Path) -> Planned:
     """Plan the run of one combination of the axes."""
     values = {**file.settings, **{key: value for key, value in point.items() if key in FIELDS}}
+    if values.get("noise_variant") and not noise_class(str(values.get("noise", "none"))).variants:
+        values["noise_variant"] = ""  # makes no second run of a noise without variants
     bonus = bonus_of(values)
     chosen = {
         key: value for key, value in point.items() if key not in FIELDS and key in file.known[bonus]
@@ -95,7 +99,7 @@ def _plan(file: GridFile, point: Mapping[str, Any], root: Path) -> Planned:
     config = TrainConfig(**values, bonus_options={**file.options.get(bonus, {}), **chosen})
     identity = run_id(config)
     others = {
-        key: value
+        key: config.noise_variant if key == "noise_variant" else value
         for key, value in point.items()
         if key in FIELDS - {"env", "noise", "bonus", "seed"}
     } | chosen
@@ -103,7 +107,7 @@ def _plan(file: GridFile, point: Mapping[str, Any], root: Path) -> Planned:
         config.env,
         config.noise,
         config.bonus,
-        *(_word(key, value) for key, value in others.items() if value != "none"),
+        *(_word(key, value) for key, value in others.items() if value not in ("none", "")),
     ]
     name = re.sub(r"[^\w.@-]+", "_", "-".join([*words, f"s{config.seed}", identity[:8]]))
     return Planned(identity, name, dataclasses.replace(config, out=root / name))

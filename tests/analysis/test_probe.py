@@ -173,7 +173,7 @@ def test_probe_of_a_game_measures_noise_alone(tmp_path, monkeypatch, fidelity):
     run = tmp_path / "game"
     settings = dict(num_envs=1, minibatch_envs=1, steps=32, obs_norm_steps=16, fidelity=fidelity)
     if fidelity == "released":
-        settings["noise_variant"] = "wrap"
+        settings["noise_variant"] = "fill"
     ssedb.train(tiny_config(run, env="breakout", noise="random-box", **settings))
     result, picture = probe_run(run, transitions=128, draws=3)
     assert picture.stat().st_size > 10_000
@@ -182,7 +182,7 @@ def test_probe_of_a_game_measures_noise_alone(tmp_path, monkeypatch, fidelity):
     with pytest.raises(
         ssedb.ConfigError, match="noise=sticky: the probe draws noise over pictures"
     ):
-        probe_run(run, noise="sticky")
+        probe_run(run, noise="sticky")  # which has no such variant
 
 
 @pytest.mark.parametrize("features", [True, False])

@@ -68,6 +68,15 @@ def test_results_call_a_lengthened_run_unfinished(tmp_path):
     assert results.load_runs(run.path)[0].reason == "at step 160 of 256"
 
 
+def test_variant_and_strength_belong_to_the_noise_and_not_to_the_method(tmp_path):
+    for number, changes in enumerate([{}, {"noise_variant": "wrap"}, {"noise_strength": 0.5}]):
+        make_run(tmp_path / str(number), noise="random-box", **changes)
+    runs = results.load_runs(tmp_path)
+    assert {run.method for run in runs} == {"db"}
+    labels = [noise for _, noise in results.tasks_of(runs)]
+    assert labels == ["random-box", "random-box (strength 0.5)", "random-box (wrap)"]
+
+
 def test_condition_table_has_a_row_for_each_method(sweep):
     rows = {
         row["method"]: row
@@ -219,7 +228,7 @@ def test_duplicates_differ_in_nothing_that_changes_a_result(tmp_path, name):
     config = make_run(tmp_path / "a") / "config.toml"
     make_run(tmp_path / "b")
     values = tomllib.loads(config.read_text())
-    old = values[name]
+    old = values.get(name, "")  # a file names no variant where the fidelity chooses it
     other = {**old, "other": 5} if isinstance(old, dict) else "7" if isinstance(old, str) else 7
     assert other != old
     config.write_text(tomli_w.dumps({**values, name: other}))

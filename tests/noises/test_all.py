@@ -9,7 +9,7 @@ import pytest
 import ssedb
 import ssedb.noises
 from ssedb import cli
-from ssedb.noises import list_noises, make_noise, noise_class, noise_of
+from ssedb.noises import list_noises, make_noise, noise_class, noise_label, noise_of
 from ssedb.testing.noises import check_noise
 
 OUTSIDE = '''
@@ -108,7 +108,7 @@ def test_noise_that_is_none_is_refused_in_one_line(fog, name, message, capsys):
         (("sticky", 4.5), "strength=4.5: must be 0 or more and at most 4 for Sticky"),
         (("pixel", -1.0), "strength=-1.0: must be 0 or more for Pixel"),
         (("pixel", 1.0, "wrap"), "noise_variant='wrap': use one of add, zeros"),
-        (("flicker", 1.0, "wrap"), "noise_variant='wrap': leave it out"),
+        (("flicker", 1.0, "wrap"), "noise_variant='wrap': Flicker has no variants; leave it out"),
     ],
 )
 def test_noise_with_a_wrong_setting_is_refused(settings, message):
@@ -169,7 +169,7 @@ def test_variant_of_a_noise_from_outside_is_selected_by_a_flag(fog, flags, darke
 
 @pytest.mark.parametrize(
     ("noise", "remedy"),
-    [("Thick", "use one of gray, white"), ("Fog", "leave it out")],
+    [("Thick", "use one of gray, white"), ("Fog", "Fog has no variants; leave it out")],
 )
 def test_variant_that_a_noise_from_outside_lacks_is_refused_in_one_line(fog, noise, remedy, capsys):
     name = f"strangenoise:{noise}"
@@ -178,6 +178,40 @@ def test_variant_that_a_noise_from_outside_lacks_is_refused_in_one_line(fog, noi
     assert capsys.readouterr().err.splitlines()[-1] == f"ssedb: {said}"
     with pytest.raises(ssedb.ConfigError, match=said):
         ssedb.make_env("rooms-small", 2, noise=name, noise_variant="black")
+
+
+def test_variant_that_the_fidelity_chooses_anyway_makes_no_other_run(fog):
+    for settings in (
+        {"noise": "random-box", "noise_variant": "fill"},
+        {"noise": "sticky", "noise_variant": "frame", "fidelity": "released"},
+        {"noise": "strangenoise:Thick", "noise_variant": "gray", "fidelity": "ours"},
+    ):
+        config = ssedb.TrainConfig(**settings)
+        assert config.noise_variant == ""
+        assert noise_of(config).variant == settings["noise_variant"]
+
+
+def test_variants_in_a_text_are_refused(fog, tmp_path, capsys):
+    (tmp_path / "onlyone.py").write_text(
+        "from ssedb.noises.base import Noise\nclass One(Noise):\n    variants = ('white')\n"
+    )
+    assert cli.main(["train", "--noise", "onlyone:One", *TINY]) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert "One.variants is a text; write a tuple of names" in said
+
+
+@pytest.mark.parametrize(
+    ("noise", "label"),
+    [
+        (("none", 2.0), "none"),
+        (("pixel",), "pixel"),
+        (("pixel", 0.5), "pixel (strength 0.5)"),
+        (("pixel", 1.0, "zeros"), "pixel (zeros)"),
+        (("pixel", 2.0, "zeros"), "pixel (zeros, strength 2)"),
+    ],
+)
+def test_noise_label_names_what_is_unusual(noise, label):
+    assert noise_label(*noise) == label
 
 
 def test_noise_of_a_config_has_its_strength_and_variant():

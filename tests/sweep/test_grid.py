@@ -138,6 +138,17 @@ def test_axis_of_an_option_applies_to_the_bonuses_that_have_it(tmp_path):
     assert any("db-alpha1-0.2-s1" in run.name for run in runs)
 
 
+def test_variant_makes_no_second_run_of_a_noise_that_has_none(tmp_path):
+    overrides = {"noise": ["none", "random-box"], "noise_variant": ["fill", "wrap"]}
+    grid = read_grid(write_grid(tmp_path), tmp_path / "runs", {**overrides, "bonus": ["db"]})
+    found = {(run.config.noise, run.config.noise_variant) for run in grid.runs}
+    assert found == {("none", ""), ("random-box", ""), ("random-box", "wrap")}
+    assert len(grid.runs) == 3 * 2  # seeds
+    assert "rooms-small-none-db-s0" in [run.name[:22] for run in grid.runs]
+    with pytest.raises(ConfigError, match="noise_variant='fill': use one of add, zeros"):
+        read_grid(write_grid(tmp_path), None, {**overrides, "noise": ["none", "pixel"]})
+
+
 def test_grid_of_a_fidelity_takes_the_options_of_the_bonus_that_it_implies(tmp_path):
     settings = TOY.replace('preset = "rooms"', 'preset = "rooms"\nfidelity = "ours"')
     settings = settings.replace('bonus = ["db", "rnd"]', "models = [2, 5]")
