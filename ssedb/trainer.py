@@ -26,7 +26,7 @@ from ssedb.errors import ConfigError
 from ssedb.networks import ActorCritic
 from ssedb.normalize import RewardNorm
 from ssedb.record import Metrics, Record, guards, require_finite, require_finite_tensors
-from ssedb.updates import bonus_step, descend
+from ssedb.updates import bonus_step, descend, train_bonus
 
 Minibatches = list[tuple[Tensor, Tensor]]
 """Indices (t, env) of the minibatches of one pass over a rollout."""
@@ -113,8 +113,6 @@ class Trainer:
         self.observe_step = wrap(self._observe, capturable=False)
         self.policy_step = wrap(self._policy_step)
         self.bonus_step = wrap(self._bonus_step, background=True, capturable=capturable)
-        self.after_epoch_step = wrap(self.bonus.after_epoch, capturable=False)
-        self.after_rollout_step = wrap(self.bonus.after_rollout, capturable=False)
         self.diagnose_step = wrap(self._diagnose, capturable=False)
 
     @property
@@ -212,13 +210,14 @@ class Trainer:
         self, rollout: Rollout, epochs: list[Minibatches], record: Record
     ) -> Iterator[None]:
         """Train the bonus model, a minibatch each time the iterator is advanced."""
-        for minibatches in epochs[: self.config.bonus_epochs]:
-            for t, envs in minibatches:
-                record.add(**self.bonus_step(t, envs, rollout=rollout))
-                self.on_minibatch()
-                yield
-            self.after_epoch_step()
-        self.after_rollout_step()
+        passes = epochs[: self.config.bonus_epochs]
+        wrap = partial(self.engine.wrap, capturable=False)
+        for metrics in train_bonus(
+            self.bonus, lambda minibatch: self.bonus_step(*minibatch, rollout=rollout), passes, wrap
+        ):
+            record.add(**metrics)
+            self.on_minibatch()
+            yield
 
     def _reward(self, t: Tensor, envs: Tensor, rollout: Rollout) -> Tensor:
         rewards = self.bonus.reward(*self._experience(t, envs, rollout))

@@ -1,6 +1,9 @@
-"""Optimizer steps of any loss and of a bonus model, for our trainer and for others."""
+"""Training of a bonus model on a rollout, and its steps, for our trainer and for others."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -8,6 +11,30 @@ from torch.nn.utils import get_total_norm
 
 from ssedb.bonuses.base import Bonus, require_loss
 from ssedb.errors import TrainingError
+
+M = TypeVar("M")
+
+
+def train_bonus(
+    bonus: Bonus,
+    step: Callable[[M], dict[str, Tensor]],
+    epochs: Iterable[Iterable[M]],
+    wrap: Callable[[Any], Any] = lambda function: function,
+) -> Iterator[dict[str, Tensor]]:
+    """Train a bonus model on a rollout; yield the metrics of each train step.
+
+    Args:
+        bonus: the model.
+        step: takes a train step on a minibatch, as `bonus_step` does, and returns its metrics.
+        epochs: the minibatches of each pass over the rollout.
+        wrap: decides how an engine runs what follows an epoch and the rollout.
+    """
+    after_epoch, after_rollout = wrap(bonus.after_epoch), wrap(bonus.after_rollout)
+    for minibatches in epochs:
+        for minibatch in minibatches:
+            yield step(minibatch)
+        after_epoch()
+    after_rollout()
 
 
 def descend(loss: Tensor, optimizer: torch.optim.Optimizer) -> Tensor:

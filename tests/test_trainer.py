@@ -144,7 +144,7 @@ def test_released_fidelity_trains_three_epochs_and_keeps_boundary_pairs(tmp_path
     trainer, masks, epochs = Trainer(config, Grid(8)), [], []
     loss = trainer.bonus.loss
     trainer.bonus.loss = lambda o, a, n, mask: (masks.append(mask), loss(o, a, n, mask))[1]
-    trainer.after_epoch_step = lambda: epochs.append(1)
+    trainer.bonus.after_epoch = lambda: epochs.append(1)
     trainer.iterate()
     assert masks == [None] * 6
     assert len(epochs) == 3
@@ -239,17 +239,12 @@ def test_intrinsic_rewards_wait_for_the_bonus_update(monkeypatch):
 
         monkeypatch.setattr(owner, name, call)
 
-    names = ("bonus_step", "after_rollout_step", "reward_step")
-    for owner, name in (*((trainer, name) for name in names), (trainer.engine, "wait_for_side")):
-        note(owner, name)
+    note(trainer, "bonus_step"), note(trainer, "reward_step")
+    note(trainer.bonus, "after_rollout"), note(trainer.engine, "wait_for_side")
     trainer.iterate()
     last_update = len(order) - 1 - order[::-1].index("bonus_step")
-    assert last_update < order.index("after_rollout_step")
-    assert (
-        order.index("after_rollout_step")
-        < order.index("wait_for_side")
-        < order.index("reward_step")
-    )
+    assert last_update < order.index("after_rollout")
+    assert order.index("after_rollout") < order.index("wait_for_side") < order.index("reward_step")
 
 
 def test_metrics_outlive_a_rollout_that_was_interrupted():
@@ -281,7 +276,7 @@ def test_checkpoint_holds_the_bonus_update_under_way():
 @pytest.mark.parametrize("overlap", [False, True])
 def test_speed_counts_all_the_time_of_an_iteration(overlap):
     trainer = make(overlap)
-    trainer.after_rollout_step = lambda: time.sleep(0.5)
+    trainer.bonus.after_rollout = lambda: time.sleep(0.5)
     row = trainer.iterate() or trainer.finish()
     assert 0 < row["sps"] < trainer.config.rollout_size / 0.5
 

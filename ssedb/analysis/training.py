@@ -8,7 +8,7 @@ import torch
 
 from ssedb.bonuses.base import Bonus
 from ssedb.engine.base import Engine
-from ssedb.updates import descend
+from ssedb.updates import descend, train_bonus
 
 
 def make_adam(bonus: Bonus, rate: float, eps: float) -> torch.optim.Adam:
@@ -16,20 +16,22 @@ def make_adam(bonus: Bonus, rate: float, eps: float) -> torch.optim.Adam:
     return Engine(bonus.normalize.mean.device).adam(bonus, rate, eps)
 
 
-def train_step(bonus: Bonus, batch: tuple[Any, ...], adam: torch.optim.Optimizer) -> None:
-    """Take one step of the bonus on a batch.
+def train_step(
+    bonus: Bonus, batch: tuple[Any, ...], adam: torch.optim.Optimizer
+) -> dict[str, torch.Tensor]:
+    """Take one step of the bonus on a batch; return its metrics.
 
     Unlike `updates.bonus_step`, sums a loss that is no scalar: the conformance kit goes on with it.
     """
-    loss, _ = bonus.loss(*batch[:3])
+    loss, metrics = bonus.loss(*batch[:3])
     if loss.requires_grad:
         descend(loss.sum(), adam)
     bonus.after_step()
+    return metrics
 
 
 def train_on_rollout(bonus: Bonus, batch: tuple[Any, ...], adam: torch.optim.Optimizer) -> None:
     """Update a bonus as a trainer does after a rollout of one minibatch."""
     bonus.observe(*batch)
-    train_step(bonus, batch, adam)
-    bonus.after_epoch()
-    bonus.after_rollout()
+    for _ in train_bonus(bonus, lambda rows: train_step(bonus, rows, adam), [[batch]]):
+        pass

@@ -29,7 +29,7 @@ from ssedb.integrations.settings import Settings
 from ssedb.integrations.spaces import resets_in_next_step
 from ssedb.options import canonical_bonus, resolve_options
 from ssedb.record import Record, require_finite
-from ssedb.updates import bonus_step
+from ssedb.updates import bonus_step, train_bonus
 
 
 class IntrinsicReward:
@@ -355,14 +355,17 @@ class IntrinsicReward:
     def train(self, rollout: Samples) -> Record:
         """Train the model on a rollout: `epochs` passes over minibatches."""
         record = Record()
-        after_epoch = self._engine.wrap(self.bonus.after_epoch)
-        after_rollout = self._engine.wrap(self.bonus.after_rollout)
+        epochs = (
+            rollout.minibatches(self.batch_size, self.share, self._order)
+            for _ in range(self.epochs)
+        )
+
+        def step(minibatch: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
+            return self._step(self.bonus, self._adam, rollout.transitions(*minibatch))
+
         with self._engine.side():
-            for _ in range(self.epochs):
-                for t, envs in rollout.minibatches(self.batch_size, self.share, self._order):
-                    record.add(**self._step(self.bonus, self._adam, rollout.transitions(t, envs)))
-                after_epoch()
-            after_rollout()
+            for metrics in train_bonus(self.bonus, step, epochs, self._engine.wrap):
+                record.add(**metrics)
         return record
 
     def summarize(self, record: Record, raw: Tensor, scaled: Tensor) -> None:

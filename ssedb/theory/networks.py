@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +27,7 @@ from ssedb.theory.gain import information_gain
 from ssedb.theory.mdps import river_swim
 from ssedb.trainer import Trainer
 from ssedb.transitions import draw_transitions
-from ssedb.updates import bonus_step
+from ssedb.updates import bonus_step, train_bonus
 
 LAM = 1.0
 SAMPLES = 8
@@ -185,11 +186,15 @@ def train_on_river(
     counts = torch.zeros(len(states), dtype=torch.int64)
     for _ in range(rollouts):
         s, a, after = world.walk(128)
-        for _ in range(4):
-            for i in torch.randperm(len(s)).split(256):
-                batch = world.pictures(s[i]), a[i], world.pictures(after[i])
-                bonus_step(bonus, adam, batch)
-            bonus.after_epoch()
+        epochs = (
+            [
+                (world.pictures(s[i]), a[i], world.pictures(after[i]))
+                for i in torch.randperm(len(s)).split(256)
+            ]
+            for _ in range(4)
+        )
+        for _ in train_bonus(bonus, partial(bonus_step, bonus, adam), epochs):
+            pass
         counts = counts + torch.bincount(s * world.actions + a, minlength=len(counts))
         with torch.no_grad():
             mean, std = bonus.represent(obs, actions)
