@@ -14,8 +14,8 @@ import torch
 import ssedb
 from ssedb import cli
 from ssedb.runs.folder import read_metrics
-from ssedb.trainer import Trainer
-from tests.engine.data_parallel_worker import BONUSES, SIZES, config
+from tests.engine.data_parallel_worker import SIZES, config, observe
+from tests.engine.plain_shares import SharesTrainer
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -63,12 +63,13 @@ def test_process_group_that_is_left_leaves_no_threads(observed, rank):
     assert not [name for name in names if "gloo" in name]
 
 
-@pytest.mark.parametrize("bonus", BONUSES)
+@pytest.mark.parametrize("bonus", ssedb.list_bonuses())
 def test_processes_hold_the_same_rollout_weights_scales_and_memories(both, bonus):
     first, second = (process[bonus] for process in both)
-    assert first["rows"] == second["rows"]
-    assert len(first["rows"][1]) > 10
-    for a, b in zip(leaves(first["state"]), leaves(second["state"]), strict=True):
+    for row in ("row", "second_row"):
+        assert first[row] == second[row]
+        assert len(first[row]) > 10
+    for a, b in zip(leaves(first["second_state"]), leaves(second["second_state"]), strict=True):
         assert torch.equal(a, b)
     for name, value in first["rollout"].items():
         assert torch.equal(value, second["rollout"][name]), name
@@ -83,33 +84,54 @@ def test_processes_have_environments_minibatches_and_draws_of_their_own(both):
     own = [set(seen["batches"]["policy_step"][1].tolist()) for seen in (first, second)]
     assert [len(envs) for envs in own] == [1, 1]
     assert not own[0] & own[1]
-    draws = [state["background"] for state in first["state"]["engine"]["ranks"]]
+    draws = [state["background"] for state in first["second_state"]["engine"]["ranks"]]
     assert not torch.equal(*draws)
 
 
-@pytest.mark.parametrize(("bonus", "step"), [("db", "policy_step"), ("rnd", "bonus_step")])
-def test_step_of_two_processes_is_that_of_one_on_both_shards(both, bonus, step):
-    """Of losses that are means over rows; the contrast of DB is among the rows of a process."""
-    first, second = (process[bonus] for process in both)
-    trainer = Trainer(config(bonus))  # begins with the same weights
-    rollout = trainer.rollout
-    for name, value in first["rollout"].items():
-        setattr(rollout, name, value)
-    if bonus == "rnd":
-        trainer.observe_step(rollout=rollout)
-    pairs = zip(first["batches"][step][:2], second["batches"][step][:2], strict=True)
-    t, envs = (torch.cat(pair) for pair in pairs)
-    getattr(trainer, step)(t, envs, *first["batches"][step][2:], rollout=rollout)
-    module = trainer.policy if step == "policy_step" else trainer.bonus
-    fresh = Trainer(config(bonus))
-    before = fresh.policy if step == "policy_step" else fresh.bonus
-    moved = 0.0
-    for old, new, expected in zip(
-        before.parameters(), module.parameters(), first["weights"][step], strict=True
-    ):
-        torch.testing.assert_close(new, expected, rtol=1e-4, atol=2e-6)
-        moved = max(moved, float((new - old).detach().abs().max()))
-    assert moved > 1e-5
+@pytest.mark.parametrize("bonus", ssedb.list_bonuses())
+def test_iteration_of_two_processes_is_that_of_the_plain_engine(both, bonus):
+    """Compare the first iteration with that of `SharesTrainer`, whose engine is the plain one.
+
+    The plain engine acts in the environments of both processes and trains the policy on whole
+    minibatches. The bonus model's gradient is the average over the two shares of a minibatch, and
+    the loss of each share draws the numbers of its process. The test compares the rollout, the
+    intrinsic rewards before and after the updates, the gradient of every step, weights, buffers,
+    the reward scale, random states and metrics. It needs the gradients, because Adam hides their
+    scale from the weights.
+    """
+    trainer = SharesTrainer(config(bonus))
+    plain = observe(trainer)
+    plain["draws"] = [engine.state_dict() for engine in trainer.engines]
+    for process in both:
+        seen = process[bonus]
+        require_close(seen["rollout"], plain["rollout"], "rollout")
+        require_same_gradients(seen["gradients"], plain["gradients"])
+        for name in ("rewards", "state", "draws"):
+            require_close(seen[name], plain[name], name)
+        metrics = {name: seen["row"][name] for name in plain["row"]}
+        assert metrics == pytest.approx(plain["row"], rel=1e-3, abs=1e-5)
+
+
+def require_close(found, expected, name: str) -> None:
+    """Check nested tensors up to the rounding of other batch sizes."""
+    if isinstance(expected, torch.Tensor):
+        limits = dict(rtol=1e-4, atol=2e-5, msg=lambda text: f"{name}: {text}")
+        torch.testing.assert_close(found, expected, **limits)
+        return
+    keys = expected if isinstance(expected, dict) else range(len(expected))
+    assert len(found) == len(expected), name
+    for key in keys:
+        require_close(found[key], expected[key], f"{name} {key}")
+
+
+def require_same_gradients(found, expected) -> None:
+    """Check each parameter's gradient in every step, up to a thousandth of the largest entry."""
+    for step, gradients in expected.items():
+        for seen, plain in zip(found[step], gradients, strict=True):
+            assert seen.keys() == plain.keys()
+            for name, gradient in plain.items():
+                error = (seen[name] - gradient).abs().max()
+                assert error <= 1e-3 * gradient.abs().max(), f"{step}: {name}"
 
 
 def process_of(run: subprocess.Popen, rank: int) -> int:
