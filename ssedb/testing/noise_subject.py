@@ -26,6 +26,7 @@ class NoiseSubject:
 
     def __init__(self, name: str, device: str = "cpu") -> None:
         self.name, self.device, self.cls = name, pick_device(device), noise_class(name)
+        self.variant = ""  # under check, where the noise has several
 
     @property
     def usual(self) -> str:
@@ -39,7 +40,9 @@ class NoiseSubject:
     def variants(self, strength: float = 1.0) -> Iterator[Noise]:
         """Yield the noise in each of its variants."""
         for variant in self.cls.variants or ("",):
+            self.variant = variant if len(self.cls.variants) > 1 else ""
             yield self.cls(strength, variant)
+        self.variant = ""
 
     def generator(self, seed: int) -> torch.Generator:
         """Return a new generator on the device."""

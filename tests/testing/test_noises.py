@@ -1,5 +1,7 @@
 """The kit for noises: each check fails for a noise that is broken just there, and for no other."""
 
+import sys
+
 import pytest
 import torch
 
@@ -157,6 +159,50 @@ def test_noise_that_is_broken_in_one_place_fails_that_check_alone(check):
     # One draw for a whole batch is also unlike as many draws as there are frames.
     also = ["a_batch_is_like_one_by_one"] if BROKEN[check] is SameForAll else []
     assert failed(BROKEN[check]) == [check, *also]
+
+
+def sound_and(broken: type[Noise]) -> type[Noise]:
+    """A noise with two variants: a sound one, and then the broken one."""
+
+    def dispatch(name):
+        def call(self, *args, **kwargs):
+            cls = broken if self.variant == "broken" else Whole
+            return getattr(cls, name)(self, *args, **kwargs)
+
+        return call
+
+    names = ("begin", "advance", "light", "disturb_frames", "disturb_actions")
+    methods = {name: dispatch(name) for name in names}
+    return type("TwoVariants", (broken,), {"variants": ("sound", "broken"), **methods})
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_second_variant_that_is_broken_is_found_and_named(monkeypatch, check):
+    cls = sound_and(BROKEN[check.__name__])
+    monkeypatch.setattr(sys.modules[__name__], "TwoVariants", cls, raising=False)
+    monkeypatch.setattr(noises, "CHECKS", [check])
+    (result,) = check_noise(f"{__name__}:TwoVariants")
+    assert result.outcome == "fail"
+    assert result.why.startswith("variant broken: ")
+
+
+class DrawnInOneVariant(SameForAll):
+    """Its first variant draws nothing."""
+
+    variants = ("still", "drawn")
+
+    def begin(self, num_envs, num_actions, generator):
+        if self.variant == "still":
+            generator = torch.Generator().manual_seed(0)
+        return super().begin(num_envs, num_actions, generator)
+
+    advance = Noise.advance
+
+
+def test_variant_that_draws_nothing_hides_no_fault_of_another():
+    results = {result.name: result for result in check_noise(f"{__name__}:DrawnInOneVariant")}
+    found = results["each_environment_has_noise_of_its_own"]
+    assert found.why == "variant drawn: all environments get the same noise"
 
 
 class Rain(Noise):
