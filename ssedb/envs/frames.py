@@ -27,7 +27,7 @@ def to_agent_frames(frames: Tensor, side: int = SIDE) -> Tensor:
 
 
 def _shrink(frames: Tensor, side: int) -> Tensor:
-    if frames.ndim == 4:  # a matrix product would round by TF32, or differently in each batch
+    if frames.ndim == 4:  # a matrix product would follow torch's TF32 switch
         red, green, blue = frames.unbind(-1)
         frames = (LUMA[0] * red).add_(green, alpha=LUMA[1]).add_(blue, alpha=LUMA[2])
     resized = interpolate(

@@ -71,7 +71,7 @@ class Inputs:
             self._observations(x["next_observations"], lead),
             dones,
             x["valid"].bool() if "valid" in x else acting_steps(dones),
-            told="valid" in x,
+            valid_given="valid" in x,
         )
 
     def transitions(self, obs: Any, actions: Any, next_obs: Any) -> tuple[Tensor, Tensor, Tensor]:

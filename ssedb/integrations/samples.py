@@ -31,10 +31,10 @@ class Samples:
     next_obs: Tensor  # [T, N, ...], at an episode's end its last observation
     dones: Tensor  # bool [T, N], whether the episode ended here
     valid: Tensor  # bool [T, N], whether next_obs is what the action led to
-    told: bool = False  # whether the trainer said which are valid
+    valid_given: bool = False  # whether the trainer said which are valid
 
     def __post_init__(self) -> None:
-        if not self.told:
+        if not self.valid_given:
             self.valid = self.valid & ~self._crosses_an_end()
 
     @property
@@ -114,7 +114,7 @@ def join(steps: list[Samples]) -> Samples:
     """Concatenate samples in time."""
     parts = zip(*((s.obs, s.actions, s.next_obs, s.dones, s.valid) for s in steps), strict=True)
     obs, actions, next_obs, dones, valid = map(torch.cat, parts)
-    return Samples(obs, actions, next_obs, dones, valid, all(s.told for s in steps))
+    return Samples(obs, actions, next_obs, dones, valid, all(s.valid_given for s in steps))
 
 
 def one_step(values: tuple[Any, ...], valid: Any = None) -> dict[str, Tensor]:

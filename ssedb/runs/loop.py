@@ -206,7 +206,7 @@ def _set_up(
 ) -> tuple[Trainer, dict[str, int] | None]:
     """Make a trainer, fresh or from the run's newest checkpoint; return it and its counters."""
     config = run.config
-    shown: dict[str, Any] = dict(on_step=progress.step, on_minibatch=progress.learn)
+    shown: dict[str, Any] = dict(on_step=progress.step, on_minibatch=progress.train_step)
     saved = group.from_first(lambda: run.load_checkpoint(progress.note))
     if saved is None:
         seen = look_around(config, group, progress.look)

@@ -38,7 +38,7 @@ class Progress:
     def step(self, steps: int) -> None:
         """Show that the environments have come to that step."""
 
-    def learn(self) -> None:
+    def train_step(self) -> None:
         """Show that another minibatch is done."""
 
     def log(self, row: dict[str, Any]) -> None:
@@ -97,21 +97,21 @@ class _Shown(Progress):
         self._goal = max(math.ceil(config.steps / size) * size, steps)  # runs end with a rollout
         epochs = config.ppo_epochs + config.bonus_epochs
         self._minibatches = config.num_envs // config.minibatch_envs * epochs
-        self._learned = 0
+        self._trained = 0
         self._began = time.monotonic()
         if self._bar.live:
             self._show("exploring")
 
     def step(self, steps: int) -> None:
         self._steps = steps
-        self._learned = 0
+        self._trained = 0
         if self._bar.live:
             self._show("exploring")
 
-    def learn(self) -> None:
-        self._learned += 1
+    def train_step(self) -> None:
+        self._trained += 1
         if self._bar.live:
-            self._show(f"learning {self._learned}/{self._minibatches}")
+            self._show(f"learning {self._trained}/{self._minibatches}")
 
     def log(self, row: dict[str, Any]) -> None:
         self._row = _metrics(row)

@@ -36,7 +36,7 @@ def test_progress_prints_no_plain_line_within_ten_seconds_of_another(tmp_path, c
         for update in range(1, 8):  # one every 4 seconds
             now[0] = 4.0 * update
             shown.step(update * config.rollout_size)
-            shown.learn()
+            shown.train_step()
             row = {"steps": update * config.rollout_size, "score": 1.0, "bonus_raw": 0.5}
             shown.log(row)
     lines = capsys.readouterr().err.splitlines()
