@@ -59,17 +59,20 @@ class Seen(gymnasium.Wrapper[Any, Any, Any, Any]):
             method: of the environment that gave it, for errors.
 
         Raises:
-            Blamed: if it has another shape than the environment's space.
+            Blamed: if it has another shape than the environment's space, or an image is no uint8.
         """
         seen = observation[self._key] if self._key else observation
-        seen = np.asarray(spaces.flatten(self._space, seen) if self.vectors else seen, self.dtype)
-        if seen.shape != self.shape:
+        given = np.asarray(spaces.flatten(self._space, seen) if self.vectors else seen)
+        floats = not self.vectors and given.dtype.kind == "f"  # of 0 to 1, perhaps: all black
+        if given.shape != self.shape or floats:
+            what = f"an image of {given.dtype}" if floats else "an observation"
+            own = f"{list(self.shape)} of {self.dtype}" if floats else list(self.shape)
             raise Blamed(
-                f"{type(self.unwrapped).__name__}.{method} gave an observation of shape "
-                f"{list(seen.shape)}, and its observation_space has {list(self.shape)}",
+                f"{type(self.unwrapped).__name__}.{method} gave {what} of shape "
+                f"{list(given.shape)}, and its observation_space has {own}",
                 "".join(traceback.format_stack()),
             )
-        return seen
+        return given.astype(self.dtype, copy=False)
 
 
 def _chosen(space: spaces.Space[Any], key: str) -> tuple[str, spaces.Space[Any]]:

@@ -209,3 +209,35 @@ def test_observation_of_another_shape_than_the_space_is_blamed_on_the_environmen
     said = f"Misshapen.{where} gave an observation of shape {given}, and its observation_space has"
     assert error.value.message == f"{said} {shape}"
     assert not error.value.may_pass
+
+
+class Paints(gymnasium.Env):
+    """Declares pictures of bytes, and gives another type."""
+
+    def __init__(self, kind):
+        self.observation_space = spaces.Box(0, 255, (40, 50, 3), np.uint8)
+        self.action_space = spaces.Discrete(2)
+        self.kind = kind
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.full((40, 50, 3), 200 if self.kind == "int64" else 0.8, self.kind), {}
+
+    def step(self, action):
+        return self.reset()[0], 0.0, False, False, {}
+
+
+gymnasium.register("Paints-v0", Paints)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_image_of_floats_where_bytes_are_declared_is_blamed_on_the_environment():
+    with pytest.raises(Blamed) as error:
+        ssedb.make_env("Paints-v0", 2, env_kwargs={"kind": "float32"}, env_workers=0).reset()
+    assert error.value.message == (
+        "Paints.reset gave an image of float32 of shape [40, 50, 3], and its observation_space has "
+        "[40, 50, 3] of uint8"
+    )
+    env = ssedb.make_env("Paints-v0", 2, env_kwargs={"kind": "int64"}, env_workers=0)
+    assert env.reset().unique().tolist() == [200]
+    env.close()
