@@ -80,7 +80,7 @@ def examine(run: Path) -> list[Finding]:
         about_config,
         *_lock(run),
         *(c.finding for c in reversed(checkpoints)),
-        *_metrics(run, steps),
+        *_metrics(run, steps, begun=bool(checkpoints) or (run / "summary.json").exists()),
         _summary(run, config),
         *_leftovers(run),
     ]
@@ -167,10 +167,11 @@ def _checkpoints(run: Path, config: dict[str, Any]) -> Iterator[Checkpoint]:
             yield Checkpoint(steps, Finding(name, "good", f"whole, step {steps:,}, {size}"))
 
 
-def _metrics(run: Path, steps: int | None) -> Iterator[Finding]:
+def _metrics(run: Path, steps: int | None, begun: bool) -> Iterator[Finding]:
     name = "metrics.jsonl"
     if not (run / name).exists():
-        yield Finding(name, "bad", "missing")
+        early = Finding(name, "note", "not there: no iteration has ended")
+        yield Finding(name, "bad", "missing") if begun else early
         return
     log = read_log(run / name)
     last = log.rows[-1]["steps"] if log.rows else 0

@@ -212,6 +212,20 @@ def test_doctor_names_what_is_wrong_and_what_resume_does(
     assert code == (1 if any(state == "bad" for state, _ in found.values()) else 0)
 
 
+def test_doctor_calls_no_file_missing_that_a_run_has_not_begun(run, capsys):
+    for path in ("metrics.jsonl", "checkpoints"):
+        shutil.move(run / path, run.parent / path)
+    code, found = told(run, capsys)
+    assert (code, found["metrics.jsonl"]) == (1, ("bad", "missing"))  # the summary says it ended
+    (run / "summary.json").unlink()
+    code, found = told(run, capsys)
+    assert (code, found["metrics.jsonl"]) == (0, ("note", "not there: no iteration has ended"))
+    assert found["resume"][1].startswith("begins the run anew")
+    shutil.move(run.parent / "checkpoints", run / "checkpoints")
+    code, found = told(run, capsys)
+    assert (code, found["metrics.jsonl"]) == (1, ("bad", "missing"))
+
+
 def test_doctor_tells_rows_that_are_written_again(run, capsys):
     rows = (run / "metrics.jsonl").read_text().splitlines()
     again = ['{"event": "resume", "steps": 32, "updates": 1}', rows[-1]]
