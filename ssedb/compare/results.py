@@ -129,7 +129,7 @@ class Run:
         if key in NORMALISED:
             score = self.value("score")
             return None if score is None else NORMALISED[key](self.env, score)
-        if key in OF_NOISE and self.probe.get("noise") in CLEAN:
+        if key in OF_NOISE and str(self.probe.get("noise")).split(" (")[0] in CLEAN:
             return None
         if key in OF_BONUS and self.config.get("bonus") == "none":
             return None

@@ -171,7 +171,7 @@ def test_probe_of_an_untrained_bonus_is_left_out(tmp_path):
 def test_probe_without_noise_has_no_share_of_noise(tmp_path):
     measured = {"bonus_noise_share": 0.0, "count_correlation": 0.5, "fresh": False}
     make_run(tmp_path / "clean", probe={**measured, "noise": "none"}, seed=0)
-    make_run(tmp_path / "sticky", probe={**measured, "noise": "sticky"}, seed=2)
+    make_run(tmp_path / "sticky", probe={**measured, "noise": "sticky (strength 0.5)"}, seed=2)
     make_run(tmp_path / "under-boxes", probe={**measured, "noise": "random-box"}, seed=1)
     runs = {run.path.name: run for run in results.load_runs(tmp_path)}
     shares = {name: run.value("bonus_noise_share") for name, run in runs.items()}
