@@ -339,7 +339,6 @@ def migrated(values: Mapping[str, Any]) -> dict[str, Any]:
     for key in OLD_VARIANTS.keys() & values:
         noise, *usual = OLD_VARIANTS[key]
         variant = values.pop(key)
-        values.setdefault("noise_variant", "")
         if values.get("noise") == noise and variant != usual[values.get("fidelity") == "released"]:
             values["noise_variant"] = variant
     return values

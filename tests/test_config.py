@@ -11,7 +11,7 @@ import pytest
 import tomli_w
 
 from ssedb.cli.train import parse_train
-from ssedb.config import ConfigError, TrainConfig, under_noise
+from ssedb.config import ConfigError, TrainConfig, migrated, under_noise
 from ssedb.noises import noise_of
 
 
@@ -169,7 +169,7 @@ def test_config_of_our_recipe_changes_passes_and_rate_of_a_preset(preset, expect
         ({"policy_channels": (-1, 8, 8)}, "must be above 0"),
         (
             {"noise": "random-box", "noise_variant": "foo"},
-            "noise_variant='foo': use one of fill, wrap$",
+            "noise_variant='foo': RandomBox has the variants fill, wrap; use one of them$",
         ),
         ({"noise_variant": "fill"}, "noise_variant='fill': NoNoise has no variants; leave it out$"),
         ({"noise_variant": 3}, "noise_variant=3: must be text"),
@@ -335,11 +335,17 @@ def test_from_toml_of_an_older_run_keeps_its_variant(tmp_path, fidelity, noise, 
         config = dataclasses.replace(config, noise_variant=other[noise])
     assert TrainConfig.from_toml(tmp_path / "config.toml") == config
     assert noise_of(config).variant == variants.get(noise, "")
+    # So that an old and a new folder of one run are one run.
+    read = tomllib.loads(older(config, variants))
+    assert migrated(read) == migrated(tomllib.loads(config.to_toml()))
 
 
 @pytest.mark.parametrize(
     ("value", "message"),
-    [(3, "config.toml has sticky=3, which"), ("slow", "noise_variant='slow': use one of step")],
+    [
+        (3, "config.toml has sticky=3, which"),
+        ("slow", "noise_variant='slow': Sticky has"),
+    ],
 )
 def test_from_toml_of_an_older_run_with_a_damaged_variant_is_refused(tmp_path, value, message):
     text = older(TrainConfig(noise="sticky"), USUAL["paper"] | {"sticky": value})

@@ -23,7 +23,7 @@ from ssedb.compare.measures import CLEAN, NORMALISED, OF_BONUS, OF_NOISE, PROBED
 from ssedb.config import FIDELITIES, migrated
 from ssedb.envs.names import env_label
 from ssedb.errors import ConfigError
-from ssedb.noises import noise_label
+from ssedb.noises import label_of
 from ssedb.reading import Damaged, check_types, read_table, require_folder
 from ssedb.runs.alarms import LIMITS, Alarm, Watch, read_alarms
 from ssedb.runs.folder import FAILURE, NOT_OF_THE_RUN, PLAN, PROVENANCE
@@ -87,8 +87,7 @@ class Run:
     @property
     def noise(self) -> str:
         """The noise, with its variant and strength if they are unusual."""
-        name, variant = self.config.get("noise", "?"), self.config.get("noise_variant", "")
-        return noise_label(name, self.config.get("noise_strength", 1.0), variant)
+        return label_of(self.config)
 
     @property
     def seed(self) -> int | None:

@@ -6,8 +6,9 @@ This module imports no torch, so that settings can be checked at once.
 from __future__ import annotations
 
 import pkgutil
+from collections.abc import Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ssedb.errors import ConfigError
 from ssedb.validate import import_class, import_outside, require, unknown_name
@@ -86,6 +87,12 @@ def noise_label(name: str, strength: float = 1.0, variant: str = "") -> str:
     about = [variant] if variant else []
     about += [f"strength {strength:g}"] if strength != 1 and name != "none" else []
     return f"{name} ({', '.join(about)})" if about else name
+
+
+def label_of(settings: Mapping[str, Any]) -> str:
+    """Return `noise_label` of the settings of a run, as config.toml has them."""
+    strength, variant = settings.get("noise_strength", 1.0), settings.get("noise_variant", "")
+    return noise_label(str(settings.get("noise", "?")), strength, variant)
 
 
 def given_variant(name: str, variant: str, fidelity: str) -> str:

@@ -63,9 +63,9 @@ class Noise:
     def check_variant(cls, variant: str) -> None:
         """Raise ConfigError for a variant that is none of `variants`."""
         if variant and variant not in cls.variants:
-            none = f"{cls.__name__} has no variants; leave it out"
-            words = f"use one of {', '.join(cls.variants)}" if cls.variants else none
-            raise ConfigError(f"noise_variant={variant!r}: {words}")
+            own = f"the variants {', '.join(cls.variants)}" if cls.variants else "no variants"
+            remedy = "use one of them" if cls.variants else "leave it out"
+            raise ConfigError(f"noise_variant={variant!r}: {cls.__name__} has {own}; {remedy}")
 
     @classmethod
     def changes_actions(cls) -> bool:

@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple
 from ssedb import __version__
 from ssedb.config import TrainConfig, migrated
 from ssedb.errors import PACKAGE_NAMES, ConfigError, one_line
+from ssedb.noises import label_of
 from ssedb.reading import Damaged, read_json, read_table, require_folder
 from ssedb.runs import checkpoint
 from ssedb.runs.folder import (
@@ -101,7 +102,8 @@ def _config(run: Path) -> tuple[dict[str, Any], Finding]:
         return {}, Finding(name, "bad", "names no env")
     if wrong := _wrong_setting(config):
         return config, Finding(name, "bad", f"{wrong}; put back the file as the run wrote it")
-    shown = ", ".join(f"{key} {config.get(key)}" for key in ("env", "noise", "bonus", "seed"))
+    about = config | {"noise": label_of(config)}
+    shown = ", ".join(f"{key} {about.get(key)}" for key in ("env", "noise", "bonus", "seed"))
     if outside := outside_settings(config):
         whose = " and the ".join(f"{key}'s" for key in outside)
         module = "module" if len(outside) == 1 else "modules"

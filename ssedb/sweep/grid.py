@@ -90,8 +90,8 @@ def _points(file: GridFile) -> Iterator[dict[str, Any]]:
 def _plan(file: GridFile, point: Mapping[str, Any], root: Path) -> Planned:
     """Plan the run of one combination of the axes."""
     values = {**file.settings, **{key: value for key, value in point.items() if key in FIELDS}}
-    if values.get("noise_variant") and not noise_class(str(values.get("noise", "none"))).variants:
-        values["noise_variant"] = ""  # makes no second run of a noise without variants
+    if (variant := values.get("noise_variant")) and _is_of_another_noise(file, values, variant):
+        values["noise_variant"] = ""  # makes no second run of a noise that does not have it
     bonus = bonus_of(values)
     chosen = {
         key: value for key, value in point.items() if key not in FIELDS and key in file.known[bonus]
@@ -111,6 +111,13 @@ def _plan(file: GridFile, point: Mapping[str, Any], root: Path) -> Planned:
     ]
     name = re.sub(r"[^\w.@-]+", "_", "-".join([*words, f"s{config.seed}", identity[:8]]))
     return Planned(identity, name, dataclasses.replace(config, out=root / name))
+
+
+def _is_of_another_noise(file: GridFile, values: Mapping[str, Any], variant: Any) -> bool:
+    """Tell whether another noise of the grid has a variant, and this one does not."""
+    named = [values.get("noise", "none"), *file.axes.get("noise", [])]
+    own, *others = (noise_class(str(name)).variants for name in named)
+    return variant not in own and any(variant in variants for variants in others)
 
 
 def run_id(config: TrainConfig) -> str:

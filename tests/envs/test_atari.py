@@ -181,7 +181,7 @@ def test_atari_other_games_work(game):
         (dict(num_envs=True), "num_envs=True: must be a whole number"),
         (
             dict(noise="sticky", noise_variant="foo"),
-            "noise_variant='foo': use one of step, frame",
+            "noise_variant='foo': Sticky has the variants step, frame; use one of them",
         ),
         (dict(seed=-1), "seed=-1: must be 0 or more"),
         (dict(strength=float("nan")), "strength=nan"),

@@ -107,7 +107,10 @@ def test_noise_that_is_none_is_refused_in_one_line(fog, name, message, capsys):
     [
         (("sticky", 4.5), "strength=4.5: must be 0 or more and at most 4 for Sticky"),
         (("pixel", -1.0), "strength=-1.0: must be 0 or more for Pixel"),
-        (("pixel", 1.0, "wrap"), "noise_variant='wrap': use one of add, zeros"),
+        (
+            ("pixel", 1.0, "wrap"),
+            "noise_variant='wrap': Pixel has the variants add, zeros; use one of them",
+        ),
         (("flicker", 1.0, "wrap"), "noise_variant='wrap': Flicker has no variants; leave it out"),
     ],
 )
@@ -169,7 +172,10 @@ def test_variant_of_a_noise_from_outside_is_selected_by_a_flag(fog, flags, darke
 
 @pytest.mark.parametrize(
     ("noise", "remedy"),
-    [("Thick", "use one of gray, white"), ("Fog", "Fog has no variants; leave it out")],
+    [
+        ("Thick", "Thick has the variants gray, white; use one of them"),
+        ("Fog", "Fog has no variants; leave it out"),
+    ],
 )
 def test_variant_that_a_noise_from_outside_lacks_is_refused_in_one_line(fog, noise, remedy, capsys):
     name = f"strangenoise:{noise}"

@@ -145,8 +145,15 @@ def test_variant_makes_no_second_run_of_a_noise_that_has_none(tmp_path):
     assert found == {("none", ""), ("random-box", ""), ("random-box", "wrap")}
     assert len(grid.runs) == 3 * 2  # seeds
     assert "rooms-small-none-db-s0" in [run.name[:22] for run in grid.runs]
-    with pytest.raises(ConfigError, match="noise_variant='fill': use one of add, zeros"):
+    with pytest.raises(ConfigError, match="noise_variant='fill': NoNoise has no variants"):
         read_grid(write_grid(tmp_path), None, {**overrides, "noise": ["none", "pixel"]})
+
+
+def test_variant_applies_to_the_noises_that_have_it(tmp_path):
+    overrides = {"noise": ["sticky", "pixel"], "noise_variant": ["zeros", "frame"]}
+    grid = read_grid(write_grid(tmp_path), None, {**overrides, "bonus": ["rnd"], "seed": [0]})
+    found = [(run.config.noise, run.config.noise_variant) for run in grid.runs]
+    assert sorted(found) == [("pixel", ""), ("pixel", "zeros"), ("sticky", ""), ("sticky", "frame")]
 
 
 def test_grid_of_a_fidelity_takes_the_options_of_the_bonus_that_it_implies(tmp_path):
