@@ -257,11 +257,16 @@ class TrainConfig:
         """Agent steps of a rollout, of all environments together."""
         return self.num_envs * self.rollout_steps
 
-    def to_toml(self) -> str:
-        """Return the text of config.toml. TOML has no null: `none_options` lists what is None."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings as files keep them; a variant only where one was chosen."""
         values = {f.name: plain(getattr(self, f.name)) for f in dataclasses.fields(self)}
         if not self.noise_variant:
             del values["noise_variant"]
+        return values
+
+    def to_toml(self) -> str:
+        """Return the text of config.toml. TOML has no null: `none_options` lists what is None."""
+        values = self.to_dict()
         options = values["bonus_options"]
         if unset := [name for name, value in options.items() if value is None]:
             values["none_options"] = unset

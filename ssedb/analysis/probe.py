@@ -184,8 +184,7 @@ def probe_run(
     from ssedb.runs.files import write_json
     from ssedb.runs.folder import saved_config
 
-    config = saved_config(run)
-    config = under_noise(config, noise)
+    config = under_noise(saved_config(run), noise)
     check_probe(config, transitions, draws)
     agent = load(run, device)
     agent.require_pictures()

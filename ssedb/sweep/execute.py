@@ -18,7 +18,6 @@ from ssedb.sweep.plan import (
     is_trained,
     lacks_probe,
     note_provenance,
-    plain_config,
     why_unfinished,
 )
 
@@ -117,7 +116,7 @@ def write_failure(run: Planned, error: str, attempts: int) -> None:
         run.folder.mkdir(parents=True, exist_ok=True)
         write_json(
             run.folder / FAILURE,
-            {"error": error, "attempts": attempts, "config": plain_config(run)},
+            {"error": error, "attempts": attempts, "config": run.config.to_dict()},
         )
 
 

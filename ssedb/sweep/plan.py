@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import os
 import subprocess
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from ssedb import __version__
 from ssedb.compare.results import load_run
@@ -19,7 +17,6 @@ from ssedb.runs.files import cannot_write, make_folder, write_json
 from ssedb.runs.folder import PLAN, PROVENANCE
 from ssedb.sweep.grid import Grid, Planned, id_in
 from ssedb.sweep.worker import cores
-from ssedb.validate import plain
 
 
 def is_finished(run: Planned, probe: bool) -> bool:
@@ -74,7 +71,8 @@ def threads_of(root: Path, usual: int) -> int:
 def write_plan(grid: Grid, root: Path, threads: int) -> None:
     """Write the plan into the sweep's folder: a run that never began is then known as missing."""
     runs = [
-        {"id": run.id, "folder": run.folder.name, "config": plain_config(run)} for run in grid.runs
+        {"id": run.id, "folder": run.folder.name, "config": run.config.to_dict()}
+        for run in grid.runs
     ]
     make_folder(root)
     plan = {"name": grid.name, "probe": grid.probe, "threads": threads, "code": code_version()}
@@ -83,11 +81,6 @@ def write_plan(grid: Grid, root: Path, threads: int) -> None:
         write_json(root / PLAN, plan)
     except OSError as error:
         raise cannot_write(root, error) from None
-
-
-def plain_config(run: Planned) -> dict[str, Any]:
-    """Return the settings of a run as JSON has them."""
-    return plain(dataclasses.asdict(run.config))
 
 
 def note_provenance(run: Planned) -> None:

@@ -7,9 +7,11 @@ import pytest
 
 from ssedb.bonuses import list_bonuses
 from ssedb.cli.sweep import parse_override
+from ssedb.compare.results import load_runs
 from ssedb.config import TrainConfig
 from ssedb.errors import ConfigError
 from ssedb.sweep.grid import read_grid, run_id
+from ssedb.sweep.plan import write_plan
 from tests.sweep.grids import TOY, write_grid
 
 
@@ -154,6 +156,15 @@ def test_variant_applies_to_the_noises_that_have_it(tmp_path):
     grid = read_grid(write_grid(tmp_path), None, {**overrides, "bonus": ["rnd"], "seed": [0]})
     found = [(run.config.noise, run.config.noise_variant) for run in grid.runs]
     assert sorted(found) == [("pixel", ""), ("pixel", "zeros"), ("sticky", ""), ("sticky", "frame")]
+
+
+def test_plan_as_it_is_written_is_read_by_stats(tmp_path):
+    overrides = {"noise": ["none", "random-box"], "noise_variant": ["fill", "wrap"]}
+    grid = read_grid(write_grid(tmp_path), tmp_path / "runs", {**overrides, "bonus": ["db"]})
+    write_plan(grid, tmp_path / "runs", 1)
+    runs = load_runs(tmp_path / "runs")
+    assert {(run.status, run.reason) for run in runs} == {("missing", "planned, not begun")}
+    assert {run.noise for run in runs} == {"none", "random-box", "random-box (wrap)"}
 
 
 def test_grid_of_a_fidelity_takes_the_options_of_the_bonus_that_it_implies(tmp_path):
