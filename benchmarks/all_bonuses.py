@@ -49,7 +49,7 @@ def main() -> None:
     parser.add_argument("--num-envs", type=int)
     parser.add_argument("--rollout-steps", type=int)
     parser.add_argument("--minibatch-envs", type=int)
-    parser.add_argument("--worlds", type=int, default=4096, help="environments of Rooms")
+    parser.add_argument("--rooms-envs", type=int, default=4096, help="environments of Rooms")
     parser.add_argument("--rivals", nargs="+", default=RIVALS, help="bonuses beside DB")
     parser.add_argument("--updates", type=int, default=2)
     options = parser.parse_args()
@@ -61,13 +61,13 @@ def main() -> None:
         parser.error(str(error))
     if config.env not in atari_games():
         parser.error(f"--env {options.env}: name an Atari game")
-    rows = measure(config, options.updates, options.worlds, options.rivals)
+    rows = measure(config, options.updates, options.rooms_envs, options.rivals)
     for row in (HEADINGS, ["---"] * len(HEADINGS), *rows):
         print("| " + " | ".join(row) + " |")
 
 
 def measure(
-    config: TrainConfig, updates: int, worlds: int, rivals: Sequence[str]
+    config: TrainConfig, updates: int, rooms_envs: int, rivals: Sequence[str]
 ) -> list[list[str]]:
     """Time everything, say how it goes, and return the rows of the table."""
     rows: list[list[str]] = []
@@ -103,8 +103,8 @@ def measure(
         compare(f"{config.env}, db, {noise} on raw frames", noisy, pools, library)
     close(envs)
     library.close()
-    rooms = dataclasses.replace(config, env="rooms", num_envs=worlds, bonus_options={})
-    compare(f"rooms, db, {worlds} worlds", rooms, None, None)
+    rooms = dataclasses.replace(config, env="rooms", num_envs=rooms_envs, bonus_options={})
+    compare(f"rooms, db, {rooms_envs} environments", rooms, None, None)
     return [*rows, ["updates alone, PPO x3 and DB x3", "-", "-", f"{alone:,.0f}", "-", "-"]]
 
 

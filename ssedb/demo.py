@@ -77,7 +77,7 @@ def run_agent(config: TrainConfig, agent: str, seed: int, messages: Any, threads
 
 
 def _train(config: TrainConfig, agent: str, seed: int) -> Iterator[tuple[RoomsEnv, Probe]]:
-    """Train a policy on its bonus; yield the worlds and a probe of the bonus after each rollout."""
+    """Train on a bonus; yield the environments and a probe of the bonus after each rollout."""
     options = OPTIONS.get(agent, {})
     settings: dict[str, Any] = dict(bonus=BONUSES[agent], bonus_options=options, seed=seed)
     if agent == RND_CLEAN:
@@ -100,7 +100,7 @@ def _train(config: TrainConfig, agent: str, seed: int) -> Iterator[tuple[RoomsEn
 
 
 def _act_at_random(config: TrainConfig, agent: str, seed: int) -> Iterator[tuple[RoomsEnv, Probe]]:
-    """Draw every action evenly; yield the worlds after as many steps as a rollout has."""
+    """Draw every action evenly; yield the environments after as many steps as a rollout has."""
     size, layout_seed = _world(config)
     env = RoomsEnv(config.num_envs, size, layout_seed=layout_seed)
     env.reset()

@@ -1,4 +1,4 @@
-"""Algorithm 1 in plain loops, a world that keeps what it showed, and a bonus computed by hand."""
+"""Algorithm 1 in plain loops, an env that keeps what it showed, and a bonus computed by hand."""
 
 import copy
 
@@ -140,8 +140,8 @@ def plain_surrogate(logits, actions, old, advantages, clip):
 class PlainRun:
     """What `Trainer` should compute, from what its environment showed and answered."""
 
-    def __init__(self, trainer: Trainer, world: Snow) -> None:
-        self.trainer, self.world, self.config = trainer, world, trainer.config
+    def __init__(self, trainer: Trainer, env: Snow) -> None:
+        self.trainer, self.env, self.config = trainer, env, trainer.config
         self.policy, self.weight = copy.deepcopy(trainer.policy), torch.tensor(1.0)
         eps = self.config.adam_eps
         self.adam = PlainAdam(list(self.policy.parameters()), self.config.learning_rate, eps)
@@ -162,11 +162,11 @@ class PlainRun:
 
     def iterate(self) -> None:
         """Run one iteration of the trainer and check all its steps."""
-        begin, row = len(self.world.answers), self.trainer.iterate()
-        obs = self.world.stacks()[begin:]
+        begin, row = len(self.env.answers), self.trainer.iterate()
+        obs = self.env.stacks()[begin:]
         assert len(obs) == STEPS + 1
         actions, rewards, dones = map(
-            torch.stack, zip(*self.world.answers[begin:], strict=True)
+            torch.stack, zip(*self.env.answers[begin:], strict=True)
         )  # [T, N] each
         with torch.no_grad():
             logits, values = (torch.stack(x) for x in zip(*map(self.policy, obs), strict=True))

@@ -113,10 +113,10 @@ TINY = {"device": "cpu", "preset": "rooms", "num_envs": 4, "rollout_steps": 8}
 
 
 def test_all_bonuses_times_every_row(rows):
-    found = rows("all_bonuses.py", **TINY, minibatch_envs=2, rivals="rnd", worlds=4, updates=1)
+    found = rows("all_bonuses.py", **TINY, minibatch_envs=2, rivals="rnd", rooms_envs=4, updates=1)
     what = ["db, 3 epochs of each", "rnd"]
     what += ["db, random-box on raw frames", "db, pixel on raw frames"]
-    names = [*(f"breakout, {name}" for name in what), "rooms, db, 4 worlds"]
+    names = [*(f"breakout, {name}" for name in what), "rooms, db, 4 environments"]
     assert list(found) == [*names, "updates alone, PPO x3 and DB x3"]
     assert all(re.fullmatch(r"[\d,]+", row[2]) for row in found.values())
 

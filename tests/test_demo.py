@@ -86,7 +86,7 @@ def test_run_of_an_agent_has_its_bonus_its_noise_and_a_curve(monkeypatch, agent,
 def test_run_of_chance_acts_evenly_in_staggered_episodes(monkeypatch):
     config, _ = config_of(monkeypatch, "--steps", "1024")
     result = run_agent(config, CHANCE, 0, queue.Queue(), threads=1)
-    # 64 worlds begin, and in 16 steps of 100 two of the 16 groups of 4 come to an end.
+    # 64 environments begin, and in 16 steps of 100 two of the 16 groups of 4 come to an end.
     assert sum(result.visits) == 1024 + 64 + 8
     assert 1 < result.rows[-1]["rooms"] < 8
     assert run_agent(config, CHANCE, 0, queue.Queue(), threads=1) == result

@@ -175,7 +175,7 @@ def exact(monkeypatch):
     monkeypatch.setattr(CudaEngine, "fuse", False)
 
 
-WORLDS = {
+SETTINGS = {
     # Episodes end within a rollout.
     "rooms": dict(env="rooms-small", preset="rooms", noise="random-box", max_episode_steps=20),
     "raw frames": dict(
@@ -216,7 +216,7 @@ def same_weights(first: dict, second: dict) -> None:
 
 
 @pytest.mark.parametrize(
-    ("bonus", "world"),
+    ("bonus", "kind"),
     [
         *((bonus, "rooms") for bonus in ssedb.list_bonuses()),
         ("db", "raw frames"),
@@ -225,10 +225,10 @@ def same_weights(first: dict, second: dict) -> None:
         ("rnd", "television"),
     ],
 )
-def test_cuda_engine_matches_the_plain_one(exact, tmp_path, bonus, world):
-    plain = trainer_of(tmp_path, bonus=bonus, engine="eager", **WORLDS[world])
+def test_cuda_engine_matches_the_plain_one(exact, tmp_path, bonus, kind):
+    plain = trainer_of(tmp_path, bonus=bonus, engine="eager", **SETTINGS[kind])
     rows = [plain.iterate() for _ in range(8)]
-    fast = trainer_of(tmp_path, bonus=bonus, engine="fast", **WORLDS[world])  # takes over the seed
+    fast = trainer_of(tmp_path, bonus=bonus, engine="fast", **SETTINGS[kind])  # takes over the seed
     assert fast.engine.overlaps == fast.env.on_host
     # The bonus model is updated while the next rollout is collected.
     found = [fast.iterate() for _ in range(8)] + [fast.finish()]
@@ -237,9 +237,9 @@ def test_cuda_engine_matches_the_plain_one(exact, tmp_path, bonus, world):
 
 
 def test_cuda_engine_updating_while_collecting_changes_nothing(exact, tmp_path):
-    waiting = trainer_of(tmp_path, engine="fast", **WORLDS["raw frames"])
+    waiting = trainer_of(tmp_path, engine="fast", **SETTINGS["raw frames"])
     expected = [waiting.iterate() or waiting.finish() for _ in range(6)]
-    going_on = trainer_of(tmp_path, engine="fast", **WORLDS["raw frames"])
+    going_on = trainer_of(tmp_path, engine="fast", **SETTINGS["raw frames"])
     rows = [going_on.iterate() for _ in range(6)] + [going_on.finish()]
     assert rows[0] is None
     same_numbers(expected, rows[1:])
@@ -247,19 +247,19 @@ def test_cuda_engine_updating_while_collecting_changes_nothing(exact, tmp_path):
 
 
 def test_cuda_engine_continues_from_a_checkpoint(exact, tmp_path):
-    whole = trainer_of(tmp_path, engine="fast", **WORLDS["rooms"])
+    whole = trainer_of(tmp_path, engine="fast", **SETTINGS["rooms"])
     for _ in range(4):
         whole.iterate()
     state = copy.deepcopy(whole.state_dict())
     rows = [whole.iterate() for _ in range(5)]
-    again = trainer_of(tmp_path, engine="fast", **WORLDS["rooms"])
+    again = trainer_of(tmp_path, engine="fast", **SETTINGS["rooms"])
     again.load_state_dict(state)
     same_numbers(rows, [again.iterate() for _ in range(5)])
     same_weights(weights(whole), weights(again))
 
 
 @pytest.mark.parametrize(
-    ("bonus", "world"),
+    ("bonus", "kind"),
     [
         *((bonus, "rooms") for bonus in ssedb.list_bonuses()),
         ("db", "raw frames"),
@@ -267,14 +267,14 @@ def test_cuda_engine_continues_from_a_checkpoint(exact, tmp_path):
         ("rnd", "sticky"),
     ],
 )
-def test_deterministic_run_on_a_gpu_resumes_bit_for_bit(tmp_path, bonus, world):
+def test_deterministic_run_on_a_gpu_resumes_bit_for_bit(tmp_path, bonus, kind):
     """At paper-like sizes, where kernels add in parallel, and in bfloat16."""
 
     def config(out, updates):
         sizes = dict(num_envs=32, minibatch_envs=8, rollout_steps=32, obs_norm_steps=64)
         networks = dict(policy_channels=(32, 64, 64), policy_width=256, bonus_options={})
         own = dict(bonus=bonus, device="cuda", deterministic=True, steps=updates * 32 * 32)
-        return tiny_config(tmp_path / out, **WORLDS[world], **sizes, **networks, **own)
+        return tiny_config(tmp_path / out, **SETTINGS[kind], **sizes, **networks, **own)
 
     ssedb.train(config("whole", 6))
     ssedb.train(config("stopped", 3))
@@ -423,7 +423,7 @@ def test_sums_over_experience_are_exact_in_any_precision(name, precision):
 
 
 def test_graph_replays_draw_differently(tmp_path):
-    trainer = trainer_of(tmp_path, engine="fast", **WORLDS["rooms"])
+    trainer = trainer_of(tmp_path, engine="fast", **SETTINGS["rooms"])
     collect, act = trainer.collector.collect, trainer.policy.act
     actions = [tuple(collect(act).actions.flatten().tolist()) for _ in range(6)]
     assert len(set(actions)) == 6
@@ -433,7 +433,7 @@ def test_graph_replays_draw_differently(tmp_path):
     with trainer.engine.side():
         draws = [float(trainer.bonus_step(t, envs, rollout=rollout)["i_pred"]) for _ in range(12)]
     assert len(set(draws[5:])) == len(draws[5:])
-    trainer = trainer_of(tmp_path, engine="fast", **WORLDS["raw frames"])
+    trainer = trainer_of(tmp_path, engine="fast", **SETTINGS["raw frames"])
     for _ in range(2):
         frames = trainer.collector.collect(trainer.policy.act).frames[STACK:].float()
     looks = frames.mean((2, 3))  # [T, N]: no two frames have the same boxes
@@ -475,11 +475,11 @@ def test_captured_step_frees_no_old_graphs_while_it_is_captured():
     assert gc.isenabled()
 
 
-@pytest.mark.parametrize("world", ["raw frames", "rooms"])
-def test_iteration_on_a_gpu_synchronises_a_few_times_however_long_it_is(tmp_path, world):
+@pytest.mark.parametrize("kind", ["raw frames", "rooms"])
+def test_iteration_on_a_gpu_synchronises_a_few_times_however_long_it_is(tmp_path, kind):
     counts = []
     for steps in (16, 48):
-        trainer = trainer_of(tmp_path, engine="fast", rollout_steps=steps, **WORLDS[world])
+        trainer = trainer_of(tmp_path, engine="fast", rollout_steps=steps, **SETTINGS[kind])
         for _ in range(8):  # all is captured
             trainer.iterate()
         torch.cuda.set_sync_debug_mode("warn")
@@ -489,7 +489,7 @@ def test_iteration_on_a_gpu_synchronises_a_few_times_however_long_it_is(tmp_path
         torch.cuda.set_sync_debug_mode("default")
         counts.append(sum("synchronizing" in str(warning.message) for warning in caught))
     assert counts[0] == counts[1], counts
-    assert world == "rooms" or counts[0] <= 7, counts
+    assert kind == "rooms" or counts[0] <= 7, counts
 
 
 @pytest.mark.parametrize("bonus", ["db", "rnd", "e3b"])

@@ -25,9 +25,9 @@ def test_iterations_match_plain_loops(tmp_path, scale):
         reward_scale=scale,
         mask_boundaries=scale == "run",
     )
-    world = Snow()
-    trainer = Trainer(tiny_config(tmp_path, **UNUSUAL, **settings), world)
-    run = PlainRun(trainer, world)
+    env = Snow()
+    trainer = Trainer(tiny_config(tmp_path, **UNUSUAL, **settings), env)
+    run = PlainRun(trainer, env)
     for _ in range(3):
         run.iterate()
 
@@ -35,11 +35,11 @@ def test_iterations_match_plain_loops(tmp_path, scale):
 def test_scores_of_episodes_cut_off_by_a_resume_are_forgotten(tmp_path):
     trainer = Trainer(tiny_config(tmp_path, **UNUSUAL), Snow(restorable=False))
     before = trainer.iterate()
-    world = Snow(seed=1, restorable=False)
-    again = Trainer(tiny_config(tmp_path, **UNUSUAL), world)
+    env = Snow(seed=1, restorable=False)
+    again = Trainer(tiny_config(tmp_path, **UNUSUAL), env)
     again.load_state_dict(copy.deepcopy(trainer.state_dict()))
     row, ended, running = again.iterate(), [], torch.zeros(ENVS)
-    for _, rewards, dones in world.answers:
+    for _, rewards, dones in env.answers:
         running += rewards
         ended += running[dones].tolist()
         running[dones] = 0
@@ -80,8 +80,8 @@ def test_ppo_without_the_extrinsic_reward_only_measures_the_score(tmp_path):
             return super().act(actions) * 1000
 
     rows, weights = [], []
-    for world in (Sides, Rich):
-        trainer = Trainer(tiny_config(tmp_path), world(8))
+    for env in (Sides, Rich):
+        trainer = Trainer(tiny_config(tmp_path), env(8))
         rows.append([trainer.iterate() for _ in range(2)][-1])
         weights.append(parameters(trainer))
     assert rows[1]["score"] == 1000 * rows[0]["score"]
@@ -167,8 +167,8 @@ def test_trainer_when_restored_continues_bit_for_bit(tmp_path):
 
 def make(overlap=True, **settings):
     """A trainer whose engine runs in the order of a GPU's: in turn, or bonus updates in slices."""
-    world = Grid(8, episode=9)
-    world.on_host = overlap
+    env = Grid(8, episode=9)
+    env.on_host = overlap
     config = tiny_config("unused", bonus_epochs=2, minibatch_envs=2, **settings)
 
     def engine(device, name, *, precision, seed, overlap, group):
@@ -176,7 +176,7 @@ def make(overlap=True, **settings):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("ssedb.trainer.make_engine", engine)
-        return Trainer(config, world)
+        return Trainer(config, env)
 
 
 def without_time(rows):

@@ -71,7 +71,7 @@ DIAL = {**ROOMS, "env": f"{__name__}:Dial-v0"}
 
 ATARI = {**ROOMS, "env": "breakout", "num_envs": 2, "extrinsic_coef": 0.0}
 
-# Every setting with a world in which it shows, and another value for it.
+# Every setting with a base in which it shows, and another value for it.
 MATTERS = {
     "env": (ROOMS, "rooms-small@1"),
     "env_kwargs": (DIAL, {"by": 7}),
@@ -127,7 +127,7 @@ DOES_NOT = {
 
 @pytest.fixture(scope="module")
 def usual():
-    """The outcome without a change, computed once for each world."""
+    """The outcome without a change, computed once for each base."""
     known: dict = {}
 
     def find(base):

@@ -1,4 +1,4 @@
-"""Small worlds with a known answer, as fast as tensors are."""
+"""Small environments with a known answer, as fast as tensors are."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def change_settings(out: Path, **changes: Any) -> None:
 
 
 class ToyEnv(Env):
-    """A base of toy worlds: a state tensor, a generator, an episode length, exact restoring."""
+    """A base of toy environments: a state tensor, a generator, a length, exact restoring."""
 
     def __init__(self, num_envs: int = 8, seed: int = 0, episode: int = 20) -> None:
         self.num_envs, self.device, self.episode = num_envs, torch.device("cpu"), episode

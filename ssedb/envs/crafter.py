@@ -25,7 +25,7 @@ class Crafter(gymnasium.Env[np.ndarray, int]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Begin an episode in a world of its own."""
+        """Begin an episode on a map of its own."""
         if seed is not None:
             self._env = crafter.Env(**self._kwargs, seed=seed)
         return self._env.reset(), {}

@@ -20,8 +20,8 @@ from ssedb.config import TrainConfig
 from ssedb.envs.rooms.world import World
 from ssedb.errors import one_line
 from ssedb.testing.subject import (
+    ENV,
     SAMPLES,
-    WORLD,
     Failure,
     Skip,
     Subject,
@@ -215,7 +215,7 @@ def bonus_reaches_the_policy(subject: Subject) -> None:
     for scale in (0.0, 1000.0):
         # With some weight on the game's reward the policy is trained in both.
         config = TrainConfig(
-            env=WORLD, preset="rooms", device=str(subject.device),
+            env=ENV, preset="rooms", device=str(subject.device),
             bonus=subject.name, bonus_options=subject.options,
             num_envs=4, rollout_steps=16, minibatch_envs=2, ppo_epochs=1, bonus_epochs=1,
             intrinsic_coef=scale, extrinsic_coef=1.0,

@@ -19,7 +19,7 @@ from ssedb.envs.rooms.world import World
 from ssedb.noises import make_noise
 from ssedb.transitions import Transitions, draw_transitions, experience
 
-WORLD = "rooms-tiny"
+ENV = "rooms-tiny"
 SAMPLES = 40
 NOISE_DRAWS = 4
 LEARNING_RATE, ADAM_EPS = 1e-3, 1e-7
@@ -54,7 +54,7 @@ class Subject:
     def fresh(self) -> Bonus:
         """Make an instance that knows the scale of observations, as at the start of training."""
         shape = (STACK, *self.data.clean.shape[2:])
-        settings: dict[str, Any] = {"preset": "rooms", "env": WORLD, **self.options}
+        settings: dict[str, Any] = {"preset": "rooms", "env": ENV, **self.options}
         bonus = make_bonus(self.name, shape, World.num_actions, **settings).to(self.device)
         frames = self.data.clean.float()
         bonus.normalize.set(frames.mean((0, 1)).expand(shape), frames.std(1).mean())
@@ -81,7 +81,7 @@ def optimizer_of(bonus: Bonus) -> torch.optim.Adam:
 
 @cache
 def real_transitions(device: torch.device, noise: str = "none") -> Transitions:
-    """Draw transitions from all over the world, clean and under some draws of a noise."""
+    """Draw transitions of all over Rooms, clean and under some draws of a noise."""
     world = World("tiny", device=device)
     return draw_transitions(world, None, SAMPLES, NOISE_DRAWS, make_noise(noise), seed=0)
 

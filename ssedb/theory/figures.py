@@ -108,18 +108,18 @@ BONUSES = {
 
 def plot_regret(data: dict[str, Any], path: Path) -> None:
     """Plot the summed regret of each bonus at its best beta, and the search for that beta."""
-    worlds, episodes = data["worlds"], data["episodes"]
-    figure, (top, bottom) = _figure(4 * len(worlds), 7, 2, len(worlds))
-    for axes, below, (name, world) in zip(top, bottom, worlds.items(), strict=True):
-        lines = world["curves"]
+    problems, episodes = data["problems"], data["episodes"]
+    figure, (top, bottom) = _figure(4 * len(problems), 7, 2, len(problems))
+    for axes, below, (name, problem) in zip(top, bottom, problems.items(), strict=True):
+        lines = problem["curves"]
         for kind, (label, colour, style) in BONUSES.items():
             k, line = lines["episodes"], lines[kind]
             # In a tabular MDP the count bonus lies on the UCB bonus.
             look: dict[str, Any] = dict(color=colour, ls=style, lw=3.5 if kind == "ucb" else 1.5)
             axes.fill_between(k, line["low"], line["high"], color=colour, alpha=0.2, lw=0)
             axes.plot(k, line["mean"], label=label, **look)
-            if kind in world["search"]:
-                found = world["search"][kind]
+            if kind in problem["search"]:
+                found = problem["search"][kind]
                 below.plot(data["betas"], found, marker="o", ms=2 + look["lw"], **look)
         axes.set(xlabel="episodes", ylabel="summed regret", title=name, **LOGS)
         axes.set(xlim=(episodes / 100, episodes), ylim=(lines["ucb"]["mean"][-1] / 60, None))
@@ -143,16 +143,16 @@ def plot_network(data: dict[str, Any], path: Path) -> None:
     """Plot rank correlation along training, calibration at the end, and the terms of the KL."""
     titles = {"river": "tabular river", "rooms": "rooms-small"}
     figure, grid = _figure(13, 8, 2, 3)
-    for panels, (world, variants) in zip(grid, data["runs"].items(), strict=True):
+    for panels, (env, models) in zip(grid, data["runs"].items(), strict=True):
         ranks, calibration, nats = panels
-        for (variant, runs), style in zip(variants.items(), STYLES, strict=False):
+        for (model, runs), style in zip(models.items(), STYLES, strict=False):
             steps = [row["steps"] for row in runs[0]["rows"]]
             lines = [(ranks, kind, colour) for kind, (_, colour, _) in KINDS.items()]
             for axes, key, colour in [*lines, (nats, "upper", BLUE), (nats, "inside", ORANGE)]:
                 mean = np.mean([[row[key] for row in run["rows"]] for run in runs], 0)
                 axes.plot(steps, mean, color=colour, ls=style)
-            ranks.plot([], [], color="black", ls=style, label=variant)
-        bins = next(iter(variants.values()))[0]["calibration"]
+            ranks.plot([], [], color="black", ls=style, label=model)
+        bins = next(iter(models.values()))[0]["calibration"]
         exact, perfect = ([row[key] for row in bins] for key in ("exact", "exact_over_mean"))
         for kind, (label, colour, mark) in KINDS.items():
             means, spreads = np.transpose([row[kind] for row in bins])
@@ -165,7 +165,7 @@ def plot_network(data: dict[str, Any], path: Path) -> None:
         calibration.legend()
         ranks.axhline(0, color=GRAY, lw=0.8)
         ranks.set(xlabel="steps", ylabel="rank correlation with the exact gain", ylim=(-1, 1.05))
-        ranks.set_title(titles[world])
+        ranks.set_title(titles[env])
         nats.set(xlabel="steps", ylabel="nats", yscale="log")
         nats.set_title("KL to N(0, I): blue; its information: orange")
     grid[0][0].legend(fontsize=8)

@@ -175,33 +175,33 @@ def train_on_river(
         options: settings of DB.
     """
     torch.manual_seed(init)
-    world = OneHotRiver(16, seed)
-    states = torch.arange(world.states).repeat_interleave(world.actions)
-    actions = torch.arange(world.actions).repeat(world.states)
-    obs = world.pictures(states)
-    bonus = make_bonus("db", tuple(obs.shape[1:]), world.actions, preset="rooms", **options)
+    river = OneHotRiver(16, seed)
+    states = torch.arange(river.states).repeat_interleave(river.actions)
+    actions = torch.arange(river.actions).repeat(river.states)
+    obs = river.pictures(states)
+    bonus = make_bonus("db", tuple(obs.shape[1:]), river.actions, preset="rooms", **options)
     assert isinstance(bonus, DynamicBottleneck)
     bonus.normalize.set(obs.float().mean(0), obs.float().std(0).mean())
     adam = torch.optim.Adam([p for p in bonus.parameters() if p.requires_grad], lr=1e-3, fused=True)
     counts = torch.zeros(len(states), dtype=torch.int64)
     for _ in range(rollouts):
-        s, a, after = world.walk(128)
+        s, a, after = river.walk(128)
         epochs = (
             [
-                (world.pictures(s[i]), a[i], world.pictures(after[i]))
+                (river.pictures(s[i]), a[i], river.pictures(after[i]))
                 for i in torch.randperm(len(s)).split(256)
             ]
             for _ in range(4)
         )
         for _ in train_bonus(bonus, partial(bonus_step, bonus, adam), epochs):
             pass
-        counts = counts + torch.bincount(s * world.actions + a, minlength=len(counts))
+        counts = counts + torch.bincount(s * river.actions + a, minlength=len(counts))
         with torch.no_grad():
             mean, std = bonus.represent(obs, actions)
         rows, was = mean.double() * counts.sqrt()[:, None], counts > 0
         seen = Posteriors(mean[was], std[was], counts[was])
         steps = int(counts.sum())
-        yield take_snapshot(bonus, obs, actions, counts, world.states, steps, seen, rows.T @ rows)
+        yield take_snapshot(bonus, obs, actions, counts, river.states, steps, seen, rows.T @ rows)
 
 
 def train_on_rooms(iterations: int, seed: int, options: dict[str, Any]) -> Iterator[Snapshot]:

@@ -16,7 +16,7 @@ from ssedb.theory.mdps import MDP, Array, combination_lock, random_linear, river
 KINDS: tuple[Kind, ...] = ("ucb", "db", "count")
 BETAS = tuple(2.0 ** (k / 2) for k in range(-2, 7))
 """Betas of the search: 0.5 to 8 in steps of sqrt(2), the ratio of Theorem 1's bounds."""
-WORLDS: tuple[Callable[[np.random.Generator, int], MDP], ...] = (
+PROBLEMS: tuple[Callable[[np.random.Generator, int], MDP], ...] = (
     lambda rng, copies: river_swim(copies),
     combination_lock,
     random_linear,
@@ -74,11 +74,11 @@ def regret(quick: bool, seed: int, tell: Tell) -> Section:
     """Measure the regret in all MDPs, with betas searched on other seeds."""
     seeds, tuning, episodes = (8, 3, 600) if quick else (20, 4, 5000)
     claims: list[Claim] = []
-    data: dict[str, Any] = {"betas": BETAS, "seeds": seeds, "episodes": episodes, "worlds": {}}
-    for i, make in enumerate(WORLDS):
+    data: dict[str, Any] = {"betas": BETAS, "seeds": seeds, "episodes": episodes, "problems": {}}
+    for i, make in enumerate(PROBLEMS):
 
         def tell_half(share: float, half: int, i: int = i) -> None:
-            tell((i + (half + share) / 2) / len(WORLDS))
+            tell((i + (half + share) / 2) / len(PROBLEMS))
 
         rng = np.random.default_rng((seed, i))
         searched = search(make(rng, tuning), episodes, rng, lambda share: tell_half(share, 0))
@@ -87,8 +87,8 @@ def regret(quick: bool, seed: int, tell: Tell) -> Section:
         settings = [*best, Setting("none", 0)]
         found = run_lsvi(mdp, settings, episodes, rng, tell=lambda share: tell_half(share, 1))
         claims += compare(mdp, best, found)
-        world = {"search": searched, "betas": [s.beta for s in best], "curves": curves(found)}
-        data["worlds"][mdp.name] = world
+        problem = {"search": searched, "betas": [s.beta for s in best], "curves": curves(found)}
+        data["problems"][mdp.name] = problem
     return claims, data
 
 

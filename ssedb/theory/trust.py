@@ -22,12 +22,12 @@ BONUSES = {
     "linear": "... with Theorem 1's gain over DB's representation",
 }
 """The bonus as it is, then with each approximation taken back, and what is claimed of it."""
-VARIANTS: dict[str, dict[str, Any]] = {
+MODELS: dict[str, dict[str, Any]] = {
     "ours": dict(fidelity="ours"),
     "paper": dict(fidelity="paper"),
     "paper, alpha1 0.1": dict(fidelity="paper", alpha1=0.1, alpha3=0.01),
 }
-"""Variants of the DB model; the first two with the Rooms preset's alpha1 0.001 and alpha3 0.1."""
+"""Settings of the DB model; the first two with the Rooms preset's alpha1 0.001 and alpha3 0.1."""
 GOOD = 0.5
 """Threshold of rank correlations and shares above which a claim holds."""
 
@@ -84,15 +84,15 @@ def follow(shots: Iterable[Snapshot], tell: Tell, total: int) -> dict[str, Any]:
 def network(quick: bool, seed: int, tell: Tell) -> Section:
     """Train the DB model in two environments with known visit counts, and judge the claims."""
     rollouts, iterations, seeds = (3, 2, 1) if quick else (10, 8, 2)
-    river_variants = ["ours"] if quick else list(VARIANTS)
-    rooms_variants = ["ours"] if quick else ["ours", "paper"]
-    plan = [("river", variant, i) for variant in river_variants for i in range(max(2, seeds))]
-    plan += [("rooms", variant, i) for variant in rooms_variants for i in range(seeds)]
+    river_models = ["ours"] if quick else list(MODELS)
+    rooms_models = ["ours"] if quick else ["ours", "paper"]
+    plan = [("river", model, i) for model in river_models for i in range(max(2, seeds))]
+    plan += [("rooms", model, i) for model in rooms_models for i in range(seeds)]
     runs: dict[str, dict[str, list[Any]]] = {"river": {}, "rooms": {}}
     with torch.random.fork_rng(devices=[]):
-        for done, (world, variant, i) in enumerate(plan):
-            options = VARIANTS[variant]
-            if world == "river":
+        for done, (env, model, i) in enumerate(plan):
+            options = MODELS[model]
+            if env == "river":
                 total, shots = rollouts, train_on_river(rollouts, seed + i, seed, options)
             else:
                 total, shots = iterations, train_on_rooms(iterations, seed + i, options)
@@ -100,7 +100,7 @@ def network(quick: bool, seed: int, tell: Tell) -> Section:
             def tell_run(share: float, done: int = done) -> None:
                 tell((done + share) / len(plan))
 
-            runs[world].setdefault(variant, []).append(follow(shots, tell_run, total))
+            runs[env].setdefault(model, []).append(follow(shots, tell_run, total))
     claims = [*judge(RIVER, runs["river"]), *judge("rooms-small", runs["rooms"])]
     return [*claims, agreement(runs["river"])], {"runs": runs}
 
@@ -111,45 +111,44 @@ def last_half(runs: list[Any], name: str) -> float:
     return float(np.mean([row[name] for half in halves for row in half]))
 
 
-def judge(world: str, variants: dict[str, list[Any]]) -> list[Claim]:
+def judge(env: str, models: dict[str, list[Any]]) -> list[Claim]:
     """Judge the claims in one environment: the bonus, then without each approximation."""
-    first = next(iter(variants.values()))
+    first = next(iter(models.values()))
     steps = first[0]["rows"][-1]["steps"]
-    setting = f"{world}, {plural(len(first), 'run')} of {steps:,} steps, second half of training"
+    setting = f"{env}, {plural(len(first), 'run')} of {steps:,} steps, second half of training"
 
     def means(name: str) -> dict[str, float]:
-        return {variant: last_half(runs, name) for variant, runs in variants.items()}
+        return {model: last_half(runs, name) for model, runs in models.items()}
 
     claims = []
     for name, story in BONUSES.items():
         every, visited = means(name), means(f"{name}_visited")
         each = [
-            f"{variant}: {every[variant]:+.2f}, visited only {visited[variant]:+.2f}"
-            for variant in variants
+            f"{model}: {every[model]:+.2f}, visited only {visited[model]:+.2f}" for model in models
         ]
         good = min(*every.values(), *visited.values()) > GOOD
         text, values = f"rank correlation {'; '.join(each)}", {"all": every, "visited": visited}
         claims.append(Claim(story, setting, text, verdict(good), values))
     slopes = means("practical_exponent")
-    text = "; ".join(f"{variant}: N^{slope:+.2f}" for variant, slope in slopes.items())
+    text = "; ".join(f"{model}: N^{slope:+.2f}" for model, slope in slopes.items())
     falls = verdict(max(slopes.values()) < -0.25)
     claims.append(Claim("the practical bonus falls like N^-0.5", setting, text, falls, slopes))
     inside, upper = means("inside"), means("upper")
-    nats = {variant: [inside[variant], upper[variant]] for variant in variants}
-    text = "; ".join(f"{variant}: {i:.1f} of {kl:.1f} nats" for variant, (i, kl) in nats.items())
+    nats = {model: [inside[model], upper[model]] for model in models}
+    text = "; ".join(f"{model}: {i:.1f} of {kl:.1f} nats" for model, (i, kl) in nats.items())
     enough = verdict(all(i > GOOD * kl for i, kl in nats.values()))
     near = "the marginal is near N(0, I): I([S, A]; Z) makes up most of the KL"
     claims.append(Claim(near, setting, text, enough, nats))
     return claims
 
 
-def agreement(variants: dict[str, list[Any]]) -> Claim:
+def agreement(models: dict[str, list[Any]]) -> Claim:
     """Compare the bonuses of two initialisations after the same data."""
     found = {}
-    for variant, runs in variants.items():
+    for model, runs in models.items():
         pairs = combinations([torch.tensor(run["practical"]) for run in runs], 2)
-        found[variant] = float(np.mean([rank_correlation(a, b) for a, b in pairs]))
-    text = "; ".join(f"{variant}: {value:+.2f}" for variant, value in found.items())
+        found[model] = float(np.mean([rank_correlation(a, b) for a, b in pairs]))
+    text = "; ".join(f"{model}: {value:+.2f}" for model, value in found.items())
     return Claim(
         "a point estimate will do: two initialisations rank alike after the same data",
         f"{RIVER}, at the end",

@@ -121,7 +121,7 @@ def test_lpm_reward_rises_with_learning_and_not_with_known_noise():
         return obs, actions, torch.randint(256, next_obs.shape, generator=generator).byte()
 
     progress = {}
-    for name, draw, known in (("world", lambda: (obs, actions, next_obs), 0), ("noise", noise, 60)):
+    for name, draw, known in (("env", lambda: (obs, actions, next_obs), 0), ("noise", noise, 60)):
         bonus = make("lpm", **SMALL)
         descend(bonus, bonus.forward_model, draw, known)
         bonus.after_rollout()
@@ -130,10 +130,10 @@ def test_lpm_reward_rises_with_learning_and_not_with_known_noise():
         descend(bonus, bonus.forward_model, draw, 20)
         progress[name] = before, bonus.reward(*draw()).mean().item()
     assert (
-        abs(progress["world"][0]) < 0.1
+        abs(progress["env"][0]) < 0.1
     )  # the forward model is still that of which the errors are expected
-    assert progress["world"][1] > 1
-    assert abs(progress["noise"][1]) < progress["world"][1] / 4
+    assert progress["env"][1] > 1
+    assert abs(progress["noise"][1]) < progress["env"][1] / 4
 
 
 def test_lpm_reward_of_an_exact_prediction_is_finite():

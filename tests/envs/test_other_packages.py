@@ -1,4 +1,4 @@
-"""The lines of docs/environments.md that train on worlds of other packages, each run for real."""
+"""The lines of docs/environments.md that train on other packages, each run for real."""
 
 import importlib.util
 import os
@@ -30,7 +30,7 @@ TINY = [
 ]
 PACKAGES = {"Hopper-v5": "mujoco", "ssedb.envs.crafter": "crafter", "miniworld": "miniworld"}
 SMALL = {"ssedb.envs.crafter": ["area=[16,16]"]}
-"""Crafter takes seconds to make a world of the usual size."""
+"""Crafter takes seconds to make a map of the usual size."""
 
 
 def need(package):
@@ -39,7 +39,7 @@ def need(package):
 
 
 @pytest.mark.parametrize(("line", "env"), LINES, ids=[env for _, env in LINES])
-def test_line_of_the_docs_trains_on_its_world(line, env, tmp_path):
+def test_line_of_the_docs_trains_on_its_env(line, env, tmp_path):
     module = env.partition(":")[0]
     need(PACKAGES.get(module) or ("minigrid" if module == "minigrid" else None))
     args = [*shlex.split(line)[1:-1], str(tmp_path / "run"), *TINY, "--device", "cpu"]
@@ -56,7 +56,7 @@ def test_line_of_the_docs_trains_on_its_world(line, env, tmp_path):
     assert row["bonus_raw"] > 0
 
 
-def test_docs_have_a_line_for_each_world():
+def test_docs_have_a_line_for_each_env():
     assert len(LINES) == 8
     assert {"CartPole-v1", "Hopper-v5"} < {env for _, env in LINES}
 
@@ -97,7 +97,7 @@ def test_vectors_of_a_mujoco_task_are_those_of_gymnasium(monkeypatch):
         assert torch.equal(actual, torch.tensor(expected, dtype=torch.float32))
 
 
-def test_crafter_repeats_its_worlds_and_ends_by_length():
+def test_crafter_repeats_its_maps_and_ends_by_length():
     need("crafter")
     from ssedb.envs.crafter import Crafter
 

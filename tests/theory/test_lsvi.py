@@ -1,4 +1,4 @@
-"""The worlds are what they say, and the fast LSVI-UCB is Algorithm 2."""
+"""The problems are what they say, and the fast LSVI-UCB is Algorithm 2."""
 
 import itertools
 
@@ -9,7 +9,7 @@ from ssedb.theory import mdps, regret
 from ssedb.theory.lsvi import Regression, Setting, bonus_of, plan, run_lsvi
 
 
-def worlds(copies=3, seed=0, length=6):
+def problems(copies=3, seed=0, length=6):
     rng = np.random.default_rng(seed)
     return [
         mdps.river_swim(copies),
@@ -18,8 +18,8 @@ def worlds(copies=3, seed=0, length=6):
     ]
 
 
-@pytest.mark.parametrize("mdp", worlds(), ids=lambda mdp: mdp.name)
-def test_worlds_are_linear_mdps(mdp):
+@pytest.mark.parametrize("mdp", problems(), ids=lambda mdp: mdp.name)
+def test_problems_are_linear_mdps(mdp):
     assert (mdp.kernel >= 0).all()
     assert np.allclose(mdp.kernel.sum(-1), 1)
     assert (np.linalg.norm(mdp.features, axis=-1) <= 1 + 1e-12).all()
@@ -131,7 +131,7 @@ def algorithm_2(mdp, copy, setting, episodes, rng, lam):
     return np.array(found)
 
 
-@pytest.mark.parametrize("mdp", worlds(2, length=3), ids=lambda mdp: mdp.name.replace(" ", "-"))
+@pytest.mark.parametrize("mdp", problems(2, length=3), ids=lambda mdp: mdp.name.replace(" ", "-"))
 def test_fast_path_is_algorithm_2(mdp):
     capped = Setting("ucb", 9.0)  # often above the horizon
     settings = [Setting("ucb", 1.0), Setting("db", 2.0), Setting("count", 0.5), capped]
@@ -153,7 +153,7 @@ def test_bonuses_obey_the_theorems():
     assert (bonus_of("none", squared, counts, 1.0) == 0).all()
 
 
-def test_counts_in_tabular_worlds_are_ucb_and_explore():
+def test_counts_in_tabular_problems_are_ucb_and_explore():
     mdp = mdps.combination_lock(np.random.default_rng(0), 6, length=4)
     settings = [Setting("ucb", 1.0), Setting("count", 1.0), Setting("db", 1.0), Setting("none", 0)]
     ucb, count, db, none = run_lsvi(mdp, settings, 300, np.random.default_rng(1))
@@ -190,7 +190,9 @@ def test_interval_of_a_mean_has_the_right_width():
 
 
 def test_quick_regret_part_tells_good_from_none(monkeypatch):
-    monkeypatch.setattr(regret, "WORLDS", (lambda rng, n: mdps.combination_lock(rng, n, length=4),))
+    monkeypatch.setattr(
+        regret, "PROBLEMS", (lambda rng, n: mdps.combination_lock(rng, n, length=4),)
+    )
     monkeypatch.setattr(regret, "BETAS", (0.5, 1.0))
     shares = []
     claims, data = regret.regret(True, 0, shares.append)
@@ -202,4 +204,4 @@ def test_quick_regret_part_tells_good_from_none(monkeypatch):
     assert slopes["db"] < 0.5 < 0.9 < slopes["none"]
     assert claims[2].values["count"] == pytest.approx(1)
     assert 0.9 < claims[2].values["ratio"] < 2
-    assert len(data["worlds"]["combination lock"]["curves"]["ucb"]["mean"]) > 30
+    assert len(data["problems"]["combination lock"]["curves"]["ucb"]["mean"]) > 30

@@ -63,7 +63,7 @@ def test_search_takes_the_beta_of_least_regret_and_that_of_ucb_for_counts(monkey
         return np.broadcast_to(0.1 + np.array(off)[:, None, None], (len(off), mdp.copies, episodes))
 
     monkeypatch.setattr(regret, "run_lsvi", run_lsvi)
-    monkeypatch.setattr(regret, "WORLDS", (lambda rng, copies: mdps.river_swim(copies),))
+    monkeypatch.setattr(regret, "PROBLEMS", (lambda rng, copies: mdps.river_swim(copies),))
     regret.regret(True, 0, lambda share: None)
     searched, taken = runs
     assert taken == [("ucb", 2), ("db", 4), ("count", 2), ("none", 0)]

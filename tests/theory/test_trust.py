@@ -13,5 +13,5 @@ def run(early, late, slope, inside):
 
 def test_judge_looks_at_the_second_half_of_training_and_asks_every_variant():
     good, bad = [run(-1.0, 0.9, -0.5, 9.0)], [run(0.9, 0.1, 0.0, 1.0)]
-    assert {c.verdict for c in trust.judge("a world", {"a": good})} == {"holds"}
-    assert {c.verdict for c in trust.judge("a world", {"a": good, "b": bad})} == {"fails"}
+    assert {c.verdict for c in trust.judge("an env", {"a": good})} == {"holds"}
+    assert {c.verdict for c in trust.judge("an env", {"a": good, "b": bad})} == {"fails"}

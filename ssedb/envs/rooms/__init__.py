@@ -1,1 +1,1 @@
-"""Rooms: N small pixel worlds whose true state is known, stepped as tensors on any device."""
+"""Rooms: N environments of a pixel world whose true state is known, as tensors on any device."""

@@ -1,4 +1,4 @@
-"""Rooms as an environment: N worlds of one layout with exact visit counts."""
+"""Rooms as N environments of one world with exact visit counts."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ssedb.envs.rooms.visits import VisitCounts
 from ssedb.envs.rooms.world import State, World
 
 STAGGER = 16
-"""Groups of worlds whose episodes end at different times."""
+"""Groups of environments whose episodes end at different times."""
 
 
 class RoomsEnv(Env):
-    """N worlds of one layout.
+    """N environments of one world.
 
     Doors on the way to the deepest room are locked. `INTERACT` takes a key from the floor, opens a
     door beside the agent if its key is held, and takes the treasure. Movers walk to and fro and
@@ -53,7 +53,7 @@ class RoomsEnv(Env):
 
     @property
     def state(self) -> State:
-        """True states of the worlds."""
+        """True states of the environments."""
         return self.world.state_of(self.visit_counts.now)
 
     def reset(self) -> Tensor:

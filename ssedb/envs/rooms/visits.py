@@ -18,13 +18,13 @@ class VisitCounts:
     Attributes:
         visits: int64 [states], N(s); the first states of episodes count.
         pair_visits: int64 [states, actions], N(s, a).
-        first_seen: int64 [states], steps of all worlds before the first visit; -1 without one.
-        now: int64 [N], the state that each world is in.
+        first_seen: int64 [states], steps of all environments before the first visit, or -1.
+        now: int64 [N], the state of each environment.
     """
 
     def __init__(self, world: World, num_envs: int) -> None:
         self._world = world
-        self._processes = 1  # that have as many worlds each
+        self._processes = 1  # that have as many environments each
         zeros = partial(torch.zeros, dtype=torch.int64, device=world.device)
         self.pair_visits = zeros(world.num_states, world.num_actions)
         self.visits = zeros(world.num_states)
@@ -36,11 +36,11 @@ class VisitCounts:
 
     @property
     def steps(self) -> int:
-        """Steps of all worlds so far, those of other processes included."""
+        """Steps of all environments so far, those of other processes included."""
         return int(self._steps)
 
     def begin(self) -> None:
-        """Count that an episode begins in every world; the first state is the same in all."""
+        """Count that an episode begins in every environment; the first state is the same in all."""
         self.now.fill_(self._start)
         self.visits[self._start] += len(self.now)
         if self.first_seen[self._start] < 0:
@@ -50,9 +50,9 @@ class VisitCounts:
         """Count a step.
 
         Args:
-            actions: int64 [N], taken where the worlds are.
+            actions: int64 [N], taken in the states `now`.
             reached: int64 [N], the states that the actions have led to.
-            dones: bool [N], the worlds in which the next episode begins.
+            dones: bool [N], the environments in which the next episode begins.
         """
         one = torch.ones_like(actions)
         pairs = self.now * self.pair_visits.shape[1] + actions
@@ -65,7 +65,7 @@ class VisitCounts:
         self.now.copy_(reached.masked_fill(dones, self._start))
 
     def merge(self, gather: Callable[[Tensor], Tensor]) -> None:
-        """Add what the worlds of other processes have seen since the last time.
+        """Add what the environments of other processes have seen since the last time.
 
         Args:
             gather: stacks a tensor of each process, [processes, ...].

@@ -34,7 +34,7 @@ COLOURS += LOCK_COLOURS * 2  # doors, and the keys that fit them
 
 
 class State(NamedTuple):
-    """True states of N worlds, each field int64 [N] (keys [N, keys])."""
+    """True states of N environments, each field int64 [N] (keys [N, keys])."""
 
     cell: Tensor
     keys: Tensor  # ON_FLOOR, HELD or USED
