@@ -14,7 +14,7 @@ import tomli_w
 import tyro
 from annotated_types import Ge, Gt, Le, Lt, MinLen
 
-from ssedb.envs.names import canonical_env, check_env_kwargs, dropped_sticky_actions
+from ssedb.envs.names import canonical_env, dropped_sticky_actions, require_env_kwargs
 from ssedb.errors import ConfigError, Note
 from ssedb.noises import given_variant, noise_label, require_noise
 from ssedb.options import BY_NAME, Fidelity, Preset, canonical_bonus, resolve_options
@@ -26,7 +26,7 @@ from ssedb.validate import (
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
-    checked,
+    convert,
     plain,
     require,
 )
@@ -203,16 +203,16 @@ class TrainConfig:
     def __post_init__(self) -> None:
         given = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         options = given.pop("bonus_options")
-        names = checked(TrainConfig, {name: given[name] for name in ("preset", "fidelity")})
+        names = convert(TrainConfig, {name: given[name] for name in ("preset", "fidelity")})
         implied = FIDELITIES[names["fidelity"]] | PRESETS[names["preset"]]
         if names["fidelity"] == "ours":
             implied |= OURS[names["preset"]]
         given |= {name: value for name, value in implied.items() if given[name] is BY_NAME}
         if given["bonus_learning_rate"] is BY_NAME:
             given["bonus_learning_rate"] = given["learning_rate"]
-        self._set(checked(TrainConfig, given))
-        self._check_names()
-        self._check_numbers()
+        self._set(convert(TrainConfig, given))
+        self._require_names()
+        self._require_whole_minibatches()
         self._set({"env": canonical_env(self.env), "bonus": canonical_bonus(self.bonus)})
         require(isinstance(options, Mapping), "bonus_options", repr(options), "must be a table")
         names |= {"env": self.env, "noise": self.noise}
@@ -222,8 +222,8 @@ class TrainConfig:
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
-    def _check_names(self) -> None:
-        check_env_kwargs(self.env, self.env_kwargs)
+    def _require_names(self) -> None:
+        require_env_kwargs(self.env, self.env_kwargs)
         if note := dropped_sticky_actions(self.env, self.noise):
             warnings.warn(note, Note, stacklevel=4)
         known = re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device) is not None
@@ -239,7 +239,7 @@ class TrainConfig:
         """The noise for tables and figures."""
         return noise_label(self.noise, self.noise_strength, self.noise_variant)
 
-    def _check_numbers(self) -> None:
+    def _require_whole_minibatches(self) -> None:
         if self.num_envs % self.minibatch_envs:
             below = self.num_envs - self.num_envs % self.minibatch_envs
             envs = [str(n) for n in (below, below + self.minibatch_envs) if n]

@@ -112,17 +112,17 @@ class ObsNorm(ForConvolutions):
         self.std.copy_(std)
 
     def forward(self, obs: Tensor) -> Tensor:
-        self.check_shape(obs)
+        self.require_shape(obs)
         return _pictures(obs, self.mean, self.std)
 
     def for_convs(self, obs: Tensor) -> Tensor:
         """Normalise for a `ConvTrunk`: on a GPU in blocks (`to_blocks`) and in its dtype."""
         if not obs.is_cuda:
             return self(obs)
-        self.check_shape(obs)
+        self.require_shape(obs)
         return self.in_blocks(obs, self.mean, self.std)
 
-    def check_shape(self, obs: Tensor) -> None:
+    def require_shape(self, obs: Tensor) -> None:
         """Raise ConfigError for observations of another shape."""
         if obs.shape[1:] != self.mean.shape[1:]:
             made_for = ", ".join(map(str, self.mean.shape[1:]))
@@ -145,7 +145,7 @@ class VectorNorm(ObsNorm):
         self.std = torch.ones(obs_shape)
 
     def forward(self, obs: Tensor) -> Tensor:
-        self.check_shape(obs)
+        self.require_shape(obs)
         scaled = (obs - self.mean) / moved(self.std)
         return scaled.clamp(-self.CLIP, self.CLIP)
 
@@ -236,7 +236,7 @@ class FrameNorm(RunningMoments, ForConvolutions):
             obs: uint8 [B, C, H, W], or float32 [B, D].
             before: gives mean and std until frames were observed.
         """
-        before.check_shape(obs)
+        before.require_shape(obs)
         known = self.count > 0
         if obs.ndim == 2:
             mean = torch.where(known, self.mean, before.mean[0])

@@ -19,7 +19,7 @@ from ssedb.validate import (
     NonNegativeFloat,
     NonNegativeInt,
     PositiveInt,
-    checked,
+    convert,
     require,
     unknown_name,
 )
@@ -240,6 +240,6 @@ def resolve_options(
             has = f"it has {', '.join(known)}"
             raise ConfigError(f"bonus {bonus!r} has no setting {name!r}; {has}")
     game = None if env is None else canonical_env(env)
-    options = cls(**checked(cls, {**cls.defaults(fidelity, preset, game, noise), **given}))
-    # Once more: the class's own defaults have not been checked yet.
-    return checked(cls, {name: getattr(options, name) for name in known})
+    options = cls(**convert(cls, {**cls.defaults(fidelity, preset, game, noise), **given}))
+    # Once more: the class's own defaults have not been converted yet.
+    return convert(cls, {name: getattr(options, name) for name in known})

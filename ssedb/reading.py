@@ -58,11 +58,11 @@ def read_table(path: Path, **types: type | tuple[type, ...]) -> dict[str, Any]:
         raise Damaged(f"{path.name} cannot be read: {reason}") from None
     if not isinstance(value, dict):
         raise Damaged(f"{path.name} holds no object")
-    check_types(path.name, value, types)
+    require_types(path.name, value, types)
     return value
 
 
-def check_types(name: str, table: dict[str, Any], types: dict[str, Any]) -> None:
+def require_types(name: str, table: dict[str, Any], types: dict[str, Any]) -> None:
     """Raise Damaged if a key of a file's table has a value of another type, or unprintable text."""
     for key, kind in types.items():
         value = table.get(key)

@@ -294,7 +294,7 @@ class Trainer:
         self.collector.close()
         self.engine.close()
 
-    def check_weights(self) -> None:
+    def require_finite_weights(self) -> None:
         """Raise TrainingError if weights or buffers are spoiled, before they are saved."""
         self.bonus_task.wait()
         for name, module in (("policy", self.policy), ("bonus", self.bonus)):

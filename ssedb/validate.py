@@ -59,7 +59,7 @@ REMEDIES = {
 """The remedy for each type of error that pydantic reports, with fields of the error's context."""
 
 
-def checked(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
+def convert(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings of the dataclass `cls`, converted to what its annotations say.
 
     Lists become tuples, text becomes paths, 1e6 becomes a whole number and 1 becomes 1.0 where the

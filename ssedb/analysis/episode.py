@@ -64,7 +64,7 @@ class BonusTrace:
     features: np.ndarray | None  # float [T, D]; for DB the mean of z
 
 
-def check_runs(run: Path, other: Path | None = None) -> TrainConfig:
+def require_comparable(run: Path, other: Path | None = None) -> TrainConfig:
     """Raise ConfigError if a run, or another one with it, cannot be analysed; return its config."""
     config = saved_config(run)
     require_checkpoint(run, config)
@@ -133,7 +133,7 @@ def record_episode(
 
 def trace_bonus(episode: Episode, run: Path, device: str = "auto") -> BonusTrace:
     """Compute the bonus and representation of a run, the episode's or another, at every step."""
-    check_runs(episode.run, run)
+    require_comparable(episode.run, run)
     agent = load(run, device)
     target = agent.device
     with blaming(run, agent.when, config=agent.config), torch.random.fork_rng():

@@ -141,7 +141,7 @@ def _fall(
     return tuple(found)
 
 
-def check_probe(config: TrainConfig, transitions: int, draws: int) -> None:
+def require_probe_settings(config: TrainConfig, transitions: int, draws: int) -> None:
     """Raise ConfigError if the probe cannot run with these settings.
 
     On Rooms there is something to measure without noise on frames: the correlation with counts.
@@ -185,7 +185,7 @@ def probe_run(
     from ssedb.runs.folder import saved_config
 
     config = under_noise(saved_config(run), noise)
-    check_probe(config, transitions, draws)
+    require_probe_settings(config, transitions, draws)
     agent = load(run, device)
     agent.require_pictures()
     place, state = agent.device, agent.state

@@ -11,7 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ssedb.analysis.episode import BonusTrace, Episode, check_runs, record_episode, trace_bonus
+from ssedb.analysis.episode import (
+    BonusTrace,
+    Episode,
+    record_episode,
+    require_comparable,
+    trace_bonus,
+)
 from ssedb.errors import ConfigError
 from ssedb.runs.files import own_folder, write_json
 from ssedb.runs.progress import Progress, silent
@@ -119,7 +125,7 @@ def tsne_of_run(
     """
     from ssedb.analysis.plots import plot_embeddings
 
-    check_runs(run, compare)
+    require_comparable(run, compare)
     episode = record_episode(run, seed=seed, max_steps=steps, device=device, progress=progress)
     traces = [trace_bonus(episode, path, device) for path in (run, compare) if path is not None]
     if traces[0].features is None:

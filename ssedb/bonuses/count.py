@@ -59,7 +59,7 @@ class Count(Bonus):
 
     def entries(self, obs: Tensor, actions: Tensor, context: Context | None) -> Tensor:
         """Return the table's entry for each state-action pair, int64 [B]."""
-        self.normalize.check_shape(obs)
+        self.normalize.require_shape(obs)
         if self.options.counted == "states":
             if context is None or context.states is None:
                 raise ConfigError(

@@ -55,7 +55,7 @@ def main(args: list[str]) -> int:
     options = parse(Sweep, args, "sweep")
     from ssedb.sweep.grid import read_grid
 
-    _check_numbers(options)
+    _require_numbers(options)
     if options.ray is not None:
         require_installed("ray", extra="ray", instead="leave --ray out")
     overrides = dict(map(parse_override, options.set))
@@ -72,7 +72,7 @@ def main(args: list[str]) -> int:
         print_estimate(grid, root, options.jobs)
         return 0
     if options.ray is None:
-        _check_devices((run.config.device, run.config.engine) for run in grid.runs)
+        _require_devices((run.config.device, run.config.engine) for run in grid.runs)
     from ssedb.sweep.run import run_sweep
     from ssedb.sweep.scheduler import Execution
 
@@ -91,7 +91,7 @@ def parse_override(text: str) -> tuple[str, Any]:
         raise ConfigError(f"set={error}") from None
 
 
-def _check_numbers(options: Sweep) -> None:
+def _require_numbers(options: Sweep) -> None:
     """Raise ConfigError for a number that is too small, missing, or of no use for Ray."""
     for name, least in LEAST.items():
         value = getattr(options, name)
@@ -107,11 +107,11 @@ def _check_numbers(options: Sweep) -> None:
         raise ConfigError("whole: give the time with --minutes, or leave --whole out")
 
 
-def _check_devices(devices: Iterable[tuple[str, str]]) -> None:
+def _require_devices(devices: Iterable[tuple[str, str]]) -> None:
     """Raise ConfigError once, and not in each run, for a GPU that is asked for and not there."""
     for device, kind in sorted(set(devices)):
         if device.startswith("cuda") or kind == "fast":
-            from ssedb.engine import check_engine
+            from ssedb.engine import require_engine
             from ssedb.engine.host import pick_device
 
-            check_engine(kind, pick_device(device))
+            require_engine(kind, pick_device(device))

@@ -14,7 +14,7 @@ from ssedb.collect.memory import require_memory
 from ssedb.collect.pipelined import PipelinedCollector, low_priority_threads
 from ssedb.collect.rollout import Rollout
 from ssedb.config import TrainConfig
-from ssedb.engine import check_engine
+from ssedb.engine import require_engine
 from ssedb.engine.base import Engine
 from ssedb.engine.distributed import ALONE, Group
 from ssedb.engine.host import pick_device, tune_allocator
@@ -96,7 +96,7 @@ def make_collector(
 def learner_device(config: TrainConfig, group: Group = ALONE) -> torch.device:
     """Choose the learner's device; raise ConfigError if no rollout can fit in its memory."""
     device = pick_device(config.device)
-    check_engine(config.engine, device)
+    require_engine(config.engine, device)
     frame = smallest_frame(config.env)
     require_memory(config.rollout_steps, config.num_envs // group.size, frame, device, group)
     if device.index is not None:

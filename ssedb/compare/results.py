@@ -24,7 +24,7 @@ from ssedb.config import FIDELITIES, migrated
 from ssedb.envs.names import env_label
 from ssedb.errors import ConfigError
 from ssedb.noises import label_of
-from ssedb.reading import Damaged, check_types, read_table, require_folder
+from ssedb.reading import Damaged, read_table, require_folder, require_types
 from ssedb.runs.alarms import LIMITS, Alarm, Watch, read_alarms
 from ssedb.runs.folder import FAILURE, NOT_OF_THE_RUN, PLAN, PROVENANCE
 from ssedb.runs.metrics import MAPS, Log, read_log
@@ -259,7 +259,7 @@ def _planned(folder: Path) -> list[Run]:
             path = folder / name
             if path.parent != folder or name in ("", ".", "..") or path.is_symlink():
                 raise Damaged(f"{PLAN} names {name!r}, which is no folder of this sweep")
-            check_types(PLAN, config, SETTINGS)
+            require_types(PLAN, config, SETTINGS)
             runs.append(Run(path, migrated(config), "missing", "planned, not begun"))
         return runs
     except (KeyError, OSError, TypeError, ValueError) as error:

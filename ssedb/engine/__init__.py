@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ssedb.engine.distributed import Group
 
 
-def check_engine(name: str, device: torch.device) -> None:
+def require_engine(name: str, device: torch.device) -> None:
     """Raise ConfigError if the engine of that name does not run on a device."""
     if name == "fast" and device.type != "cuda":
         raise ConfigError(
@@ -49,7 +49,7 @@ def make_engine(
     from ssedb.engine.cuda import CudaEngine
     from ssedb.engine.data_parallel import DataParallelEngine
 
-    check_engine(name, device)
+    require_engine(name, device)
     if group is not None and group.size > 1:
         return DataParallelEngine(device, precision=precision, seed=seed, group=group)
     if name == "eager" or device.type != "cuda":

@@ -48,7 +48,7 @@ def make_env(
 
     import numpy as np
 
-    from ssedb.envs.names import canonical_env, check_env_kwargs, dropped_sticky_actions
+    from ssedb.envs.names import canonical_env, dropped_sticky_actions, require_env_kwargs
     from ssedb.envs.noisy import NoisyEnv
     from ssedb.errors import ConfigError, Note
     from ssedb.noises import make_noise
@@ -60,7 +60,7 @@ def make_env(
     if seed < 0:
         raise ConfigError(f"seed={seed}: must be 0 or more")
     name = canonical_env(env)
-    check_env_kwargs(env, env_kwargs or {})
+    require_env_kwargs(env, env_kwargs or {})
     if note := dropped_sticky_actions(env, noise):
         warnings.warn(note, Note, stacklevel=2)
     env_seed, noise_seed = (int(s) for s in np.random.SeedSequence(seed).generate_state(2))

@@ -116,7 +116,7 @@ def dropped_sticky_actions(name: str, noise: str) -> str | None:
     )
 
 
-def check_env_kwargs(env: str, kwargs: Mapping[str, Any]) -> None:
+def require_env_kwargs(env: str, kwargs: Mapping[str, Any]) -> None:
     """Raise ConfigError for arguments that do not go to gymnasium.make."""
     if not kwargs:
         return

@@ -79,10 +79,10 @@ def _chosen(space: spaces.Space[Any], key: str) -> tuple[str, spaces.Space[Any]]
     """Return the key of what is seen, empty for all of the observation, and its space."""
     names = entries_seen(space, key, _is_image, "--env-kwargs obs_key")
     if not isinstance(space, spaces.Dict):
-        return "", _checked(space)
+        return "", _require_seen(space)
     if len(names) == 1:
-        return names[0], _checked(space[names[0]])
-    return "", spaces.Dict({name: _checked(space[name]) for name in names})
+        return names[0], _require_seen(space[names[0]])
+    return "", spaces.Dict({name: _require_seen(space[name]) for name in names})
 
 
 def entries_seen(
@@ -132,7 +132,7 @@ def is_large(shape: tuple[int, ...]) -> bool:
     return len(shape) >= 2 and sorted(shape[-3:])[-2] >= SMALLEST_IMAGE
 
 
-def _checked(space: spaces.Space[Any]) -> spaces.Space[Any]:
+def _require_seen(space: spaces.Space[Any]) -> spaces.Space[Any]:
     """Return a space that the agent can see; raise ConfigError for another."""
     large = isinstance(space, spaces.Box) and is_large(space.shape)
     if not isinstance(space, NUMBERS) or (large and not _is_image(space)):

@@ -60,7 +60,7 @@ class Copies:
         last: dict[int, np.ndarray] = {}
         for i, (env, action) in enumerate(zip(self._envs, self._actions, strict=True)):
             frame, reward, terminated, truncated, _ = env.step(action)
-            rewards[i] = checked_reward(env, reward)
+            rewards[i] = finite_reward(env, reward)
             if terminated or truncated:
                 dones[i], last[i] = True, np.array(frame, self.frames.dtype)
                 frame = env.reset()[0]
@@ -74,7 +74,7 @@ class Copies:
                 env.close()
 
 
-def checked_reward(env: gymnasium.Env[Any, Any], reward: Any) -> float:
+def finite_reward(env: gymnasium.Env[Any, Any], reward: Any) -> float:
     """Return a reward; raise Blamed if it is no finite number."""
     try:
         number = float(reward)

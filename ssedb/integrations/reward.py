@@ -100,7 +100,7 @@ class IntrinsicReward:
         """
         own = {**locals(), "device": str(device)}
         own = {k: v for k, v in own.items() if k not in ("self", "envs", "options")}
-        own = validate.checked(Settings, own)
+        own = validate.convert(Settings, own)
         seed, rate, eps, gamma = (own[k] for k in ("seed", "learning_rate", "adam_eps", "gamma"))
         self.device = host.pick_device(str(device))
         self.inputs = Inputs(envs, self.device, rgb, obs_key)

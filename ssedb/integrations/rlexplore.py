@@ -19,7 +19,7 @@ from ssedb.errors import ConfigError, Note
 from ssedb.integrations.modes import own_modes
 from ssedb.integrations.reward import IntrinsicReward
 from ssedb.integrations.samples import SampleDict, Samples
-from ssedb.validate import Fraction, checked
+from ssedb.validate import Fraction, convert
 
 RENAMED = {"learning_rate": "lr", "batch_size": "batch_size", "share": "update_proportion"}
 """RLeXplore's keywords by our settings."""
@@ -60,7 +60,7 @@ class Reward:
             warnings.warn(Note(f"weight_init={weight_init!r} changes nothing here"), stacklevel=3)
         ours = {name: given[theirs] for name, theirs in RENAMED.items() if theirs in given}
         gamma = given["gamma"]
-        weight = checked(Weight, {name: given[name] for name in ("beta", "kappa")})
+        weight = convert(Weight, {name: given[name] for name in ("beta", "kappa")})
         self.beta: float = weight["beta"]
         self.kappa: float = weight["kappa"]
         with _their_names():

@@ -9,7 +9,7 @@ from annotated_types import Ge, Gt, Le, Lt
 
 from ssedb.config import SEEDS
 from ssedb.options import Fidelity, Preset
-from ssedb.validate import Fraction, PositiveFloat, PositiveInt, checked
+from ssedb.validate import Fraction, PositiveFloat, PositiveInt, convert
 
 
 @dataclass
@@ -47,4 +47,4 @@ class Arguments:
 
 def argument(name: str, value: Any) -> Any:
     """Return the value of one of `Arguments`; raise ConfigError for a value that it cannot have."""
-    return checked(Arguments, {name: value})[name]
+    return convert(Arguments, {name: value})[name]

@@ -38,8 +38,8 @@ def require_noise(name: str, strength: float = 1.0, variant: str = "") -> None:
     """
     if ":" in name or name not in list_noises() or strength > 1 or variant:
         cls = noise_class(name)
-        cls.check_strength(strength, "noise_strength")
-        cls.check_variant(variant)
+        cls.require_strength(strength, "noise_strength")
+        cls.require_variant(variant)
 
 
 def about_noises() -> dict[str, str]:

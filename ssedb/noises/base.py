@@ -48,19 +48,19 @@ class Noise:
             raise TypeError(f"{cls.__name__}.variants is a text; write a tuple of names")
 
     def __post_init__(self) -> None:
-        self.check_strength(self.strength)
-        self.check_variant(self.variant)
+        self.require_strength(self.strength)
+        self.require_variant(self.variant)
         object.__setattr__(self, "variant", self.variant or next(iter(self.variants), ""))
 
     @classmethod
-    def check_strength(cls, strength: float, name: str = "strength") -> None:
+    def require_strength(cls, strength: float, name: str = "strength") -> None:
         """Raise ConfigError for a strength outside of 0 to `max_strength`."""
         if not 0 <= strength <= cls.max_strength:
             most = "" if cls.max_strength == math.inf else f" and at most {cls.max_strength:g}"
             raise ConfigError(f"{name}={strength}: must be 0 or more{most} for {cls.__name__}")
 
     @classmethod
-    def check_variant(cls, variant: str) -> None:
+    def require_variant(cls, variant: str) -> None:
         """Raise ConfigError for a variant that is none of `variants`."""
         if variant and variant not in cls.variants:
             own = f"the variants {', '.join(cls.variants)}" if cls.variants else "no variants"

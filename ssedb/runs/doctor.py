@@ -32,7 +32,7 @@ from ssedb.runs.folder import (
 )
 from ssedb.runs.metrics import MAPS, read_log
 from ssedb.terminal import plural
-from ssedb.validate import checked
+from ssedb.validate import convert
 
 State = Literal["good", "note", "bad"]
 EXTRAS = {
@@ -118,7 +118,7 @@ def _wrong_setting(config: dict[str, Any]) -> str:
         return f"has the unknown setting {unknown[0]!r}, perhaps of another version of ssedb"
     try:
         if outside_settings(config):  # what they name is not imported
-            checked(TrainConfig, config)
+            convert(TrainConfig, config)
         else:
             TrainConfig(**config)
     except ConfigError as error:

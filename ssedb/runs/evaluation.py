@@ -49,7 +49,7 @@ class Evaluation:
     """The picture of some frames of the first episode, if one was asked for."""
 
 
-def check_evaluation(
+def require_evaluable(
     run: Path, episodes: int, video: bool, seed: int, stills: int = 0
 ) -> TrainConfig:
     """Return a run's settings; raise ConfigError for a mistake, before torch is loaded."""
@@ -89,7 +89,7 @@ def evaluate(
         device: auto, cpu, cuda or cuda:N.
     """
     run = Path(run)
-    config = check_evaluation(run, episodes, video, seed, stills)
+    config = require_evaluable(run, episodes, video, seed, stills)
     import torch
 
     from ssedb.runs.agent import load

@@ -12,7 +12,7 @@ from ssedb.runs.folder import identity, require_checkpoint, saved_config
 FILE = "weights.safetensors"
 
 
-def check(run: Path, out: Path | None) -> Path:
+def require_exportable(run: Path, out: Path | None) -> Path:
     """Return where the weights go; raise ConfigError for a mistake, before torch is loaded."""
     require_installed("safetensors", extra="export")
     require_checkpoint(run, saved_config(run))
@@ -34,7 +34,7 @@ def export(run: Path | str, out: Path | str | None = None) -> Path:
         run: the run's folder.
         out: the file; `weights.safetensors` in the run's folder unless given.
     """
-    path = check(Path(run), None if out is None else Path(out))
+    path = require_exportable(Path(run), None if out is None else Path(out))
     from safetensors.torch import save
 
     from ssedb.bonuses import bonus_class

@@ -79,7 +79,7 @@ class RunFolder:
     def create(cls, config: TrainConfig) -> RunFolder:
         """Make the folder of a new run; raise ConfigError if it holds a run or other files."""
         path = config.out
-        _check_processes(config)
+        _require_split(config)
         require_wandb(config)
         refuse_other_files(path, own="config.toml", ignore=(*BEFORE_A_RUN, *OF_A_RUN))
         refuse_written_links(path)
@@ -106,7 +106,7 @@ class RunFolder:
         try:
             config = dataclasses.replace(saved, **overrides)
             _require_same_run(path, saved, config)
-            about = check_checkpoint(path, config) or {}
+            about = checkpoint_header(path, config) or {}
             require_own(path, about, config)
             if not about and read_metrics(path):
                 raise ConfigError(
@@ -120,7 +120,7 @@ class RunFolder:
                 raise ConfigError(
                     f"steps={config.steps}: {path} is at step {reached:,} already; ask for more"
                 )
-            _check_processes(config)
+            _require_split(config)
             require_wandb(config)
         except BaseException:
             lock.close()
@@ -271,7 +271,7 @@ def refuse_written_links(path: Path) -> None:
     refuse_links(path, *WRITTEN_IN_PLACE)
 
 
-def _check_processes(config: TrainConfig) -> None:
+def _require_split(config: TrainConfig) -> None:
     """Raise ConfigError if a run does not split over the processes that torchrun has started."""
     count = distributed.size()
     if count == 1:
@@ -316,7 +316,7 @@ def saved_config(path: Path) -> TrainConfig:
     return TrainConfig.from_toml(path / "config.toml", out=path)
 
 
-def check_checkpoint(path: Path, config: TrainConfig) -> dict[str, Any] | None:
+def checkpoint_header(path: Path, config: TrainConfig) -> dict[str, Any] | None:
     """Return the header of the newest checkpoint; None if there is none.
 
     Raises:
@@ -372,7 +372,7 @@ def difference(settings: Any, own: dict[str, Any]) -> tuple[str, Any, Any] | Non
 
 def require_checkpoint(path: Path, config: TrainConfig) -> None:
     """Raise ConfigError unless the run has saved a checkpoint, and its own."""
-    if not check_checkpoint(path, config):
+    if not checkpoint_header(path, config):
         raise ConfigError(
             f"{path} has no checkpoint yet; let it train on with `{resume_command(path)}`"
         )

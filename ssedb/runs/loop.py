@@ -127,7 +127,7 @@ def _train(
             stop = group.any(stopping())
             if due or trainer.steps >= config.steps or stop:
                 reporter.add(trainer.finish())
-                trainer.check_weights()
+                trainer.require_finite_weights()
                 run.save_checkpoint(trainer.state_dict(), counters)
                 saved_at = time.monotonic()
         finished = trainer.steps >= config.steps

@@ -56,10 +56,10 @@ class GridFile:
         self.probe: bool = values.get("probe", False)
         self._override()
         self._canonicalize()
-        self._check_settings()
-        self._check_axes()
-        self.known = self._check_options()
-        self._check_excludes()
+        self._require_known_settings()
+        self._require_axes()
+        self.known = self._require_options()
+        self._require_excludes()
         self.name: str = values.get("name", path.stem)
         if self.name in ("", ".", "..") or "/" in self.name or not self.name.isprintable():
             raise self.wrong(
@@ -135,7 +135,7 @@ class GridFile:
             raise self.wrong("bonus_options", "holds two tables for one bonus; leave one out")
         self.options = options
 
-    def _check_settings(self) -> None:
+    def _require_known_settings(self) -> None:
         for key in self.settings:
             if key not in FIELDS:
                 meant = did_you_mean(key, sorted(FIELDS))
@@ -145,7 +145,7 @@ class GridFile:
                     "(options of a bonus stand under [bonus_options.BONUS])",
                 )
 
-    def _check_axes(self) -> None:
+    def _require_axes(self) -> None:
         for key, values in self.axes.items():
             if not isinstance(values, list) or not values:
                 raise self.wrong(key, f"an axis is a list of values, not {values!r}")
@@ -160,7 +160,7 @@ class GridFile:
             if key in self.settings:
                 raise self.wrong(key, "is both a setting and an axis; leave one out")
 
-    def _check_options(self) -> dict[str, set[str]]:
+    def _require_options(self) -> dict[str, set[str]]:
         """Check the options of bonuses; return their names by bonus."""
         named = [str(bonus_of({**self.settings, **point})) for point in self.points()]
         bonuses = list(dict.fromkeys(named))
@@ -193,7 +193,7 @@ class GridFile:
         except ConfigError as error:
             raise self.wrong("bonus", str(error)) from None
 
-    def _check_excludes(self) -> None:
+    def _require_excludes(self) -> None:
         for entry in self.excludes:
             if not isinstance(entry, dict) or not entry or not set(entry) <= set(self.axes):
                 raise self.wrong(

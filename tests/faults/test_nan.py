@@ -91,13 +91,13 @@ def test_nan_in_a_buffer_or_a_weight_is_never_saved(tmp_path, monkeypatch, name)
     out = tmp_path / "run"
     small_run(out, steps=32)
     good = last_state(out)
-    check = Trainer.check_weights
+    check = Trainer.require_finite_weights
 
     def spoil_and_check(self):
         self.bonus.state_dict()[name][0] = NAN  # after the last value that is watched
         check(self)
 
-    monkeypatch.setattr(Trainer, "check_weights", spoil_and_check)
+    monkeypatch.setattr(Trainer, "require_finite_weights", spoil_and_check)
     kind = "buffers" if name == "normalize.mean" else "weights"
     message = rf"the {kind} of the bonus are not finite after update 2 \({name}\)"
     with pytest.raises(TrainingError, match=message):

@@ -175,7 +175,7 @@ def test_train_with_a_weight_that_is_not_finite_names_it_and_never_saves_it(tmp_
     trainer = Trainer(tiny_config(tmp_path), Grid(8))
     trainer.policy.value.bias.data.fill_(float("inf"))
     with pytest.raises(TrainingError, match="weights of the policy are not finite"):
-        trainer.check_weights()
+        trainer.require_finite_weights()
     assert sorted(p.name for p in (tmp_path / "run" / "checkpoints").iterdir()) == good
 
 
