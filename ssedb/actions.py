@@ -336,6 +336,11 @@ def action_space(actions: Any) -> ActionSpace:
     import gymnasium.spaces as spaces
     import numpy as np
 
+    if 0 in (getattr(actions, "shape", None) or ()):
+        raise ConfigError(
+            f"actions are {' '.join(str(actions).split())}, without a number to choose; give a "
+            "space that holds one"
+        )
     if isinstance(actions, spaces.Discrete):
         return Choices((int(actions.n),), single=True)
     if isinstance(actions, spaces.MultiDiscrete) and actions.nvec.ndim == 1:

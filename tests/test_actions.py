@@ -180,6 +180,7 @@ def test_action_space_of_gymnasium_spaces(space, expected):
         (gymnasium.spaces.Text(3), "actions are Text"),
         (gymnasium.spaces.Box(0, 9, (2,), np.int64), "Box of floats"),
         (gymnasium.spaces.MultiDiscrete([[3, 2]]), "of one dimension"),
+        (gymnasium.spaces.Box(0, 1, (0,)), "without a number to choose"),
         (gymnasium.spaces.Box(-1, np.array([1.0, -1.0])), "bounds that are equal leave no choice"),
     ],
 )

@@ -135,6 +135,10 @@ def is_large(shape: tuple[int, ...]) -> bool:
 def _require_seen(space: spaces.Space[Any]) -> spaces.Space[Any]:
     """Return a space that the agent can see; raise ConfigError for another."""
     large = isinstance(space, spaces.Box) and is_large(space.shape)
+    if isinstance(space, NUMBERS) and 0 in (space.shape or ()):
+        raise ConfigError(
+            f"observations are {_text(space)}, without a number to see; give a space that holds one"
+        )
     if not isinstance(space, NUMBERS) or (large and not _is_image(space)):
         raise ConfigError(
             f"observations are {_text(space)}; ssedb needs uint8 images [H, W], [H, W, 1] or "

@@ -94,6 +94,8 @@ class GridFile:
         return f"{self.path}, {_line_of(self.text, key, bonus)}"
 
     def _read(self) -> dict[str, Any]:
+        if self.path.is_char_device() or self.path.is_block_device():  # it may never end
+            raise ConfigError(f"{self.path} is a device; name a grid file (experiments/*.toml)")
         try:
             self.text = self.path.read_text(encoding="utf-8")
             values = tomllib.loads(self.text)

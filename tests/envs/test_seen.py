@@ -104,6 +104,7 @@ def test_obs_key_names_what_is_seen_of_a_dictionary():
         (spaces.Dict(a=IMAGE), {"obs_key": "c"}, "obs_key='c': use one of a"),
         (IMAGE, {"obs_key": "c"}, "obs_key='c': observations are Box.*; leave it out"),
         (spaces.Dict(a=spaces.Text(3)), {}, "without an image or a number"),
+        (spaces.Box(0, 1, (0,)), {}, "without a number to see"),
         (spaces.Text(3), {}, "needs uint8 images .* or vectors"),
         (spaces.Box(0, 1, (40, 40, 3)), {}, "needs uint8 images .* or vectors"),
         (spaces.Box(0, 255, (84, 84, 4), np.uint8), {}, "needs uint8 images .* or vectors"),

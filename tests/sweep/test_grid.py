@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+from pathlib import Path
 
 import pytest
 
@@ -369,3 +370,8 @@ def test_grid_of_an_empty_file_is_refused(tmp_path):
 def test_grid_of_a_missing_file_is_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"cannot read .*nowhere\.toml: No such file"):
         read_grid(tmp_path / "nowhere.toml")
+
+
+def test_grid_of_a_device_is_refused():
+    with pytest.raises(ConfigError, match=r"/dev/zero is a device; name a grid file"):
+        read_grid(Path("/dev/zero"))
