@@ -14,6 +14,7 @@ import functools
 import logging
 import os
 import signal
+import time
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -78,6 +79,7 @@ def _begin(ray: Any, address: str, local: dict[str, Any]) -> None:
         said = " ".join(str(error).split()).rstrip(".")
         remedy = "start one with `ray start --head`, or use --ray local"
         if "uthenti" in f"{said} {error.__cause__}":  # Ray may name it only in the cause
+            said = "it asks for a token"  # of which Ray says what to do in another five sentences
             remedy = "every machine needs the cluster's token: docs/sweeps.md says how"
         raise ConfigError(f"no Ray at {address!r}: {said}; {remedy}") from None
     except SystemExit:  # SIGTERM, by Ray's handler
@@ -89,7 +91,8 @@ def _begin(ray: Any, address: str, local: dict[str, Any]) -> None:
 def _watch(
     ray: Any, waiting: dict[Any, Planned], board: Any, display: Display, retries: int
 ) -> Outcome:
-    outcome, begun, alarms = Outcome(), set(), set()
+    outcome, alarms = Outcome(), set()
+    begun: dict[str, int] = {}
     by_id = {run.id: run for run in waiting.values()}
     requests = heard = 0
 
@@ -103,10 +106,12 @@ def _watch(
         while waiting and heard < 2:
             ended, _ = ray.wait(list(waiting), timeout=POLL)
             for (name, kind), value in _read(ray, board).items():
-                if name not in begun:
-                    begun.add(name)
+                if kind == "begun":
+                    if name in begun and begun[name] != value:
+                        display.note(f"{by_id[name].name}: taken up again by Ray")
+                    begun[name] = value
                     display.started(by_id[name])
-                if kind == "steps":
+                elif kind == "steps":
                     display.stepped(name, value)
                 elif (name, value) not in alarms:
                     alarms.add((name, value))
@@ -139,13 +144,13 @@ def _watch(
 
 
 class Board:
-    """Actor to which the tasks tell how far they are."""
+    """Actor to which the tasks tell when they begin and how far they are."""
 
     def __init__(self) -> None:
         self._told: dict[tuple[str, str], Any] = {}
 
     def write(self, name: str, kind: str, value: Any) -> None:
-        """Note the newest of what a run tells: its steps, or an alarm."""
+        """Note the newest of what a run tells: when it began, its steps, or an alarm."""
         self._told[name, kind] = value
 
     def read(self) -> dict[tuple[str, str], Any]:
@@ -178,7 +183,7 @@ def run_task(
         device: auto, cpu, cuda or cuda:N.
         threads: threads of torch.
         retries: how often to try again after an error that may pass.
-        board: Ray handle of the `Board` that gets steps and alarms.
+        board: Ray handle of the `Board`.
 
     Returns:
         None if the run is finished, else the error in one line.
@@ -189,6 +194,7 @@ def run_task(
     import torch
 
     torch.set_num_threads(threads)
+    board.write.remote(run.id, "begun", time.time_ns())
     tell = Steps(lambda kind, value: board.write.remote(run.id, kind, value))
     attempts, again = 0, True
     while again:

@@ -72,6 +72,7 @@ def test_ray_whatever_dies_finishes_every_run_once(tmp_path):
 
     events = (left[-1].folder / "metrics.jsonl").read_text()
     assert '"event": "resume"' in events  # a worker was killed, and the run went on in another
+    assert f"{left[-1].name}: taken up again by Ray" in display.notes
     assert len(outcome.finished) == 2
     assert list(outcome.failed) == [bad.name]
     assert "needs uint8 images" in outcome.failed[bad.name]
@@ -189,7 +190,7 @@ def test_ray_task_that_a_signal_stopped_is_an_error_that_ray_retries(tmp_path, m
     run = read_grid(write_grid(tmp_path), tmp_path / "runs", {"device": "cpu"}).runs[0]
     monkeypatch.setattr(cluster, "execute", lambda *args: False)
     with pytest.raises(TrainingError, match="a signal that the sweep did not send stopped it"):
-        cluster.run_task(run, False, "cpu", torch.get_num_threads(), 1, None)
+        cluster.run_task(run, False, "cpu", torch.get_num_threads(), 1, MagicMock())
 
 
 NODES = """
