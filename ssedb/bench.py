@@ -91,9 +91,9 @@ def update_rate(trainer: Trainer) -> float:
     advantages, returns = torch.randn_like(rollout.rewards), torch.zeros_like(rollout.rewards)
     t, envs = rollout.indices(torch.arange(config.minibatch_envs, device=trainer.device))
     ppo = rate(len(t), lambda: trainer.policy_step(t, envs, advantages, returns, rollout=rollout))
-    with trainer.engine.side():
+    with trainer.engine.in_background():
         bonus = rate(len(t), lambda: trainer.bonus_step(t, envs, rollout=rollout))
-    trainer.engine.wait_for_side()
+    trainer.engine.wait_for_background()
     return 1 / (config.ppo_epochs / ppo + config.bonus_epochs / bonus)
 
 

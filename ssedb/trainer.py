@@ -139,13 +139,13 @@ class Trainer:
         """Run one iteration of Algorithm 1; docs/engine.md quotes its lines.
 
         Returns:
-            Metrics. Where the bonus model is updated while the next rollout is collected, those of
-            the iteration before, and None in the first or the first after `finish`, which returns
-            those of the last.
+            The metrics of this iteration. An engine that updates the bonus model while the next
+            rollout is collected returns those of the iteration before instead, or None where
+            nothing is pending; `finish` returns what is.
         """
         config, began = self.config, time.perf_counter()
         rollout = self.collector.collect(self.policy.act)  # lines 3 to 5
-        previous = self._metrics(self.bonus_task.wait())  # line 9 of the last iteration
+        previous = self._metrics(self.bonus_task.wait())  # line 9 of the last iteration ends here
         bonus = self.intrinsic_rewards(rollout)  # line 6, [T, N]
         self.observe_step(rollout=rollout)  # for bonuses that count or remember
         scaled = self.scale_rewards(bonus)
@@ -276,7 +276,7 @@ class Trainer:
         self._record = record
 
     def _summarize(self, rollout: Rollout, epochs: list[Minibatches], record: Record) -> Metrics:
-        """Return the metrics that are copied from the device; may run on a worker thread."""
+        """Add the scores and copy the metrics from the device; may run on a worker thread."""
         scores = self.scores.add(rollout.rewards.cpu().numpy(), rollout.dones.cpu().numpy())
         record.add(**self.diagnose_step(*epochs[-1][-1], rollout=rollout))
         return {**scores, **record.means(self.engine.mean)}

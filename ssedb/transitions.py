@@ -16,7 +16,7 @@ from ssedb.bonuses.base import Bonus, Context, episode_numbers, require_result
 from ssedb.collect.rollout import STACK
 from ssedb.config import TrainConfig
 from ssedb.envs.frames import to_agent_frames
-from ssedb.envs.noisy import Observer
+from ssedb.envs.noisy import NoiseState
 from ssedb.envs.rooms.world import World
 from ssedb.errors import ConfigError
 from ssedb.noises.base import Noise
@@ -66,17 +66,17 @@ def draw_transitions(
     mixed = torch.randperm(count, **drawn)
     state = world.state_of(chosen[mixed])
     where: dict[str, Any] = dict(seed=seed, device=device, side=world.side)
-    observer = Observer(noise, draws * count, world.num_actions, **where)
+    noise_state = NoiseState(noise, draws * count, world.num_actions, **where)
     clean = [world.frames(state)]
-    noisy = [observer.observe(clean[0].repeat(draws, 1, 1))]
+    noisy = [noise_state.agent_frames(clean[0].repeat(draws, 1, 1))]
     never = torch.zeros(draws * count, dtype=torch.bool, device=device)
     for _ in range(STACK):
         ids = world.state_ids(state)
         actions = torch.randint(world.num_actions, (count,), **drawn)
         state, _ = world.move(state, actions)
-        observer.advance(actions.repeat(draws), never)
+        noise_state.advance(actions.repeat(draws), never)
         clean.append(world.frames(state))
-        noisy.append(observer.observe(clean[-1].repeat(draws, 1, 1)))
+        noisy.append(noise_state.agent_frames(clean[-1].repeat(draws, 1, 1)))
     by_draw = torch.stack(noisy).unflatten(1, (draws, count))
     return Transitions(torch.stack(clean), by_draw, actions, ids)
 
@@ -100,8 +100,8 @@ def collect_transitions(
     from ssedb.collect.environments import env_of
 
     env = env_of(dataclasses.replace(config, seed=seed), COLLECT_ENVS, seed_key=3, device=device)
-    noise, envs = env.observer.noise, draws * COLLECT_ENVS
-    observer = Observer(noise, envs, env.num_actions, seed=seed, device=device, side=env.side)
+    noise, envs = env.noise_state.noise, draws * COLLECT_ENVS
+    noise_state = NoiseState(noise, envs, env.num_actions, seed=seed, device=device, side=env.side)
     generator, gaps = (torch.Generator().manual_seed(seed + i) for i in range(2))
     space = action_space(env.num_actions)
     frames = env.env.reset()
@@ -118,7 +118,7 @@ def collect_transitions(
             raise ConfigError(
                 f"{config.env}: episodes end too soon to be probed; none lasts {STACK} steps"
             )
-        seen = observer.observe(frames.repeat(repeated)).unflatten(0, (draws, COLLECT_ENVS))
+        seen = noise_state.agent_frames(frames.repeat(repeated)).unflatten(0, (draws, COLLECT_ENVS))
         clean.append(to_agent_frames(frames, env.side))
         noisy.append(seen)
         if len(actions) == due:
@@ -130,7 +130,7 @@ def collect_transitions(
         actions.append(space.random(COLLECT_ENVS, generator).to(device))
         step = env.env.step(actions[-1])
         frames, age = step.frames, torch.where(step.dones, 0, age + 1)
-        observer.advance(actions[-1].repeat(draws), step.dones.repeat(draws))
+        noise_state.advance(actions[-1].repeat(draws), step.dones.repeat(draws))
     env.close()
     parts = list(zip(*found, strict=True))
     stacks = torch.cat(parts[0], 1)[:, :count], torch.cat(parts[1], 2)[:, :, :count]

@@ -430,7 +430,7 @@ def test_graph_replays_draw_differently(tmp_path):
     rollout = trainer.rollout
     assert len({tuple(row.tolist()) for row in rollout.actions}) > 10
     t, envs = rollout.indices(torch.arange(4, device="cuda"))
-    with trainer.engine.side():
+    with trainer.engine.in_background():
         draws = [float(trainer.bonus_step(t, envs, rollout=rollout)["i_pred"]) for _ in range(12)]
     assert len(set(draws[5:])) == len(draws[5:])
     trainer = trainer_of(tmp_path, engine="fast", **SETTINGS["raw frames"])

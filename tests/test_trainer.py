@@ -240,11 +240,15 @@ def test_intrinsic_rewards_wait_for_the_bonus_update(monkeypatch):
         monkeypatch.setattr(owner, name, call)
 
     note(trainer, "bonus_step"), note(trainer, "reward_step")
-    note(trainer.bonus, "after_rollout"), note(trainer.engine, "wait_for_side")
+    note(trainer.bonus, "after_rollout"), note(trainer.engine, "wait_for_background")
     trainer.iterate()
     last_update = len(order) - 1 - order[::-1].index("bonus_step")
     assert last_update < order.index("after_rollout")
-    assert order.index("after_rollout") < order.index("wait_for_side") < order.index("reward_step")
+    assert (
+        order.index("after_rollout")
+        < order.index("wait_for_background")
+        < order.index("reward_step")
+    )
 
 
 def test_metrics_outlive_a_rollout_that_was_interrupted():

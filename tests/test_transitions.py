@@ -69,7 +69,7 @@ def test_noise_of_games_advances_by_their_actions_and_ends(tmp_path, monkeypatch
     env = NoisyEnv(Grid(16, episode=9), Told())
     monkeypatch.setattr(environments, "env_of", lambda *args, **settings: env)
     collect_transitions(tiny_config(tmp_path), 20, 2, 0, torch.device("cpu"))
-    actions, dones = map(torch.stack, zip(*env.observer.noise.steps, strict=True))
+    actions, dones = map(torch.stack, zip(*env.noise_state.noise.steps, strict=True))
     assert torch.equal(actions[:, :16], actions[:, 16:])
     ends = torch.arange(1, len(dones) + 1) % 9 == 0
     assert ends.any()

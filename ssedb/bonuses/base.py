@@ -72,7 +72,8 @@ class Context:
 
 
 STAND_IN = -2
-"""Episode number that, like all below, none of training has; -1 marks unused memory."""
+"""Episode number of the first row without context; the next rows have -3, -4, ... Episodes of
+training count from 0, and -1 marks unused memory."""
 
 
 def episode_numbers(rows: Tensor, context: Context | None = None) -> Tensor:

@@ -164,7 +164,8 @@ class DynamicBottleneck(Bonus):
     def diagnostics(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> dict[str, Tensor]:
         """Return effective ranks of encoded states and of z, and the I_nce of blind guessing.
 
-        An effective rank of 1 means a collapsed representation.
+        An effective rank of 1 means a collapsed representation. I_nce is guessed among all B rows.
+        A mask of the ends of episodes leaves somewhat fewer, of which a guess is as much better.
         """
         z_mean, _ = self.represent(obs, actions)
         return {

@@ -24,7 +24,7 @@ class Collector:
     """Environments of a run, and the rollouts collected in them.
 
     Attributes:
-        env: the environments.
+        env: the environments; the first pool of several, which are all of one kind.
         rollout: the last rollout; of all processes, if several share the run.
         continued: whether the episodes of the last checkpoint that was loaded go on.
     """

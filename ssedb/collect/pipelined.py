@@ -34,8 +34,8 @@ from ssedb.threads import WorkerThread
 class PipelinedCollector(Collector):
     """Pools of environments that a worker thread each steps on the host.
 
-    Environment i of pool p of k is number i k + p. Actions are drawn with numbers that are drawn
-    for a whole rollout at once, so no number depends on which pool has answered first.
+    Environment i of pool p of k is number i k + p. All random numbers for the actions of a rollout
+    are drawn at its start, so none depends on which pool answers first.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class PipelinedCollector(Collector):
         answered: SimpleQueue[Pool] = SimpleQueue()
         times = dict.fromkeys(self.pools, 0)
         for pool in self.pools:
-            pool.first(rollout.at(0, pool.envs)[0], rollout=rollout, act=act)
+            pool.act(rollout.at(0, pool.envs)[0], rollout=rollout, act=act)
             pool.send(partial(answered.put, pool))
         for t in range(1, rollout.steps + 1):
             while min(times.values()) < t:
@@ -94,7 +94,7 @@ class PipelinedCollector(Collector):
     ) -> None:
         """Store what a pool has answered; at time t, send its next actions or value the end."""
         pool.recv()
-        following = pool.last if t == rollout.steps else pool.next
+        following = pool.store_and_value if t == rollout.steps else pool.store_and_act
         following(rollout.at(t, pool.envs)[0], rollout=rollout, act=act)
         if t < rollout.steps:
             pool.send(then)
@@ -124,9 +124,9 @@ class Pool:
         envs: which of all environments they are.
         transfer: carries actions to the host, and frames, rewards and dones to the device.
         executed: the actions that are executed, int64 [n].
-        first: step of the device on the first observations: act.
-        next: step of the device on an answer: lay noise on it, store it, act.
-        last: step of the device on the last answer: lay noise on it, store it, value it.
+        act: step of the device on the first observations.
+        store_and_act: step of the device on an answer: lay noise on it, store it, act.
+        store_and_value: step of the device on the last answer: as before, but value it.
     """
 
     def __init__(
@@ -143,11 +143,11 @@ class Pool:
         self.transfer = Transfer(engine.device)
         self._worker = WorkerThread(engine.device)
         self._answer: Future[None] | None = None
-        capturable = env.observer.noise.capturable
+        capturable = env.noise_state.noise.capturable
         wrap = partial(engine.wrap, capturable=capturable, generators=env.generators)
-        self.first = wrap(self._act)
-        self.next = wrap(self._store_and_act)
-        self.last = wrap(self._store_and_value)
+        self.act = wrap(self._act)
+        self.store_and_act = wrap(self._store_and_act)
+        self.store_and_value = wrap(self._store_and_value)
 
     def send(self, then: Callable[[], None]) -> None:
         """Begin to execute the actions; the worker thread calls `then` when the answer is there."""
@@ -178,7 +178,7 @@ class Pool:
     def _act(self, t: Tensor, rollout: Rollout, act: Act) -> None:
         actions, log_probs, values = self._policy(t, rollout, act)
         rollout.store_actions(t, self._indices, actions, log_probs, values)
-        self.executed.copy_(self.env.observer.disturb(actions))
+        self.executed.copy_(self.env.noise_state.disturb_actions(actions))
 
     def _store_and_act(self, t: Tensor, rollout: Rollout, act: Act) -> None:
         self._store(t, rollout)
@@ -194,8 +194,8 @@ class Pool:
 
     def _store(self, t: Tensor, rollout: Rollout) -> None:
         frames, rewards, dones = self.transfer.uploaded
-        self.env.observer.advance(self.executed, dones)
-        seen = self.env.observer.observe(frames)
+        self.env.noise_state.advance(self.executed, dones)
+        seen = self.env.noise_state.agent_frames(frames)
         rollout.store_step(t - 1, self._indices, seen, rewards, dones)
 
 

@@ -1,6 +1,6 @@
 """Engines: device, precision, CUDA graphs, side stream, several processes.
 
-Nothing here knows reinforcement learning, and nothing here changes what is computed, but for the
+Nothing here imports reinforcement learning, and nothing here changes what is computed, but for the
 rounding of a chosen precision. `base.Engine` is plain and the reference; every other engine
 reproduces its numbers. Importing this package imports no torch.
 """

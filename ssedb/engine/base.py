@@ -33,17 +33,17 @@ class Task(Generic[T]):
         """Do one more piece of the work; after the last, begin to make the result."""
         if self._result is not None:
             return
-        with self._engine.side():
+        with self._engine.in_background():
             for _ in self._work:
                 return
         self._result = self._engine.later(self._make_result)
 
     def wait(self) -> T:
-        """Do what is left; return the result. What is called from now on sees all of the work."""
+        """Do what is left; return the result. What is called after it runs after all the work."""
         while self._result is None:
             self.advance()
         result = self._result()  # may have run on the side, too
-        self._engine.wait_for_side()
+        self._engine.wait_for_background()
         self.waited = True
         return result
 
@@ -56,7 +56,7 @@ class Engine:
     overlaps = False
     """Whether background work is done while environments step."""
     fuse = False
-    """Whether elementwise functions are compiled."""
+    """Whether functions given to `compile` are compiled."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Engine:
             seeds = np.random.SeedSequence(seed).generate_state(group.rank + 1)
             self._generator = torch.Generator(device).manual_seed(int(seeds[group.rank]))
 
-    # The verbs of the trainer and the collector.
+    # The verbs of a training loop.
 
     def prepare(self, module: M) -> M:
         """Place a module on the device and set the precision it computes in."""
@@ -109,7 +109,7 @@ class Engine:
 
         Args:
             step: function of tensors, and by name of objects whose tensors stay in their place. It
-                returns None, a tensor, or a tuple or dict of tensors.
+                returns None, a tensor, a tuple of tensors, or a dict of scalars of one type.
             background: whether background work calls the step, while others may run.
             capturable: whether a CUDA graph may hold the step: the step waits for nothing on the
                 host, and no shape depends on data.
@@ -137,7 +137,7 @@ class Engine:
         return task
 
     def idle(self) -> None:
-        """Use the time while environments step; the collector calls it after every step."""
+        """Do a piece of background work while environments step; collectors call it each step."""
 
     def close(self) -> None:
         """Let go of threads."""
@@ -150,7 +150,7 @@ class Engine:
     # What modules and several processes need.
 
     def compile(self, function: F) -> F:
-        """Return a faster form of an elementwise function; this engine returns it unchanged."""
+        """Return a faster form of a function of tensors; this engine returns it unchanged."""
         return function
 
     def adam(self, module: nn.Module, rate: float, eps: float) -> torch.optim.Adam:
@@ -171,7 +171,7 @@ class Engine:
 
     # What a task is made of.
 
-    def side(self) -> AbstractContextManager[None]:
+    def in_background(self) -> AbstractContextManager[None]:
         """Run a block as part of background work, with its generator."""
         if self._generator is None:
             return nullcontext()
@@ -183,7 +183,7 @@ class Engine:
         result = function()
         return lambda: result
 
-    def wait_for_side(self) -> None:
+    def wait_for_background(self) -> None:
         """Let what is called from now on begin when all background work is done."""
 
     def state_dict(self) -> dict[str, Any]:

@@ -54,14 +54,14 @@ class CudaEngine(OverlappingEngine):
         return CapturedStep(eager, pool, generators)  # type: ignore[return-value]
 
     def compile(self, function: F) -> F:
-        """Compile an elementwise function into one kernel or a few."""
+        """Compile a function of tensors into one kernel or a few."""
         return compiled(function) if self.fuse else function
 
     @contextmanager
-    def side(self) -> Iterator[None]:
+    def in_background(self) -> Iterator[None]:
         """Run a block on the side stream, once all that was called before is done."""
         self._side_stream.wait_stream(torch.cuda.current_stream(self.device))
-        with super().side(), torch.cuda.stream(self._side_stream):
+        with super().in_background(), torch.cuda.stream(self._side_stream):
             yield
 
     def later(self, function: Callable[[], T]) -> Callable[[], T]:
@@ -73,7 +73,7 @@ class CudaEngine(OverlappingEngine):
 
         return super().later(call)
 
-    def wait_for_side(self) -> None:
+    def wait_for_background(self) -> None:
         """Let the current stream wait for the side stream."""
         torch.cuda.current_stream(self.device).wait_stream(self._side_stream)
 
@@ -91,7 +91,8 @@ class CapturedStep:
 
     Tensors are copied to where the graph reads them. Objects given by name are read in their
     place, with a graph for each set of them. Results are copies. The first calls with tensors of
-    some shapes are eager, so the numbers are those of the plain step.
+    some shapes are eager: libraries choose their algorithms and allocate what they need in them,
+    which a capture must not hold.
     """
 
     WARM_UP = 3
@@ -182,8 +183,8 @@ def _copied(result: Any) -> Any:
 class Transfer:
     """Arrays between host and device through memory that stays in its place; a CPU copies nothing.
 
-    Arrays have the same shapes each time. An upload goes on while the host continues, so the next
-    arrays may be staged only once something that was downloaded after the upload has arrived.
+    Arrays have the same shapes each time. An upload goes on while the host continues. Stage the
+    next arrays only after `downloaded` has returned for a download begun after the upload.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -217,11 +218,10 @@ class Transfer:
         self._staged = [view.numpy() for view in views(self._pinned)]
         self.uploaded = views(self._on_device)
 
-    def upload(self) -> list[Tensor]:
-        """Begin to copy what was staged to the device; it is good until the next upload."""
+    def upload(self) -> None:
+        """Begin to copy what was staged to `uploaded`, where it is good until the next upload."""
         if self._pinned is not None:
             self._on_device.copy_(self._pinned, non_blocking=True)
-        return self.uploaded
 
     def download(self, tensor: Tensor) -> None:
         """Begin to copy a tensor to the host."""

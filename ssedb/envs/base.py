@@ -30,7 +30,8 @@ class Step:
     """bool [N], set where an episode has ended or was cut."""
     final_frames: Callable[[], Tensor] | None = None
     """Returns frames with the last frame of the episode where dones is set. None if the host knows
-    that no episode has ended. Training does not call it."""
+    that no episode has ended. Training does not call it: noise draws for them, too, and with the
+    memory of the episode that has begun."""
 
 
 class Env(ABC):

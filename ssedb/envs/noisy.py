@@ -16,10 +16,10 @@ from ssedb.noises import noises_over
 from ssedb.noises.base import Memory, Noise
 
 
-class Observer:
-    """Generator and memory of a noise, which disturbs actions and the frames of a source.
+class NoiseState:
+    """A noise with its generator and memory; it disturbs actions and the frames of a source.
 
-    Two observers with different seeds show the same true states under different noise.
+    Two of them with different seeds show the same true states under different noise.
 
     Attributes:
         noise: the noise.
@@ -50,7 +50,7 @@ class Observer:
         """Reset the memory: episodes begin everywhere."""
         self._remember(self.noise.begin(self.num_envs, self.num_actions, self.generator))
 
-    def disturb(self, actions: Tensor) -> Tensor:
+    def disturb_actions(self, actions: Tensor) -> Tensor:
         """Return the actions to execute, [N, ...], for those that the policy has chosen."""
         if not self.noise.changes_actions():
             return actions
@@ -61,7 +61,7 @@ class Observer:
         if self.memory:
             self._remember(self.noise.advance(self.memory, actions, dones, self.generator))
 
-    def observe(self, frames: Tensor) -> Tensor:
+    def agent_frames(self, frames: Tensor) -> Tensor:
         """Return the agent's frames, uint8 [N, side, side] or vectors, for those of the source."""
         # A raw noise disturbs the source's frames, so they are converted after it. Any other
         # disturbs the agent's frames, which the second conversion leaves as they are.
@@ -116,7 +116,7 @@ def _require_kind(noise: Noise, env: Env) -> None:
 
 
 class NoisyEnv(Env):
-    """Environment whose frames and actions pass through an observer."""
+    """Environment whose frames and actions pass through a noise."""
 
     def __init__(self, env: Env, noise: Noise, *, seed: int = 0) -> None:
         _require_kind(noise, env)
@@ -126,7 +126,7 @@ class NoisyEnv(Env):
         self.side = env.side
         self.must_continue = env.must_continue
         self.vectors = env.vectors
-        self.observer = Observer(
+        self.noise_state = NoiseState(
             noise,
             env.num_envs,
             env.num_actions,
@@ -136,23 +136,23 @@ class NoisyEnv(Env):
         )
         self.capturable = env.capturable and noise.capturable
         draws = noise.changes_frames() or noise.changes_actions()
-        self.generators = [*env.generators, *([self.observer.generator] if draws else [])]
+        self.generators = [*env.generators, *([self.noise_state.generator] if draws else [])]
 
     def reset(self) -> Tensor:
-        self.observer.begin()
-        return self.observer.observe(self.env.reset())
+        self.noise_state.begin()
+        return self.noise_state.agent_frames(self.env.reset())
 
     def step(self, actions: Tensor) -> Step:
         actions = torch.as_tensor(actions, device=self.device)  # lists and arrays will do
-        executed, observe = self.observer.disturb(actions), self.observer.observe
+        noise_state, executed = self.noise_state, self.noise_state.disturb_actions(actions)
         step = self.env.step(executed)
-        self.observer.advance(executed, step.dones)
+        noise_state.advance(executed, step.dones)
         last = step.final_frames
         return Step(
-            observe(step.frames),
+            noise_state.agent_frames(step.frames),
             step.rewards,
             step.dones,
-            None if last is None else lambda: observe(last()),
+            None if last is None else lambda: noise_state.agent_frames(last()),
         )
 
     def stagger(self) -> None:
@@ -172,13 +172,13 @@ class NoisyEnv(Env):
         return self.env.restorable
 
     def state_dict(self) -> dict[str, Any]:
-        return {"env": self.env.state_dict(), "observer": self.observer.state_dict()}
+        return {"env": self.env.state_dict(), "observer": self.noise_state.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         if "memory" not in state["observer"]:
             raise ValueError("it has no memory of the noise; another version of ssedb wrote it")
         self.env.load_state_dict(state["env"])
-        self.observer.load_state_dict(state["observer"])
+        self.noise_state.load_state_dict(state["observer"])
 
     def close(self) -> None:
         self.env.close()

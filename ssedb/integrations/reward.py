@@ -335,7 +335,7 @@ class IntrinsicReward:
         """Return the bonus of every transition, [T, N], not scaled; 0 where it is not valid."""
         require_rows(self.settings["bonus"], self.bonus, rollout)
         rewards = torch.zeros(rollout.size, device=self.device)
-        with self._engine.side(), self._engine.precision.products():
+        with self._engine.in_background(), self._engine.precision.products():
             for t, envs in rollout.groups(whole=self.bonus.uses_context):
                 reward = self.bonus.reward(*self._experience(rollout, t, envs))
                 rewards[t, envs] = require_result(self.bonus, "reward", reward, t.shape)
@@ -344,7 +344,7 @@ class IntrinsicReward:
     @torch.no_grad()
     def observe(self, rollout: Samples) -> None:
         """Show every transition to a bonus that counts or remembers, and number new episodes."""
-        with self._engine.side(), self._engine.precision.products():
+        with self._engine.in_background(), self._engine.precision.products():
             if observes(self.bonus):
                 for t, envs in rollout.groups(whole=self.bonus.uses_context):
                     self.bonus.observe(*self._experience(rollout, t, envs))
@@ -363,7 +363,7 @@ class IntrinsicReward:
         def step(minibatch: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
             return self._step(self.bonus, self._adam, rollout.transitions(*minibatch))
 
-        with self._engine.side():
+        with self._engine.in_background():
             for metrics in train_bonus(self.bonus, step, epochs, self._engine.wrap):
                 record.add(**metrics)
         return record

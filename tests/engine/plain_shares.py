@@ -68,7 +68,7 @@ class SharesTrainer(Trainer):
         found = []
         for share, engine in zip(shares(t, envs), self.engines, strict=True):
             mask = ~rollout.dones[share] if self.config.mask_boundaries else None
-            with engine.side():
+            with engine.in_background():
                 loss, metrics = self.bonus.loss(*rollout.transitions(*share), mask)
             if loss.requires_grad:
                 (loss / len(self.engines)).backward()

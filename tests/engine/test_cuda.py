@@ -17,7 +17,8 @@ CPU = torch.device("cpu")
 def test_transfer_on_a_cpu_copies_nothing():
     transfer, frames = Transfer(CPU), np.arange(6, dtype=np.uint8).reshape(2, 3)
     transfer.stage(frames)
-    (there,) = transfer.upload()
+    transfer.upload()
+    (there,) = transfer.uploaded
     assert torch.equal(there, torch.arange(6, dtype=torch.uint8).view(2, 3))
     frames[0, 0] = 9
     assert there[0, 0] == 9

@@ -141,7 +141,7 @@ def test_sticky_by_frame_decides_at_every_emulated_frame():
 
 def test_sticky_by_step_decides_once_for_all_four_frames():
     env = NoisyEnv(AtariEnv("breakout", 8, raw=True, noop_max=0), make_noise("sticky"), seed=1)
-    env.observer.observe = lambda frames: frames  # the picture as it is
+    env.noise_state.agent_frames = lambda frames: frames  # the picture as it is
     moves = paddle_moves(env)
     assert len(moves) > 200
     assert_share(moves.abs() < 1, 0.25)
@@ -156,7 +156,7 @@ def test_make_env_picks_the_variant_of_sticky(monkeypatch):
     )
     for fidelity in ("paper", "released"):
         env = ssedb.make_env("breakout", 1, noise="sticky", fidelity=fidelity)
-        made[-1]["variant"] = env.observer.noise.variant
+        made[-1]["variant"] = env.noise_state.noise.variant
         env.close()
     assert [(k["frame_sticky"], k["noop_max"], k["variant"]) for k in made] == [
         (0.0, 30, "step"),

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import ssedb
-from ssedb.envs.noisy import NoisyEnv, Observer
+from ssedb.envs.noisy import NoiseState, NoisyEnv
 from ssedb.noises import make_noise, noise_class, noises_over
 from tests.toy import Grid
 
@@ -30,7 +30,7 @@ def test_observer_of_colour_frames_draws_by_its_seed(noise):
     frames = torch.zeros(3, 84, 84, 3, dtype=torch.uint8)
 
     def seen(seed: int, strength: float = 1.0) -> torch.Tensor:
-        return Observer(make_noise(noise, strength), 3, 4, seed=seed).observe(frames)
+        return NoiseState(make_noise(noise, strength), 3, 4, seed=seed).agent_frames(frames)
 
     assert seen(1).shape == (3, 84, 84)
     assert torch.equal(seen(1), seen(1))

@@ -88,7 +88,7 @@ def test_maps_outside_of_rooms_are_not_written(tmp_path):
     ssedb.train(tiny_config(tmp_path / "game", env="breakout", **sizes))
     assert not (tmp_path / "game" / "maps.jsonl").exists()
     trainer = Trainer(tiny_config(tmp_path / "x", env="rooms-small"))
-    trainer.collector.env = trainer.env.env  # not behind an observer: not known
+    trainer.collector.env = trainer.env.env  # not behind a noise: not known
     maps.MapLog(tmp_path, trainer).record()
     assert not (tmp_path / "maps.jsonl").exists()
 
