@@ -16,7 +16,7 @@ from annotated_types import Ge, Gt, Le, Lt, MinLen
 
 from ssedb.envs.names import canonical_env, dropped_sticky_actions, require_env_kwargs
 from ssedb.errors import ConfigError, Note
-from ssedb.noises import given_variant, noise_label, require_noise
+from ssedb.noises import given_variant, label_of, require_noise
 from ssedb.options import BY_NAME, Fidelity, Preset, canonical_bonus, resolve_options
 from ssedb.reading import Damaged, read_table
 from ssedb.validate import (
@@ -237,7 +237,7 @@ class TrainConfig:
     @property
     def noise_label(self) -> str:
         """The noise for tables and figures."""
-        return noise_label(self.noise, self.noise_strength, self.noise_variant)
+        return label_of(vars(self))
 
     def _require_whole_minibatches(self) -> None:
         if self.num_envs % self.minibatch_envs:

@@ -90,9 +90,26 @@ def noise_label(name: str, strength: float = 1.0, variant: str = "") -> str:
 
 
 def label_of(settings: Mapping[str, Any]) -> str:
-    """Return `noise_label` of the settings of a run, as config.toml has them."""
-    strength, variant = settings.get("noise_strength", 1.0), settings.get("noise_variant", "")
-    return noise_label(str(settings.get("noise", "?")), strength, variant)
+    """Return `noise_label` of the settings of a run, as config.toml has them.
+
+    The usual variant of `--fidelity released` is another noise than that of the others, so it is in
+    the label. No module from outside is imported.
+    """
+    name, strength = str(settings.get("noise", "?")), settings.get("noise_strength", 1.0)
+    variant = settings.get("noise_variant", "")
+    if name in list_noises():
+        variant = chosen_variant(name, variant, str(settings.get("fidelity")))
+    return noise_label(name, strength, variant)
+
+
+def chosen_variant(name: str, variant: str, fidelity: str) -> str:
+    """Return the variant given, or the second one of the noise under `released`; "" for the first.
+
+    Torch takes seconds to load, so the file of a noise is opened only under `released`.
+    """
+    if variant or fidelity != "released":
+        return variant
+    return "".join(noise_class(name).variants[1:2])
 
 
 def given_variant(name: str, variant: str, fidelity: str) -> str:
@@ -116,10 +133,7 @@ def make_noise(
 
     words = get_args(Fidelity)
     require(fidelity in words, "fidelity", repr(fidelity), f"use one of {', '.join(words)}")
-    cls = noise_class(name)
-    if not variant and fidelity == "released":
-        variant = "".join(cls.variants[1:2])
-    return cls(strength, variant)
+    return noise_class(name)(strength, chosen_variant(name, variant, fidelity))
 
 
 def noise_of(config: TrainConfig) -> Noise:

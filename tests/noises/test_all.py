@@ -9,7 +9,7 @@ import pytest
 import ssedb
 import ssedb.noises
 from ssedb import cli
-from ssedb.noises import list_noises, make_noise, noise_class, noise_label, noise_of
+from ssedb.noises import label_of, list_noises, make_noise, noise_class, noise_label, noise_of
 from ssedb.testing.noises import check_noise
 
 OUTSIDE = '''
@@ -218,6 +218,21 @@ def test_variants_in_a_text_are_refused(fog, tmp_path, capsys):
 )
 def test_noise_label_names_what_is_unusual(noise, label):
     assert noise_label(*noise) == label
+
+
+@pytest.mark.parametrize("fidelity", ["paper", "released", "ours"])
+@pytest.mark.parametrize("noise", ["none", "noisy-tv", "pixel", "random-box", "sticky"])
+def test_label_of_settings_tells_the_variant_that_is_not_the_first(noise, fidelity):
+    config = ssedb.TrainConfig(noise=noise, fidelity=fidelity)
+    laid = noise_of(config)
+    first = laid.variant == next(iter(laid.variants), "")
+    assert config.noise_label == (noise if first else f"{noise} ({laid.variant})")
+    assert (fidelity == "released" and noise not in ("none", "noisy-tv")) == (not first)
+
+
+def test_label_of_a_noise_from_outside_imports_nothing(monkeypatch):
+    monkeypatch.setattr("ssedb.noises.noise_class", pytest.fail)
+    assert label_of({"noise": "wild:Thing", "fidelity": "released"}) == "wild:Thing"
 
 
 def test_noise_of_a_config_has_its_strength_and_variant():
