@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from unittest.mock import MagicMock
 
 import pytest
 import torch
@@ -387,6 +388,9 @@ def test_ray_retries_a_task_as_often_as_asked(tmp_path, monkeypatch, retries):
 
     monkeypatch.setattr(cluster, "execute", execute)
     threads = torch.get_num_threads()
-    assert cluster.run_task(run, False, "cpu", threads, retries, None) == "RuntimeError: it broke"
+    assert (
+        cluster.run_task(run, False, "cpu", threads, retries, MagicMock())
+        == "RuntimeError: it broke"
+    )
     assert len(calls) == 1 + retries
     assert json.loads((run.folder / "failure.json").read_text())["attempts"] == 1 + retries

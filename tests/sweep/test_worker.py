@@ -6,6 +6,7 @@ import signal
 import sys
 from multiprocessing import resource_tracker
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 import torch
@@ -105,4 +106,4 @@ def test_run_whose_folder_is_a_file_is_one_line_and_is_not_retried(run):
     error = f"cannot write {run.folder}: File exists; once that is mended, resume the run"
     assert told(run) == ([("failed", error, False)], True)
     threads = torch.get_num_threads()
-    assert cluster.run_task(run, False, "cpu", threads, 1, None) == error
+    assert cluster.run_task(run, False, "cpu", threads, 1, MagicMock()) == error
