@@ -14,7 +14,6 @@ import functools
 import logging
 import os
 import signal
-import time
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -107,7 +106,7 @@ def _watch(
             ended, _ = ray.wait(list(waiting), timeout=POLL)
             for (name, kind), value in _read(ray, board).items():
                 if kind == "begun":
-                    if name in begun and begun[name] != value:
+                    if value > begun.get(name, 1):
                         display.note(f"{by_id[name].name}: taken up again by Ray")
                     begun[name] = value
                     display.started(by_id[name])
@@ -149,8 +148,12 @@ class Board:
     def __init__(self) -> None:
         self._told: dict[tuple[str, str], Any] = {}
 
+    def begin(self, name: str) -> None:
+        """Count how often a run has begun."""
+        self._told[name, "begun"] = self._told.get((name, "begun"), 0) + 1
+
     def write(self, name: str, kind: str, value: Any) -> None:
-        """Note the newest of what a run tells: when it began, its steps, or an alarm."""
+        """Note the newest of what a run tells: its steps, or an alarm."""
         self._told[name, kind] = value
 
     def read(self) -> dict[tuple[str, str], Any]:
@@ -194,7 +197,7 @@ def run_task(
     import torch
 
     torch.set_num_threads(threads)
-    board.write.remote(run.id, "begun", time.time_ns())
+    board.begin.remote(run.id)
     tell = Steps(lambda kind, value: board.write.remote(run.id, kind, value))
     attempts, again = 0, True
     while again:

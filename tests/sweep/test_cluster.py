@@ -72,7 +72,6 @@ def test_ray_whatever_dies_finishes_every_run_once(tmp_path):
 
     events = (left[-1].folder / "metrics.jsonl").read_text()
     assert '"event": "resume"' in events  # a worker was killed, and the run went on in another
-    assert f"{left[-1].name}: taken up again by Ray" in display.notes
     assert len(outcome.finished) == 2
     assert list(outcome.failed) == [bad.name]
     assert "needs uint8 images" in outcome.failed[bad.name]
@@ -182,6 +181,27 @@ def test_ray_asked_twice_cancels_by_force(tmp_path):
     assert (outcome.finished, outcome.failed) == ([], {})
     assert ray.cancelled == [("a", False), ("b", False), ("a", True), ("b", True)]
     assert display.notes == [STOPPING]
+
+
+def test_run_that_ray_takes_up_again_is_told_once_each_time(tmp_path):
+    from ssedb.sweep.cluster import Board, _watch
+
+    run, told = read_grid(write_grid(tmp_path, TWO), tmp_path / "ray").runs[0], Board()
+    begun = iter([1, 0, 2, 0])  # how often between two looks
+
+    class Ray(FakeRay):
+        def wait(self, references, timeout):
+            times = next(begun, None)
+            for _ in range(times or 0):
+                told.begin(run.id)
+            return ([], references) if times is not None else (references, [])
+
+        def get(self, reference, timeout=None):
+            return None if reference == "a" else told.read()
+
+    outcome = _watch(Ray([]), {"a": run}, MagicMock(), display := Silent([run]), 1)
+    assert outcome.finished == [run]
+    assert display.notes == [f"{run.name}: taken up again by Ray", f"finished {run.name}"]
 
 
 def test_ray_task_that_a_signal_stopped_is_an_error_that_ray_retries(tmp_path, monkeypatch):
