@@ -30,9 +30,8 @@ def main(args: list[str]) -> int:
     console = terminal.console()
     width = max(len(finding.name) for finding in findings)
     for finding in findings:
-        shown = "".join(c if c.isprintable() else "?" for c in finding.text)
-        name = "".join(c if c.isprintable() else "?" for c in finding.name)
-        line = Text(f"{finding.state:<5} {name:<{width}}  {shown}")
+        shown = f"{finding.state:<5} {finding.name:<{width}}  {finding.text}"
+        line = Text(terminal.literal(shown))
         line.stylize({"good": "green", "note": "yellow", "bad": "bold red"}[finding.state], 0, 5)
         console.print(line, soft_wrap=True)
     return 1 if any(finding.state == "bad" for finding in findings) else 0

@@ -275,7 +275,7 @@ def test_doctor_imports_no_module_that_a_folder_names(run, capsys, tmp_path, mon
     shutil.rmtree(run / "checkpoints")  # which would tell that the file was edited
     code, found = told(run, capsys)
     assert found["config.toml"][1].endswith(
-        "bonus evilmod:?X, seed 0; resume imports the bonus's module"
+        "bonus evilmod:\\x1bX, seed 0; resume imports the bonus's module"
     )
     assert code == 1
 
