@@ -77,22 +77,15 @@ def _say_what_is_there(console: Console, grid: Grid, root: Path, missing: list[P
 
 def _say_how_it_ended(console: Console, grid: Grid, root: Path, outcome: Outcome) -> None:
     if outcome.failed:
-        table = Table(
-            "run",
-            "error",
-            title=f"{plural(len(outcome.failed), 'run')} failed",
-            title_justify="left",
-        )
+        table = Table("run", "error", title=f"{plural(len(outcome.failed), 'run')} failed")
         for name, error in outcome.failed.items():
             table.add_row(name, error)
         terminal.print_table(table, console)
-    left = outcome.unfinished
-    state = (
-        f"{plural(len(grid.runs), 'run')}, all finished"
-        if not left
-        else f"{left} of {plural(len(grid.runs), 'run')} not finished"
-    )
-    console.print(state + ("; the same command goes on with them" if left else ""))
+    runs = plural(len(grid.runs), "run")
+    if left := outcome.unfinished:
+        console.print(f"{left} of {runs} not finished; the same command goes on with them")
+    else:
+        console.print(f"{runs}, all finished")
     _say_what_next(console, root)
 
 
