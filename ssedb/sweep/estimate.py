@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
+from rich.filesize import decimal
 from rich.table import Table
 
 from ssedb import terminal
@@ -114,7 +115,7 @@ def print_estimate(grid: Grid, root: Path, jobs: int | None) -> None:
         console.print(
             f"             if they do not slow each other down; {clock(seconds)} one after another"
         )
-    console.print(f"disk         about {_size(disk)}")
+    console.print(f"disk         about {decimal(int(disk))}")
     if grid.probe:
         console.print("probe        some seconds more for each run")
 
@@ -134,7 +135,7 @@ def _print_kinds(console: Console, missing: list[Planned]) -> tuple[float, float
         seconds = sum(cost.seconds(run.config) for run in runs)
         space = sum(cost.disk(run.config) for run in runs)
         rate, hours = f"{1 / cost.step:,.0f}", f"{seconds / 3600:,.2f}"
-        table.add_row(family, bonus, str(len(runs)), f"{steps:,}", rate, hours, _size(space))
+        table.add_row(family, bonus, str(len(runs)), f"{steps:,}", rate, hours, decimal(int(space)))
         total += seconds
         disk += space
     if missing:
@@ -147,11 +148,3 @@ def _family(env: str) -> str:
     from ssedb.envs.names import atari_game
 
     return "atari" if atari_game(env) else env
-
-
-def _size(number: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if number < 1000:
-            return f"{number:.0f} {unit}"
-        number /= 1000
-    return f"{number:,.1f} TB"

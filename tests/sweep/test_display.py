@@ -86,7 +86,7 @@ def test_estimate_adds_up(tmp_path, monkeypatch, capsys):
     said = capsys.readouterr().out
     assert "time         about 0:33:20, 4 runs at a time" in said  # 8 x (40 s + 960 s) / 4
     disk = 8 * (checkpoint.KEEP * 1e6 + 2.5 * 1000 * 3000) / 1e6  # 3000 updates of 32 steps
-    assert f"disk         about {disk:.0f} MB" in said
+    assert f"disk         about {disk:.1f} MB" in said
 
 
 def test_dry_run_estimates_and_writes_nothing(tmp_path, capsys):
@@ -103,7 +103,7 @@ def test_dry_run_estimates_and_writes_nothing(tmp_path, capsys):
     assert "8 to do" in said
     assert "768,000 (the longest run 96,000)" in said
     assert re.search(r"time +about \d+:\d\d:\d\d, 2 runs at a time on \d+ cores", said)
-    assert re.search(r"disk +about \d+ MB", said)
+    assert re.search(r"disk +about \d+\.\d MB", said)
     assert not out.exists()
 
 
