@@ -163,10 +163,8 @@ def memory_of_this_process(device: str) -> MemoryUse:
         return MemoryUse(host, free)
     import torch
 
-    taken, gpus = (
-        torch.cuda.max_memory_reserved(gpu) + CUDA_CONTEXT,
-        torch.cuda.device_count() if device == "auto" else 1,
-    )
+    taken = torch.cuda.max_memory_reserved(gpu) + CUDA_CONTEXT
+    gpus = torch.cuda.device_count() if device == "auto" else 1
     return MemoryUse(host, free, taken, torch.cuda.mem_get_info(gpu)[0], gpus)
 
 
