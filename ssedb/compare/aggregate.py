@@ -65,7 +65,7 @@ def condition_table(runs: Iterable[Run], key: str) -> list[Row]:
 def by_noise(runs: Sequence[Run]) -> dict[str, list[Run]]:
     """Return all runs under "", then, of several games, those under each of several noises."""
     parts = {"": list(runs)}
-    noises = list(dict.fromkeys(noise for _, noise in sorted(tasks_of(runs), key=_none_first)))
+    noises = sorted({noise for _, noise in tasks_of(runs)}, key=lambda n: (n != "none", n))
     if len(noises) > 1 and len({env for env, _ in tasks_of(runs)}) > 1:
         parts |= {noise: [run for run in runs if run.noise == noise] for noise in noises}
     return parts
@@ -79,10 +79,6 @@ def noise_name(noise: str) -> str:
 def under_noise(noise: str) -> str:
     """Return the words for the noise of a part of the runs, after a blank; "" for all of them."""
     return {"": "", "none": " without noise"}.get(noise, f" under {noise}")
-
-
-def _none_first(task: tuple[str, str]) -> tuple[bool, str]:
-    return task[1] != "none", task[1]
 
 
 def scores_by_task(runs: Iterable[Run], key: str) -> dict[str, dict[str, list[float]]]:
