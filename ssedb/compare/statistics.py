@@ -16,7 +16,7 @@ from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
-from ssedb.errors import ConfigError
+from ssedb.errors import require_installed
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Numbers = Sequence[float] | Array
@@ -174,10 +174,9 @@ def _plain(value: Any) -> Any:
 
 
 def _student_quantile(p: float, freedom: int) -> float:
-    try:
-        from scipy.special import stdtrit
-    except ImportError:
-        raise ConfigError("scipy is not installed; run `pip install 'ssedb[report]'`") from None
+    require_installed("scipy", extra="report")
+    from scipy.special import stdtrit
+
     return float(stdtrit(freedom, p))
 
 

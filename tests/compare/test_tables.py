@@ -302,7 +302,7 @@ def test_stats_command_without_matplotlib_writes_the_rest(sweep, tmp_path, monke
 
 
 def test_stats_command_without_scipy_ends_in_one_line(sweep, tmp_path, monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "scipy.special", None)
+    monkeypatch.setitem(sys.modules, "scipy", None)
     assert cli.main(["stats", str(sweep), "--out", str(tmp_path / "stats")]) == 2
     said = capsys.readouterr()
     assert (said.out, said.err.count("\n")) == ("", 1)
