@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
 import statistics
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import TypeAdapter
 
 SPAN = 15
 """Updates whose median decides, so that a noisy row does not."""
@@ -17,7 +20,8 @@ EXPLAINED = 0.0
 """Explained variance of a constant. Runs that explored ended at 0.1 to 0.9."""
 ENTROPY = 0.08
 """Nats; nearly every action is the likeliest. Collapsed runs had up to 0.05, others 0.13."""
-LIMITS = {"explained_variance": EXPLAINED, "entropy": ENTROPY}
+MetricName = Literal["explained_variance", "entropy"]
+LIMITS: dict[MetricName, float] = {"explained_variance": EXPLAINED, "entropy": ENTROPY}
 NAMES = {
     "explained_variance": "explained variance of the value",
     "entropy": "entropy of the policy",
@@ -32,7 +36,7 @@ MEANING = {
 class Alarm:
     """A metric that stayed under its limit."""
 
-    metric: str
+    metric: MetricName
     since: int
     """Step from which its median was under the limit."""
     until: int
@@ -52,27 +56,12 @@ class Alarm:
         )
 
 
-TYPES: dict[str, Any] = {
-    "metric": str,
-    "since": int,
-    "until": int,
-    "stands": bool,
-    "value": (int, float),
-}
-"""Types of an alarm's fields in a file."""
-
-
 def read_alarms(data: Any) -> list[Alarm] | None:
     """Return the alarms that `Watch.as_data` wrote; None if `data` is something else."""
-    if not isinstance(data, list):
+    try:
+        return TypeAdapter(list[Alarm]).validate_json(json.dumps(data), strict=True)
+    except (ValueError, RecursionError):
         return None
-    for entry in data:
-        if not isinstance(entry, dict) or entry.keys() != TYPES.keys():
-            return None
-        right = all(isinstance(entry[name], kind) for name, kind in TYPES.items())
-        if not right or entry["metric"] not in LIMITS:
-            return None
-    return [Alarm(**entry) for entry in data]
 
 
 def remedy(metric: str, config: Mapping[str, Any]) -> str:
@@ -85,7 +74,7 @@ def remedy(metric: str, config: Mapping[str, Any]) -> str:
     return ", ".join(tries[:-1]) + (" or " if len(tries) > 1 else "") + tries[-1]
 
 
-def explain(metric: str, config: Mapping[str, Any]) -> str:
+def explain(metric: MetricName, config: Mapping[str, Any]) -> str:
     """Say what an alarm means, and what to try instead of a run's settings."""
     limit = f"{NAMES[metric].capitalize()} under {LIMITS[metric]:g}"
     return f"{limit}: {MEANING[metric]}; try {remedy(metric, config)}."
@@ -130,7 +119,7 @@ class Watch:
 class _Metric:
     """One metric of a run: its alarms, and since when its median is under the limit."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: MetricName) -> None:
         self.name = name
         self.alarms: list[Alarm] = []
         self._newest: deque[float] = deque(maxlen=SPAN)
