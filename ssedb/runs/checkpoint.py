@@ -77,12 +77,6 @@ def _delete_all_but(newest: Path, folder: Path) -> None:
         old.unlink(missing_ok=True)
 
 
-def delete(damaged: list[Path]) -> None:
-    """Delete checkpoints, and forget them: each resume would try them first."""
-    while damaged:
-        damaged.pop().unlink(missing_ok=True)
-
-
 def about_latest(folder: Path) -> dict[str, Any] | None:
     """Return the newest whole header (steps, env, ...); None where there is no checkpoint."""
     return _newest(folder, read_header)

@@ -197,7 +197,8 @@ class RunFolder:
             for name in APPENDED:
                 sync_file(self.path / name)
             sync_folder(self.path)
-            checkpoint.delete(self._damaged)
+            while self._damaged:  # each resume would try them first
+                self._damaged.pop().unlink(missing_ok=True)
         about = {"env": self.config.env, "bonus": self.config.bonus, "version": __version__}
         settings = identity(self.config)
         try:
