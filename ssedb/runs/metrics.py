@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import threading
@@ -130,14 +129,13 @@ def _start_wandb(folder: Path, config: TrainConfig) -> Any:
     """Open the run on W&B; one id for one folder lets a resumed run go on there."""
     import wandb
 
-    settings = dataclasses.asdict(config)
     return wandb.init(
         project="ssedb",
         id=hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16],
         resume="allow",
         name=folder.name,
         dir=str(folder),
-        config={k: str(v) if isinstance(v, Path) else v for k, v in settings.items()},
+        config=config.to_dict(),
     )
 
 
