@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import struct
+from contextlib import suppress
 from pathlib import Path
 
 from ssedb.runs.metrics import read_metrics
@@ -82,13 +83,16 @@ def all_numbers(root: Path) -> dict[str, list[dict]]:
     return {run.parent.name: numbers(run.parent) for run in sorted(root.glob("*/config.toml"))}
 
 
+def received(pipe):
+    """Yield what a worker is sent until the sweep closes the pipe."""
+    with suppress(EOFError, OSError):
+        while True:
+            yield pipe.recv()
+
+
 def failing_worker(pipe, number, device, threads):
     """Run a worker whose runs fail: by an error that may pass, by one that stays, or by dying."""
-    while True:
-        try:
-            run, _ = pipe.recv()
-        except (EOFError, OSError):
-            return
+    for run, _ in received(pipe):
         run.folder.mkdir(parents=True, exist_ok=True)
         with open(run.folder / "tries", "a") as file:
             file.write("x")
@@ -100,11 +104,7 @@ def failing_worker(pipe, number, device, threads):
 
 def hungry_worker(pipe, number, device, threads):
     """Run a worker of which the first tells its memory and then runs out of it."""
-    while True:
-        try:
-            pipe.recv()
-        except (EOFError, OSError):
-            return
+    for _ in received(pipe):
         pipe.send(("memory", MemoryUse(host=2**30, host_free=2**40)))
         if number == 0:
             pipe.send(("failed", "CUDA out of memory", True))
@@ -116,11 +116,7 @@ def hungry_worker(pipe, number, device, threads):
 def swift_worker(pipe, number, device, threads):
     """A worker whose runs finish at once: the first goes on from its last step, others begin."""
     first = 95
-    while True:
-        try:
-            pipe.recv()
-        except (EOFError, OSError):
-            return
+    for _ in received(pipe):
         for message in (("steps", first), ("steps", 96), ("finished",)):
             pipe.send(message)
         first = 0
@@ -128,11 +124,7 @@ def swift_worker(pipe, number, device, threads):
 
 def stopped_worker(pipe, number, device, threads):
     """A worker of which the first is stopped by a signal that the sweep did not send."""
-    while True:
-        try:
-            pipe.recv()
-        except (EOFError, OSError):
-            return
+    for _ in received(pipe):
         if number == 0:
             pipe.send(("stopped",))
             pipe.poll(30)  # a process takes a while to end, and does no run that comes meanwhile
@@ -156,11 +148,7 @@ def patient_worker(pipe, number, device, threads):
     """A worker whose runs end when they are asked to."""
     asked = []
     signal.signal(signal.SIGTERM, lambda *_: asked.append(True))
-    while True:
-        try:
-            pipe.recv()
-        except (EOFError, OSError):
-            return
+    for _ in received(pipe):
         pipe.send(("steps", 0))
         while not asked and not pipe.poll(0.01):  # or the sweep is gone
             pass
