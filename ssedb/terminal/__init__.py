@@ -116,11 +116,6 @@ def clock(seconds: float) -> str:
     return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
 
 
-def bar_width(width: int) -> int:
-    """Return how many of a terminal's columns a progress bar takes."""
-    return min(40, max(10, width // 8))
-
-
 def fit(parts: Iterable[str], width: int) -> str:
     """Join the first part and as many of the next ones as fit into a width."""
     first, *rest = parts

@@ -32,7 +32,7 @@ class Bar:
         from rich.progress import BarColumn, Progress, TextColumn
 
         console = terminal.console(stderr=True)
-        width = terminal.bar_width(console.width)
+        width = min(40, max(10, console.width // 8))
         text = partial(TextColumn, markup=False)
         columns = [BarColumn(width), text("{task.percentage:>3.0f}%"), text("{task.fields[line]}")]
         doing = [text(f"{{task.description:<{label}}}")] if label else []
