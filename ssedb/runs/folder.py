@@ -160,10 +160,6 @@ class RunFolder:
         remove_parts(self.path, *OWN_PARTS)
         remove_parts(self.checkpoints, "step-*.ckpt")
 
-    def rows(self) -> list[dict[str, Any]]:
-        """Return the metrics logged so far, as `read_metrics` does."""
-        return read_metrics(self.path)
-
     def is_summarized(self, steps: int) -> bool:
         """Tell whether the run has written that it is finished at that step."""
         summary = read_json(self.path / "summary.json", steps=int, finished=bool)
@@ -245,10 +241,6 @@ class OtherProcess(RunFolder):
         self, resumed_at: dict[str, int] | None, tell: Callable[[str], None] = lambda text: None
     ) -> None:
         """Write nothing."""
-
-    def rows(self) -> list[dict[str, Any]]:
-        """Return nothing: the first process has the metrics."""
-        return []
 
     def log(self, row: dict[str, Any]) -> None:
         """Write nothing."""

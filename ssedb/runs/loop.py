@@ -24,6 +24,7 @@ from ssedb.runs.blame import blaming
 from ssedb.runs.folder import OtherProcess, RunFolder, require_own
 from ssedb.runs.lock import only_run_of_this_process
 from ssedb.runs.maps import MapLog
+from ssedb.runs.metrics import read_metrics
 from ssedb.runs.progress import Progress, silent
 from ssedb.runs.signals import stop_requests
 from ssedb.trainer import Trainer
@@ -154,7 +155,7 @@ class _Reporter:
     """
 
     def __init__(self, run: RunFolder, trainer: Trainer, progress: Progress) -> None:
-        rows = run.rows()
+        rows = read_metrics(run.path)
         self.last = {key: value for key, value in rows[-1].items() if key != "time"} if rows else {}
         self.watch = Watch(rows)
         self._run = run
