@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from ssedb.cli.parsing import key_value, parse
 from ssedb.errors import ConfigError, require_installed
 from ssedb.runs.files import refuse_other_files
 from ssedb.runs.folder import ERROR_LOG, PLAN
-from ssedb.runs.lock import locked
+from ssedb.runs.lock import lock_folder
 
 LEAST = {"jobs": 1, "retries": 0, "minutes": 0, "cpus": 0, "gpus": 0}
 """The least value of each number."""
@@ -76,7 +77,7 @@ def main(args: list[str]) -> int:
     from ssedb.sweep.run import run_sweep
     from ssedb.sweep.scheduler import Execution
 
-    with locked(root):  # two would wait for each other's runs
+    with closing(lock_folder(root, create=True)):  # two would wait for each other's runs
         given: dict[str, Any] = {name: getattr(options, name) for name in (*LEAST, "whole", "ray")}
         how = Execution(device=grid.runs[0].config.device, **given)
         outcome = run_sweep(grid, root, how)

@@ -7,7 +7,7 @@ import os
 import threading
 import weakref
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -134,10 +134,3 @@ def only_run_of_this_process() -> Iterator[None]:
         yield
     finally:
         _training.release()
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Lock a folder, made if need be, for as long as the block takes."""
-    with closing(lock_folder(path, create=True)):
-        yield

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from contextlib import closing
 
 import pytest
 
@@ -9,7 +10,7 @@ from ssedb import cli
 from ssedb.errors import ConfigError
 from ssedb.runs import checkpoint
 from ssedb.runs.doctor import examine
-from ssedb.runs.lock import locked
+from ssedb.runs.lock import lock_folder
 from tests.faults.forks import small_run
 
 
@@ -262,7 +263,7 @@ def test_doctor_does_not_call_checkpoints_lost_that_it_may_not_read(run, capsys,
 
 
 def test_doctor_tells_a_run_that_is_in_use(run, capsys):
-    with locked(run):
+    with closing(lock_folder(run, create=False)):
         _, found = told(run, capsys)
     assert found[".lock"][1].startswith("in use by process ")
     assert ".lock" not in {finding.name for finding in examine(run)}
