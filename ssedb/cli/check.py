@@ -70,14 +70,9 @@ def _kind_beside(module: str) -> str:
 
 
 def print_checks(name: str, device: str) -> bool:
-    """Print every check as it is done and, for a bonus, what each noise does to it.
+    """Print every check as it is done; return whether none failed.
 
-    Args:
-        name: of a bonus or a noise.
-        device: where to compute.
-
-    Returns:
-        Whether no check failed.
+    For a bonus that passes, print as well what each noise does to it.
     """
     from rich.text import Text
 

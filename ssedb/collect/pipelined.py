@@ -45,13 +45,9 @@ class PipelinedCollector(Collector):
         engine: Engine,
         on_step: Callable[[int], None] = lambda t: None,
     ) -> None:
-        """Begin episodes everywhere.
+        """Begin episodes everywhere; arguments are those of `Collector` but for the pools `envs`.
 
-        Args:
-            envs: the pools, each of as many environments with a source that is stepped on the host.
-            steps: length of a rollout.
-            engine: what runs the policy.
-            on_step: called with t after every step that all pools have made.
+        All pools have as many environments. `on_step` is called when all have made a step.
         """
         self.pools = [Pool(env, i, len(envs), engine, self) for i, env in enumerate(envs)]
         super().__init__(envs[0], steps, engine, on_step)

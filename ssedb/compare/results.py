@@ -208,13 +208,7 @@ def _status(
 ) -> tuple[Status, str]:
     """Return the status of a run and, unless it has finished, the reason.
 
-    Args:
-        summary: content of summary.json.
-        failure: content of failure.json.
-        config: content of config.toml.
-        log: content of metrics.jsonl.
-        maps: content of maps.jsonl.
-        complaints: damage of other files.
+    `complaints` name the damage of all files but `log` and `maps`.
     """
     steps, asked = summary.get("steps", 0), config.get("steps", 0)
     finished = bool(summary.get("finished")) and steps >= asked

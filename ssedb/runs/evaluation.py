@@ -133,15 +133,9 @@ def evaluate(
 def run_episodes(
     env: Any, policy: Any, record: list[Tensor] | None = None
 ) -> tuple[list[float], list[int]]:
-    """Run one episode in each environment.
+    """Run one episode in each environment; return the scores and lengths.
 
-    Args:
-        env: environments.
-        policy: chooses the actions.
-        record: list that the frames of the first environment are appended to.
-
-    Returns:
-        Scores and lengths of the episodes.
+    `record` gets the frames of the first environment.
     """
     import torch
 

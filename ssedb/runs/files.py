@@ -48,12 +48,7 @@ def own_copy(path: Path) -> None:
 
 
 def remove_parts(folder: Path, *names: str) -> None:
-    """Remove what a killed process has left of files that it did not finish.
-
-    Args:
-        folder: where the files are.
-        names: patterns of the files' names.
-    """
+    """Remove what a killed process has left of files in a folder; the names may be patterns."""
     for name in names:
         for part in folder.glob(f".{name}.part"):
             with contextlib.suppress(OSError):
@@ -135,11 +130,8 @@ def require_writable(path: Path) -> None:
 def refuse_links(folder: Path, *names: str) -> None:
     """Raise ConfigError if a file or folder that will be written to is a link or a pipe.
 
-    A folder from others may hold links; what is written must not follow them.
-
-    Args:
-        folder: where they are.
-        names: their names; they need not exist.
+    A folder from others may hold links; what is written must not follow them. The files need not
+    exist.
     """
     for path in (folder / name for name in names):
         if path.is_symlink() or (path.exists() and not (path.is_file() or path.is_dir())):

@@ -331,12 +331,9 @@ def identity(config: TrainConfig) -> dict[str, Any]:
 
 
 def require_own(path: Path, about: dict[str, Any], config: TrainConfig) -> None:
-    """Raise ConfigError if a checkpoint's header tells other settings than the run's.
+    """Raise ConfigError if a checkpoint's header `about` tells other settings than the run's.
 
-    Args:
-        path: the run's folder.
-        about: the header; an older version wrote no settings into it.
-        config: the run's settings.
+    An older version wrote no settings into the header.
     """
     if other := difference(about.get("settings"), identity(config)):
         raise ConfigError(

@@ -178,15 +178,9 @@ def _with_absolute_path(run: Planned) -> Planned:
 def run_task(
     run: Planned, probe: bool, device: str, threads: int, retries: int, board: Any
 ) -> str | None:
-    """Execute one run where Ray put it.
+    """Execute one run, whose path is absolute, where Ray put it.
 
-    Args:
-        run: the planned run, with an absolute path.
-        probe: whether to probe the run at its end.
-        device: auto, cpu, cuda or cuda:N.
-        threads: threads of torch.
-        retries: how often to try again after an error that may pass.
-        board: Ray handle of the `Board`.
+    After an error that may pass it is tried again. `board` is Ray's handle of the `Board`.
 
     Returns:
         None if the run is finished, else the error in one line.

@@ -10,12 +10,7 @@ class Deadline:
     """End of a sweep's time."""
 
     def __init__(self, minutes: float | None = None, whole: bool = False) -> None:
-        """Start the clock.
-
-        Args:
-            minutes: time from now on; None if there is no end.
-            whole: whether only runs begin that would finish in that time.
-        """
+        """Start the clock; with `whole`, only runs begin that would finish in those minutes."""
         self._end = math.inf if minutes is None else time.monotonic() + 60 * minutes
         self._whole = whole
         self._slowest = 0.0  # seconds of a step

@@ -48,13 +48,7 @@ class Steps(Progress):
 
 
 def execute(run: Planned, probe: bool, device: str, progress: Progress) -> bool:
-    """Train a run to its end and probe it.
-
-    Args:
-        run: the planned run.
-        probe: whether to probe the run, if it can be probed.
-        device: auto, cpu, cuda or cuda:N.
-        progress: called at every step and update.
+    """Train a run to its end and, if asked to, probe it if it can be probed.
 
     Returns:
         Whether the run is finished; False if a signal stopped it.

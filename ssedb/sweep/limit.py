@@ -16,13 +16,7 @@ class JobLimit:
     """
 
     def __init__(self, asked: int | None, cores: int, runs: int) -> None:
-        """Begin.
-
-        Args:
-            asked: the user's number, which is obeyed; None to measure.
-            cores: how many there are.
-            runs: how many there are to do.
-        """
+        """Begin with the number that the user has asked for, or with one to measure if None."""
         self._most = min(asked or cores, max(runs, 1))
         self._measure = asked is None
         self._there: MemoryUse | None = None  # what the first run found
