@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Any
+from typing import Any, Self
 
 from ssedb import terminal
 from ssedb.config import TrainConfig
@@ -14,7 +14,7 @@ from ssedb.terminal.bar import PLAIN_LINE_EVERY, Bar
 class Progress:
     """Display of a run that shows nothing; subclasses show what they choose to."""
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -59,26 +59,13 @@ def _metrics(row: dict[str, Any]) -> list[str]:
     return [*alarms, f"score {score}", f"bonus_raw {row['bonus_raw']:.3g}"]
 
 
-class _Shown(Progress):
+class _Shown(Bar, Progress):
     """A bar that moves within an update too: at paper size on a CPU one takes a minute."""
 
     def __init__(self) -> None:
-        self._bar = Bar(label=14)
+        super().__init__(label=14)
         self._row: list[str] = []
         self._steps = 0
-
-    def __enter__(self) -> Progress:
-        self._bar.__enter__()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._bar.__exit__(*error)
-
-    def note(self, text: str) -> None:
-        self._bar.note(text)
-
-    def interject(self, text: str) -> None:
-        self._bar.interject(text)
 
     def phase(self, text: str) -> None:
         self._phase_began = time.monotonic()
@@ -88,8 +75,8 @@ class _Shown(Progress):
         if done == 0:
             self.phase(f"a random agent looks around for {steps:,} steps")
         # In a log, the line of the phase is enough for some seconds.
-        if self._bar.live or time.monotonic() - self._phase_began >= PLAIN_LINE_EVERY:
-            self._bar.show([f"{done:,}/{steps:,} random steps"], done, steps, "looking around")
+        if self.live or time.monotonic() - self._phase_began >= PLAIN_LINE_EVERY:
+            self.show([f"{done:,}/{steps:,} random steps"], done, steps, "looking around")
 
     def start(self, steps: int, config: TrainConfig) -> None:
         self._first = self._steps = steps
@@ -99,23 +86,23 @@ class _Shown(Progress):
         self._minibatches = config.num_envs // config.minibatch_envs * epochs
         self._trained = 0
         self._began = time.monotonic()
-        if self._bar.live:
+        if self.live:
             self._show("exploring")
 
     def step(self, steps: int) -> None:
         self._steps = steps
         self._trained = 0
-        if self._bar.live:
+        if self.live:
             self._show("exploring")
 
     def train_step(self) -> None:
         self._trained += 1
-        if self._bar.live:
+        if self.live:
             self._show(f"learning {self._trained}/{self._minibatches}")
 
     def log(self, row: dict[str, Any]) -> None:
         self._row = _metrics(row)
-        if not self._bar.live:  # a bar may be further: environments step while updates end
+        if not self.live:  # a bar may be further: environments step while updates end
             self._steps = row["steps"]
         self._show("exploring")
 
@@ -124,4 +111,4 @@ class _Shown(Progress):
         rate = (steps - self._first) / max(time.monotonic() - self._began, 1e-9)
         left = terminal.clock((self._goal - steps) / max(rate, 1e-9))
         parts = [f"{steps:,}/{self._goal:,} steps", f"left {left}", f"{rate:,.0f}/s", *self._row]
-        self._bar.show(parts, steps, self._goal, doing, last=steps >= self._goal)
+        self.show(parts, steps, self._goal, doing, last=steps >= self._goal)

@@ -10,7 +10,7 @@ from ssedb.sweep.grid import Planned
 from ssedb.terminal.bar import Bar
 
 
-class Display:
+class Display(Bar):
     """Counts of runs and steps, shown as one line."""
 
     def __init__(self, runs: list[Planned], finished_before: int) -> None:
@@ -20,23 +20,11 @@ class Display:
         self._running: set[str] = set()
         self.finished, self.failed, self._total = finished_before, 0, len(runs) + finished_before
         self._began = time.monotonic()
-        self._bar = Bar()
-
-    def __enter__(self) -> Display:
-        self._bar.__enter__()
-        return self
+        super().__init__()
 
     def __exit__(self, *error: object) -> None:
         self.update(last=True)
-        self._bar.__exit__(*error)
-
-    def note(self, text: str) -> None:
-        """Show a line that stays."""
-        self._bar.note(text)
-
-    def interject(self, text: str) -> None:
-        """Show a line that stays, from a signal handler: `note` may be at work already."""
-        self._bar.interject(text)
+        super().__exit__(*error)
 
     def started(self, run: Planned) -> None:
         """Count a run as running."""
@@ -72,4 +60,4 @@ class Display:
     def update(self, last: bool = False) -> None:
         """Show the counts; `last` shows them however short the time since they were shown."""
         total = max(sum(self._goal.values()), 1)
-        self._bar.show(self.parts(), sum(self._steps.values()), total, last=last)
+        self.show(self.parts(), sum(self._steps.values()), total, last=last)

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 from ssedb import terminal
 
@@ -40,7 +40,7 @@ class Bar:
         self._task = self._live.add_task("starting", total=None, line="")
         self._room = console.width - width - len(" 100% ") - (label + 1 if label else 0)
 
-    def __enter__(self) -> Bar:
+    def __enter__(self) -> Self:
         if self._live is not None:
             self._live.start()
         return self
