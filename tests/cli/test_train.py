@@ -125,16 +125,8 @@ def test_options_of_another_bonus_are_told_from_mistakes(flag):
 
 def test_flags_reach_the_configuration():
     flags = ["--env", "MsPacman", "--noise", "pixel", "--fidelity", "released", "--alpha3", "0.5"]
-    flags += [
-        "--policy-layers",
-        "relu",
-        "relu",
-        "relu",
-        "--reward-scale",
-        "none",
-        "--steps",
-        "2.5e6",
-    ]
+    flags += ["--policy-layers", "relu", "relu", "relu", "--reward-scale", "none"]
+    flags += ["--steps", "2.5e6"]
     config, resume = parse_train(flags)
     assert resume is None
     assert (config.env, config.noise, config.bonus_epochs, config.reward_scale) == (

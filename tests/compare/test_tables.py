@@ -311,20 +311,8 @@ def test_stats_command_without_scipy_ends_in_one_line(sweep, tmp_path, monkeypat
 
 
 def test_measures_of_ones_own_are_tabulated(sweep, tmp_path, capsys):
-    assert (
-        cli.main(
-            [
-                "stats",
-                str(sweep),
-                "--out",
-                str(tmp_path),
-                "--measures",
-                "area:states_share",
-                "--no-figures",
-            ]
-        )
-        == 0
-    )
+    flags = ["--measures", "area:states_share", "--no-figures"]
+    assert cli.main(["stats", str(sweep), "--out", str(tmp_path), *flags]) == 0
     assert json.loads((tmp_path / "stats.json").read_text())["main"] == "area:states_share"
     assert cli.main(["stats", str(sweep), "--measures", "luck"]) == 2
     assert "measures=luck: no finished run has it" in capsys.readouterr().err

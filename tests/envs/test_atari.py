@@ -256,18 +256,10 @@ sys.exit(cli.main(sys.argv[1:]))
 
 
 def test_train_with_stuck_emulators_ends_and_can_be_resumed(tmp_path):
-    sizes = "--num-envs 1 --minibatch-envs 1 --rollout-steps 8 --obs-norm-steps 8"
-    sizes += " --preset rooms --bonus count --checkpoint-minutes 0"
-    flags = [
-        "train",
-        "--env",
-        "breakout",
-        *sizes.split(),
-        "--steps",
-        "2000",
-        "--out",
-        str(tmp_path / "run"),
-    ]
+    command = "train --env breakout --preset rooms --bonus count --steps 2000"
+    command += " --num-envs 1 --minibatch-envs 1 --rollout-steps 8 --obs-norm-steps 8"
+    command += " --checkpoint-minutes 0"
+    flags = [*command.split(), "--out", str(tmp_path / "run")]
     run = subprocess.run(
         [sys.executable, "-c", STUCK, *flags], capture_output=True, text=True, timeout=60
     )

@@ -17,17 +17,9 @@ from tests.helpers import logged_numbers, run_ssedb
 DOCS = Path(__file__).parents[2] / "docs" / "environments.md"
 LINES = re.findall(r"^    (ssedb train --env (\S+) .*--out runs/\w+)$", DOCS.read_text(), re.M)[:8]
 TINY = [
-    "--steps",
-    "32",
-    "--num-envs",
-    "2",
-    "--minibatch-envs",
-    "2",
-    "--rollout-steps",
-    "16",
-    "--obs-norm-steps",
-    "16",
-]
+    "--steps", "32", "--num-envs", "2", "--minibatch-envs", "2", "--rollout-steps", "16",
+    "--obs-norm-steps", "16",
+]  # fmt: skip
 PACKAGES = {"Hopper-v5": "mujoco", "ssedb.envs.crafter": "crafter", "miniworld": "miniworld"}
 SMALL = {"ssedb.envs.crafter": ["area=[16,16]"]}
 """Crafter takes seconds to make a map of the usual size."""

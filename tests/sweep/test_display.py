@@ -67,22 +67,8 @@ def test_estimate_adds_up(tmp_path, monkeypatch, capsys):
     cost = Cost(start=40.0, step=0.01, checkpoint=1_000_000, row=1000)
     monkeypatch.setattr(estimate, "calibrate", lambda config: cost)
     path = write_grid(tmp_path, TOY.replace("steps = 96", "steps = 96_000"))
-    assert (
-        cli.main(
-            [
-                "sweep",
-                str(path),
-                "--out",
-                str(tmp_path / "runs"),
-                "--dry-run",
-                "--jobs",
-                "4",
-                "--device",
-                "cpu",
-            ]
-        )
-        == 0
-    )
+    flags = ["--dry-run", "--jobs", "4", "--device", "cpu"]
+    assert cli.main(["sweep", str(path), "--out", str(tmp_path / "runs"), *flags]) == 0
     said = capsys.readouterr().out
     assert "time         about 0:33:20, 4 runs at a time" in said  # 8 x (40 s + 960 s) / 4
     disk = 8 * (checkpoint.KEEP * 1e6 + 2.5 * 1000 * 3000) / 1e6  # 3000 updates of 32 steps
@@ -92,12 +78,8 @@ def test_estimate_adds_up(tmp_path, monkeypatch, capsys):
 def test_dry_run_estimates_and_writes_nothing(tmp_path, capsys):
     out = tmp_path / "runs"
     grid = write_grid(tmp_path, TOY.replace("steps = 96", "steps = 96_000"))
-    assert (
-        cli.main(
-            ["sweep", str(grid), "--out", str(out), "--dry-run", "--jobs", "2", "--device", "cpu"]
-        )
-        == 0
-    )
+    flags = ["--dry-run", "--jobs", "2", "--device", "cpu"]
+    assert cli.main(["sweep", str(grid), "--out", str(out), *flags]) == 0
     said = capsys.readouterr().out
     assert "8 runs" in said
     assert "8 to do" in said

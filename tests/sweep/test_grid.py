@@ -341,15 +341,8 @@ def test_override_that_leaves_a_bonus_out_leaves_its_options_unused(tmp_path):
 
 
 def test_override_may_make_an_axis(tmp_path):
-    given = [
-        "seed=3",
-        "noise=none",
-        "bonus=db",
-        "steps=[1e4, 2e4]",
-        'ablation=["none", "no-nce"]',
-        "alpha1=0.5",
-    ]
-    given += ["policy_channels=[4, 8, 8]"]
+    given = ["seed=3", "noise=none", "bonus=db", "alpha1=0.5", "policy_channels=[4, 8, 8]"]
+    given += ["steps=[1e4, 2e4]", 'ablation=["none", "no-nce"]']
     runs = read_grid(write_grid(tmp_path), overrides=dict(map(parse_override, given))).runs
     found = {(run.config.steps, run.config.bonus_options["ablation"]) for run in runs}
     assert found == {

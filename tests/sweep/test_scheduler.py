@@ -131,19 +131,8 @@ def test_run_counts_as_finished_when_trained_with_these_settings_and_probed(swep
 
 
 def sweep(grid, out, jobs):
-    command = [
-        sys.executable,
-        "-m",
-        "ssedb",
-        "sweep",
-        str(grid),
-        "--out",
-        str(out),
-        "--device",
-        "cpu",
-        "--jobs",
-        str(jobs),
-    ]
+    command = [sys.executable, "-m", "ssedb", "sweep", str(grid), "--out", str(out)]
+    command += ["--device", "cpu", "--jobs", str(jobs)]
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env
@@ -243,18 +232,8 @@ def tries(folder):
 def test_sweep_retries_a_run_as_often_as_asked(tmp_path, monkeypatch, capsys, retries):
     monkeypatch.setattr(scheduler, "work", failing_worker)
     chosen = ["--set", "noise=none", "bonus=db", "seed=[0,1,2]", "--retries", str(retries)]
-    command = [
-        "sweep",
-        str(write_grid(tmp_path)),
-        "--out",
-        str(tmp_path / "runs"),
-        "--device",
-        "cpu",
-        "--jobs",
-        "1",
-        *chosen,
-    ]
-    assert cli.main(command) == 1
+    command = ["sweep", str(write_grid(tmp_path)), "--out", str(tmp_path / "runs")]
+    assert cli.main([*command, "--device", "cpu", "--jobs", "1", *chosen]) == 1
     asked = (1 + retries, 1 + retries)
     assert tries(tmp_path / "runs") == {
         0: asked,
