@@ -15,9 +15,8 @@ from ssedb.config import TrainConfig, bonus_of
 from ssedb.errors import ConfigError
 from ssedb.noises import noise_class
 from ssedb.reading import Damaged, read_table
-from ssedb.runs.folder import NOT_OF_THE_RUN
+from ssedb.runs.folder import identity
 from ssedb.sweep.grid_file import FIELDS, GridFile
-from ssedb.validate import plain
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,7 @@ def _plan(file: GridFile, point: Mapping[str, Any], root: Path) -> Planned:
         key: value for key, value in point.items() if key not in FIELDS and key in file.known[bonus]
     }
     config = TrainConfig(**values, bonus_options={**file.options.get(bonus, {}), **chosen})
-    identity = run_id(config)
+    own_id = run_id(config)
     others = {
         key: config.noise_variant if key == "noise_variant" else value
         for key, value in point.items()
@@ -109,8 +108,8 @@ def _plan(file: GridFile, point: Mapping[str, Any], root: Path) -> Planned:
         config.bonus,
         *(_word(key, value) for key, value in others.items() if value not in ("none", "")),
     ]
-    name = re.sub(r"[^\w.@-]+", "_", "-".join([*words, f"s{config.seed}", identity[:8]]))
-    return Planned(identity, name, dataclasses.replace(config, out=root / name))
+    name = re.sub(r"[^\w.@-]+", "_", "-".join([*words, f"s{config.seed}", own_id[:8]]))
+    return Planned(own_id, name, dataclasses.replace(config, out=root / name))
 
 
 def _is_of_another_noise(file: GridFile, values: Mapping[str, Any], variant: Any) -> bool:
@@ -125,10 +124,8 @@ def run_id(config: TrainConfig) -> str:
 
     Numbers count by their value: 1 and 1.0 make the same run.
     """
-    settings = {
-        key: value for key, value in dataclasses.asdict(config).items() if key not in NOT_OF_THE_RUN
-    }
-    return hashlib.sha256(json.dumps(plain(settings), sort_keys=True).encode()).hexdigest()
+    settings = {**identity(config), "steps": config.steps}
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
 
 def id_in(folder: Path, planned: Collection[Planned]) -> str | None:
