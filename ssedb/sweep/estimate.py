@@ -15,6 +15,7 @@ from rich.table import Table
 
 from ssedb import terminal
 from ssedb.config import TrainConfig
+from ssedb.envs.names import atari_game
 from ssedb.runs.checkpoint import KEEP
 from ssedb.sweep.grid import Grid, Planned
 from ssedb.sweep.plan import is_finished, share_of_cores, threads_of
@@ -124,7 +125,9 @@ def _print_kinds(console: Console, missing: list[Planned]) -> tuple[float, float
     """Calibrate and print each kind of run; return the seconds and the bytes of all runs."""
     kinds: dict[tuple[str, str], list[Planned]] = {}
     for run in missing:
-        kinds.setdefault((_family(run.config.env), run.config.bonus), []).append(run)
+        # All Atari games cost about the same.
+        family = "atari" if atari_game(run.config.env) else run.config.env
+        kinds.setdefault((family, run.config.bonus), []).append(run)
     headers = ("env", "bonus", "runs to do", "steps", "steps/s of one")
     table = Table(*headers, "hours, one at a time", "disk")
     total = disk = 0.0
@@ -141,10 +144,3 @@ def _print_kinds(console: Console, missing: list[Planned]) -> tuple[float, float
     if missing:
         terminal.print_table(table, console)
     return total, disk
-
-
-def _family(env: str) -> str:
-    """Return what runs of about the same cost share: Atari, or a Rooms world of one size."""
-    from ssedb.envs.names import atari_game
-
-    return "atari" if atari_game(env) else env
