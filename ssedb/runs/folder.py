@@ -132,11 +132,6 @@ class RunFolder:
         """Folder of the checkpoints."""
         return self.path / "checkpoints"
 
-    @property
-    def has_metrics(self) -> bool:
-        """Whether the run has begun."""
-        return (self.path / "metrics.jsonl").exists()
-
     def start_logging(
         self, resumed_at: dict[str, int] | None, tell: Callable[[str], None] = lambda text: None
     ) -> None:

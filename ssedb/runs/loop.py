@@ -213,7 +213,7 @@ def _set_up(
         seen = look_around(config, group, progress.look)
         trainer = Trainer(config, group=group, **shown)
         trainer.fit_observations(seen)
-        if not run.has_metrics:
+        if not (run.path / "metrics.jsonl").exists():
             return trainer, None
         progress.note("no checkpoint yet; the run begins again")
         return trainer, {"steps": 0, "updates": 0}
