@@ -95,6 +95,12 @@ class ConvTrunk(nn.Module):
         return pixel_unshuffle(weight, BLOCK).contiguous(memory_format=torch.channels_last)
 
 
+def dense_layers(sizes: Sequence[int]) -> nn.Sequential:
+    """Make dense layers from each of some sizes to the next, a leaky ReLU after each."""
+    layers = [glorot(nn.Linear(i, o)) for i, o in pairwise(sizes)]
+    return nn.Sequential(*(part for layer in layers for part in (layer, nn.LeakyReLU(LEAK))))
+
+
 class DenseTrunk(nn.Sequential):
     """Three dense layers with four units for each channel, leaky ReLU: [B, D] to [B, out_dim]."""
 
@@ -102,8 +108,7 @@ class DenseTrunk(nn.Sequential):
 
     def __init__(self, dim: int, channels: Sequence[int]) -> None:
         sizes = [dim, *(self.UNITS * count for count in channels)]
-        layers = [glorot(nn.Linear(i, o)) for i, o in pairwise(sizes)]
-        super().__init__(*(part for layer in layers for part in (layer, nn.LeakyReLU(LEAK))))
+        super().__init__(*dense_layers(sizes))
         self.out_dim = sizes[-1]
 
 

@@ -10,7 +10,7 @@ from torch.nn.functional import softplus
 
 from ssedb.actions import NumActions
 from ssedb.bonuses.base import Bonus, FeatureOptions
-from ssedb.networks import LEAK, Encoder, glorot
+from ssedb.networks import Encoder, dense_layers, glorot
 from ssedb.normalize import RunningMoments
 from ssedb.objectives import kl_to_standard_normal, masked_mean, predictive_lower_bound
 from ssedb.validate import NonNegativeFloat
@@ -43,9 +43,10 @@ class LatentBayesianSurprise(Bonus):
         self.target_scale = RunningMoments((dim,))
         self.encoder = Encoder(obs_shape, options.channels, dim)
         self.next_encoder = Encoder(obs_shape, options.channels, dim)
-        self.transition = _layers(dim + self.actions.width, dim)
+        self.transition = dense_layers((dim + self.actions.width, dim, dim))
         self.prior = glorot(nn.Linear(dim, 2 * dim))
-        self.posterior = nn.Sequential(_layers(2 * dim, dim), glorot(nn.Linear(dim, 2 * dim)))
+        hidden = dense_layers((2 * dim, dim, dim))
+        self.posterior = nn.Sequential(hidden, glorot(nn.Linear(dim, 2 * dim)))
         self.head = glorot(nn.Linear(dim, dim))
 
     def expect(self, obs: Tensor, actions: Tensor) -> Tensor:
@@ -100,15 +101,6 @@ class LatentBayesianSurprise(Bonus):
     @torch.no_grad()
     def observe(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> None:
         self.target_scale.add(self.target(self.normalize.for_convs(next_obs)))
-
-
-def _layers(inputs: int, dim: int) -> nn.Sequential:
-    return nn.Sequential(
-        glorot(nn.Linear(inputs, dim)),
-        nn.LeakyReLU(LEAK),
-        glorot(nn.Linear(dim, dim)),
-        nn.LeakyReLU(LEAK),
-    )
 
 
 def _gaussian(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ssedb.actions import NumActions
 from ssedb.bonuses.base import Encoded, FeatureOptions
-from ssedb.networks import LEAK, ForwardModels, glorot
+from ssedb.networks import ForwardModels, dense_layers, glorot
 from ssedb.objectives import masked_mean
 
 
@@ -31,13 +31,8 @@ class LearningProgress(Encoded):
         dim = options.feature_dim
         self.forward_model = ForwardModels(1, dim, num_actions)
         self.previous = copy.deepcopy(self.forward_model).requires_grad_(False)
-        self.error_model = nn.Sequential(
-            glorot(nn.Linear(dim + self.actions.width, dim)),
-            nn.LeakyReLU(LEAK),
-            glorot(nn.Linear(dim, dim)),
-            nn.LeakyReLU(LEAK),
-            glorot(nn.Linear(dim, 1)),
-        )
+        hidden = dense_layers((dim + self.actions.width, dim, dim))
+        self.error_model = nn.Sequential(*hidden, glorot(nn.Linear(dim, 1)))
         self.register_buffer("iterations", torch.zeros((), dtype=torch.int64))
 
     def expected_error(self, features: Tensor, actions: Tensor) -> Tensor:
