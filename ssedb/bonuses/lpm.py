@@ -67,10 +67,7 @@ class LearningProgress(Encoded):
     @torch.no_grad()
     def after_rollout(self) -> None:
         """Keep the forward model that rewards the next rollout, as the error model's target."""
-        for kept, new in zip(
-            self.previous.parameters(), self.forward_model.parameters(), strict=True
-        ):
-            kept.copy_(new)
+        self.previous.load_state_dict(self.forward_model.state_dict())
         self.iterations += 1
 
 
