@@ -50,13 +50,8 @@ def step_ratio(z: np.ndarray) -> float | None:
         About 1 if the order of rows is random, less on a smooth path, None if all rows are alike.
     """
     rows = torch.as_tensor(z).double()
-    pairs = mean_pair(rows)
-    return mean_step(rows) / pairs if len(rows) > 2 and pairs > 0 else None
-
-
-def mean_step(rows: Tensor) -> float:
-    """Return the mean distance of each row [T, D] to the next."""
-    return float(rows.diff(dim=0).norm(dim=1).mean())
+    step, pairs = float(rows.diff(dim=0).norm(dim=1).mean()), mean_pair(rows)
+    return step / pairs if len(rows) > 2 and pairs > 0 else None
 
 
 def mean_pair(rows: Tensor) -> float:
@@ -82,11 +77,6 @@ def embed(z: np.ndarray) -> np.ndarray:
     perplexity = min(PERPLEXITY, (len(z) - 1) / 3)
     tsne = TSNE(2, perplexity=perplexity, init="pca", random_state=0)
     return tsne.fit_transform(z / z.std()).astype(np.float64)
-
-
-def embed_features(title: str, features: np.ndarray, steps: np.ndarray) -> Embedding:
-    """Embed the representation [T, D] of a bonus; the ratio is of all steps."""
-    return Embedding(title, steps, embed(features[steps]), step_ratio(features))
 
 
 def embed_pixels(episode: Episode, steps: np.ndarray) -> Embedding:
@@ -149,8 +139,10 @@ def embeddings_of(
 ) -> list[Embedding]:
     """Embed every representation and the raw pixels, at the same steps."""
     steps = evenly_spaced(len(episode), MOST_POINTS)
-    known = [(name, trace.features) for name, trace in zip(names, traces, strict=True)]
-    maps = [embed_features(name, z, steps) for name, z in known if z is not None]
+    maps = []
+    for name, trace in zip(names, traces, strict=True):
+        if (z := trace.features) is not None:
+            maps.append(Embedding(name, steps, embed(z[steps]), step_ratio(z)))
     return [*maps, embed_pixels(episode, steps)]
 
 
