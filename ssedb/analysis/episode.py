@@ -38,7 +38,6 @@ class Episode:
     config: TrainConfig
     trained: int  # steps that the agent had been trained for
     seed: int
-    num_actions: int
     seen: Tensor  # uint8 [T + 1, H, W], with noise
     clean: Tensor  # uint8 [T, H, W], without noise; on Rooms in colour, [T, H, W, 3]
     actions: Tensor  # int64 [T]
@@ -128,7 +127,7 @@ def record_episode(
         env.close()
     steps = torch.stack(seen), torch.stack(clean), torch.tensor(actions), torch.tensor(rewards)
     true = torch.cat(states) if states else None
-    return Episode(run, config, agent.steps, seed, agent.actions.width, *steps, true)
+    return Episode(run, config, agent.steps, seed, *steps, true)
 
 
 def trace_bonus(episode: Episode, run: Path, device: str = "auto") -> BonusTrace:
