@@ -99,19 +99,13 @@ def combination_lock(
     return tabular("combination lock", length, kernel, rewards)
 
 
-def random_linear(
-    rng: np.random.Generator,
-    copies: int,
-    d: int = 8,
-    states: int = 20,
-    actions: int = 3,
-    horizon: int = 8,
-) -> MDP:
+def random_linear(rng: np.random.Generator, copies: int) -> MDP:
     """Make linear MDPs: P(s' | s, a) = eta(s, a)' mu(s'), eta on the simplex, mu d distributions.
 
     The reward is the last feature. Small concentrations give most pairs nearly one feature, and
     each distribution few states.
     """
+    d, states, actions, horizon = 8, 20, 3, 8
     features = rng.dirichlet(np.full(d, 0.05), (copies, states * actions))
     mixed = rng.dirichlet(np.full(states, 0.05), (copies, d))
     kernel, rewards = features @ mixed, features[..., -1]

@@ -52,20 +52,14 @@ def growth(regret: Array, points: Array) -> Array:
     return slopes.reshape(regret.shape[:-1])
 
 
-def interval(
-    statistic: Callable[[Array], Array], seeds: int, draws: int = 2000
-) -> tuple[Array, Array]:
-    """Return the 95% bootstrap interval of a statistic over seeds.
+def interval(statistic: Callable[[Array], Array], seeds: int) -> tuple[Array, Array]:
+    """Return the 95% bootstrap interval of a statistic over seeds, its ends [...].
 
     Args:
         statistic: function of drawn seeds, int [draws, seeds], to values [draws, ...].
         seeds: how many there are.
-        draws: how often to draw.
-
-    Returns:
-        Lower and upper end, [...].
     """
-    chosen = np.random.default_rng(0).integers(seeds, size=(draws, seeds))
+    chosen = np.random.default_rng(0).integers(seeds, size=(2000, seeds))
     low, high = np.quantile(statistic(chosen), (0.025, 0.975), axis=0)
     return low, high
 
