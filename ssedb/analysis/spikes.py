@@ -29,15 +29,9 @@ VIDEO_ZOOM, CLIP_ZOOM = 5, 3
 
 
 def spike_heights(bonus: np.ndarray) -> np.ndarray:
-    """Return the height of each step above the running median, in robust standard deviations.
+    """Return the height of each step [T] above the running median, in robust stds.
 
     Median and MAD instead of mean and std: spikes must not raise their own threshold.
-
-    Args:
-        bonus: float [T].
-
-    Returns:
-        Heights, float [T].
     """
     bonus = np.asarray(bonus, np.float64)
     residual = bonus - median_filter(bonus, size=min(TREND, len(bonus)), mode="reflect")
@@ -58,14 +52,10 @@ class Spike:
 
 
 def find_spikes(bonus: np.ndarray, most: int = MOST) -> list[Spike]:
-    """Find the highest spikes of a bonus [T], in order of time.
+    """Find the highest spikes of a bonus [T], at most `most`, in order of time.
 
     A spike rises at least one robust standard deviation above the running median. A clear spike is
     so high that Gaussian noise of T steps reaches it with probability 0.01.
-
-    Args:
-        bonus: float [T].
-        most: how many at most.
     """
     if len(bonus) < 3:
         return []

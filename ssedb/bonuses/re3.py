@@ -61,14 +61,9 @@ class RE3(Encoded):
 
 
 def nearest_distances(features: Tensor, neighbours: int) -> Tensor:
-    """Return the distances of each row to its nearest other rows, the nearest first.
+    """Return the distances of each row [B, D] to its nearest other rows, the nearest first.
 
-    Args:
-        features: [B, D].
-        neighbours: how many.
-
-    Returns:
-        Distances, [B, min(neighbours, B - 1)]; [[0]] for a single row.
+    Their shape is [B, min(neighbours, B - 1)]; a single row gives [[0]].
     """
     if len(features) < 2:
         return features.new_zeros(len(features), 1)

@@ -19,12 +19,7 @@ Critic = Callable[[Tensor, Tensor], Tensor]
 
 
 def mutual_information(rho: float, dims: int) -> float:
-    """Return I(X; Y) = -D/2 log(1 - rho^2), in nats.
-
-    Args:
-        rho: correlation of each pair of dimensions.
-        dims: D.
-    """
+    """Return I(X; Y) = -D/2 log(1 - rho^2), in nats, with D = dims."""
     return -dims / 2 * math.log(1 - rho**2)
 
 

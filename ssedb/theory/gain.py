@@ -35,15 +35,7 @@ def squared_width(precision: Array, eta: Array) -> Array:
 
 
 def information_gain(squared_width: Array, c: Array | float) -> Array:
-    """Return I(W; [s, a, S'] | D) = c/2 log(1 + u^2), whose root is the DB-bonus.
-
-    Args:
-        squared_width: u^2, [...].
-        c: dimensions of s'.
-
-    Returns:
-        Nats, [...].
-    """
+    """Return I(W; [s, a, S'] | D) = c/2 log(1 + u^2), in nats, whose root is the DB-bonus."""
     return c / 2 * np.log1p(squared_width)
 
 
@@ -66,24 +58,13 @@ def gain_by_determinants(data: Array, eta: Array, c: int, lam: float = 1.0) -> A
 
 
 def ucb_bounds(squared_width: Array, c: Array | float) -> tuple[Array, Array]:
-    """Return Theorem 1's bounds on sqrt(I): sqrt(c/4) u and sqrt(c/2) u.
-
-    Args:
-        squared_width: u^2, [...].
-        c: dimensions of s'.
-    """
+    """Return Theorem 1's bounds on sqrt(I): sqrt(c/4) u and sqrt(c/2) u."""
     width = np.sqrt(squared_width)
     return np.sqrt(c / 4) * width, np.sqrt(c / 2) * width
 
 
 def count_bonus(counts: Array, states: int, lam: float = 1.0) -> Array:
-    """Return Theorem 2's limit of the DB-bonus in a tabular MDP, sqrt(|S|/2) / sqrt(N + lam).
-
-    Args:
-        counts: N, [...].
-        states: |S|.
-        lam: precision of the prior.
-    """
+    """Return Theorem 2's limit of the DB-bonus in a tabular MDP, sqrt(|S|/2) / sqrt(N + lam)."""
     return np.sqrt(states / 2) / np.sqrt(counts + lam)
 
 

@@ -25,18 +25,9 @@ class Setting(NamedTuple):
 
 
 def bonus_of(kind: Kind, squared_widths: Array, counts: Array, lam: float) -> Array:
-    """Return the bonus with beta = 1.
+    """Return the bonus with beta = 1, from squared widths u^2 and counts N of one shape.
 
     UCB: u. DB: sqrt(I) / sqrt(c/2) = sqrt(log(1 + u^2)). Count: 1 / sqrt(N + lambda). None: 0.
-
-    Args:
-        kind: which bonus.
-        squared_widths: u^2, [...].
-        counts: N, [...].
-        lam: lambda.
-
-    Returns:
-        Bonuses, [...].
     """
     if kind == "ucb":
         return np.sqrt(squared_widths)

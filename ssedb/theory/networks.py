@@ -56,16 +56,7 @@ class Snapshot(NamedTuple):
 
 
 def log_densities(z: Tensor, mean: Tensor, std: Tensor) -> Tensor:
-    """Return log N(z; mean, std^2) of every z under every Gaussian.
-
-    Args:
-        z: [B, D].
-        mean: [C, D].
-        std: [C, D].
-
-    Returns:
-        Log-densities, [B, C].
-    """
+    """Return log N(z; mean, std^2), [B, C], of every z [B, D]; mean and std are [C, D]."""
     weight = std.square().reciprocal()
     squares = z.square() @ weight.T - 2 * z @ (mean * weight).T + (mean.square() * weight).sum(-1)
     return -0.5 * squares - std.log().sum(-1) - z.shape[-1] / 2 * math.log(2 * math.pi)

@@ -33,12 +33,7 @@ GOOD = 0.5
 
 
 def count_exponent(values: Tensor, counts: Tensor) -> float:
-    """Return the slope of log(bonus) over log(N + 1): -1/2 for a count bonus.
-
-    Args:
-        values: the bonus, [M].
-        counts: N, [M].
-    """
+    """Return the slope of log(values) over log(N + 1), each [M]: -1/2 for a count bonus."""
     x, y = (counts + 1.0).double().log(), values.double().clamp_min(1e-12).log()
     return float(np.polyfit(x.numpy(), y.numpy(), 1)[0])
 
