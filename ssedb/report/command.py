@@ -16,16 +16,13 @@ ALWAYS = ("env", "noise", "bonus", "preset", "fidelity", "steps", "seed", "out")
 
 def train_command(config: TrainConfig) -> str:
     """Return `ssedb train` with the flags that lead to this configuration."""
-    named = {
-        name: getattr(config, name) for name in ("env", "noise", "bonus", "preset", "fidelity")
-    }
+    named = {name: getattr(config, name) for name in ALWAYS[:5]}
     usual = TrainConfig(**named)
     words = ["ssedb", "train"]
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
-        if field.name != "bonus_options" and (
-            field.name in ALWAYS or value != getattr(usual, field.name)
-        ):
+        said = field.name in ALWAYS or value != getattr(usual, field.name)
+        if said and field.name != "bonus_options":
             words += _flag(field.name, value)
     for name, value in config.bonus_options.items():
         if value != usual.bonus_options[name]:

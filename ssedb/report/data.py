@@ -150,9 +150,8 @@ def _measures(runs: Sequence[Run]) -> list[str]:
 
 
 def _measure(runs: Sequence[Run], key: str) -> dict[str, Any]:
-    measured = {
-        run.env for run in runs if run.value(key) is not None
-    }  # an Atari score means nothing on Rooms
+    # An Atari score means nothing on Rooms.
+    measured = {run.env for run in runs if run.value(key) is not None}
     runs = [run for run in runs if run.env in measured or not run.finished]
     together, *parts = by_noise(runs).items()
     return {
@@ -178,9 +177,8 @@ def _compared(runs: Sequence[Run], key: str) -> dict[str, Any]:
     aggregates = aggregate_table(runs, key)
     sign = -1 if MEASURES[key].better == "low" else 1
     with_value = [row for row in aggregates if row.get("iqm") is not None]
-    ranking = sorted(with_value, key=lambda row: -sign * row["iqm"]) + [
-        r for r in aggregates if r not in with_value
-    ]
+    without = [row for row in aggregates if row not in with_value]
+    ranking = [*sorted(with_value, key=lambda row: -sign * row["iqm"]), *without]
     pairs = [{**_plain(r), "shown": probability(r)} for r in improvement_table(runs, key)]
     return {
         "ranking": [{**_plain(row), "shown": _shown(row)} for row in ranking],
@@ -213,13 +211,9 @@ def _short(value: float) -> float | None:
 
 
 def _text(value: Any) -> str:
-    return (
-        " ".join(map(str, value))
-        if isinstance(value, (list, tuple))
-        else str(value).lower()
-        if isinstance(value, bool)
-        else str(value)
-    )
+    if isinstance(value, (list, tuple)):
+        return " ".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 # Rooms.
@@ -262,10 +256,8 @@ def _marks(layout: Any) -> list[dict[str, Any]]:
     """Return the start, keys, locks and treasure of a plan."""
     marks = [
         ("start", layout.start),
-        *(("key", c) for c in layout.keys),
-        *(("lock", c) for c in layout.locks),
+        *(("key", cell) for cell in layout.keys),
+        *(("lock", cell) for cell in layout.locks),
+        ("treasure", layout.treasure),
     ]
-    return [
-        {"what": what, "row": int(cell[0]), "column": int(cell[1])}
-        for what, cell in [*marks, ("treasure", layout.treasure)]
-    ]
+    return [{"what": what, "row": int(row), "column": int(column)} for what, (row, column) in marks]
