@@ -161,9 +161,8 @@ class Choices(ActionSpace):
 
     def random(self, count: int, generator: torch.Generator) -> Tensor:
         """Draw uniformly."""
-        return self._joined(
-            [torch.randint(size, (count,), generator=generator) for size in self.sizes]
-        )
+        choices = [torch.randint(size, (count,), generator=generator) for size in self.sizes]
+        return self._joined(choices)
 
     def code(self, actions: Tensor) -> Tensor:
         """Return the number of the combination of choices."""

@@ -235,9 +235,8 @@ class ForwardModels(nn.Module):
         x = features.expand(self.weight.shape[1], *features.shape)
         x = leaky_relu(self._layer(0, x, actions), LEAK)
         for number in range(1, 2 * self.BLOCKS, 2):
-            x = x + self._layer(
-                number + 1, leaky_relu(self._layer(number, x, actions), LEAK), actions
-            )
+            hidden = leaky_relu(self._layer(number, x, actions), LEAK)
+            x = x + self._layer(number + 1, hidden, actions)
         return self._layer(2 * self.BLOCKS + 1, x, actions)
 
     def errors(self, features: Tensor, actions: Tensor, next_features: Tensor) -> Tensor:

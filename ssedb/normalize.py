@@ -293,9 +293,8 @@ def discounted_sums(rewards: Tensor, start: Tensor, gamma: float) -> Tensor:
     Returns:
         R, float64 [T, N].
     """
-    steps = torch.arange(
-        min(len(rewards), SUMS_AT_ONCE), dtype=torch.float64, device=rewards.device
-    )
+    most = min(len(rewards), SUMS_AT_ONCE)
+    steps = torch.arange(most, dtype=torch.float64, device=rewards.device)
     age = steps[:, None] - steps[None, :]
     powers = torch.where(age >= 0, gamma**age, 0.0)  # lower triangle
     fading = gamma ** (steps[:, None] + 1)

@@ -73,9 +73,8 @@ class DynamicBottleneck(Bonus):
             obs: o, uint8 [B, C, H, W] or float32 [B, D].
             actions: a, int64 [B] or as the action space has them.
         """
-        return self.posterior(
-            self.encoder(self.normalize.for_convs(obs)), self.actions.vector(actions)
-        )
+        state = self.encoder(self.normalize.for_convs(obs))
+        return self.posterior(state, self.actions.vector(actions))
 
     def target(self, next_obs: Tensor) -> Tensor:
         """Return the state to predict, s' = f_m(o') [eq:paraf].
@@ -122,9 +121,8 @@ class DynamicBottleneck(Bonus):
         i_upper = objectives.compression_upper_bound(z_mean, z_std, mask)
         i_pred = objectives.predictive_lower_bound(next_state, mean, std, mask)
         i_nce = objectives.contrastive_lower_bound(scores, mask)
-        loss = objectives.db_loss(
-            i_upper, i_pred, i_nce, (self.options.alpha1, self.options.alpha2, self.options.alpha3)
-        )
+        alphas = self.options.alpha1, self.options.alpha2, self.options.alpha3
+        loss = objectives.db_loss(i_upper, i_pred, i_nce, alphas)
         metrics = {
             "i_upper": i_upper,
             "i_pred": i_pred,

@@ -46,9 +46,8 @@ class BeBold(UpperConfidence):
 
     @torch.no_grad()
     def reward(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> Tensor:
-        return (
-            self.gain(self.state(next_obs)) - self.regulation * self.gain(self.state(obs))
-        ).clamp_min(0)
+        now, later = self.gain(self.state(obs)), self.gain(self.state(next_obs))
+        return (later - self.regulation * now).clamp_min(0)
 
     @torch.no_grad()
     def observe(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> None:

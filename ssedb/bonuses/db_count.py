@@ -29,12 +29,8 @@ class DBCountOptions(DBOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(
-            self.memory > self.neighbours,
-            "memory",
-            self.memory,
-            f"must be more than {self.neighbours} (neighbours)",
-        )
+        remedy = f"must be more than {self.neighbours} (neighbours)"
+        require(self.memory > self.neighbours, "memory", self.memory, remedy)
 
 
 class DBCount(DynamicBottleneck):

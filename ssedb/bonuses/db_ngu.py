@@ -114,9 +114,8 @@ class NeverGiveUp(UpperConfidence):
         self.add(eta)
         if context is not None:
             newest = slice(-len(self.owners), None)
-            rows = (self.written + torch.arange(len(eta), device=eta.device))[newest] % len(
-                self.owners
-            )
+            order = self.written + torch.arange(len(eta), device=eta.device)
+            rows = order[newest] % len(self.owners)
             self.remembered[rows], self.owners[rows] = eta[newest], episodes[newest]
             self.written += len(eta)
 

@@ -79,9 +79,8 @@ class LatentBayesianSurprise(Bonus):
     ) -> tuple[Tensor, dict[str, Tensor]]:
         mean, std, surprise = self.believe(obs, actions, next_obs)
         predicted = self.head(mean + std * torch.randn_like(mean))
-        likelihood = predictive_lower_bound(
-            self.targets(next_obs), predicted, torch.ones_like(predicted[:, :1]), mask
-        )
+        unit = torch.ones_like(predicted[:, :1])
+        likelihood = predictive_lower_bound(self.targets(next_obs), predicted, unit, mask)
         nats = masked_mean(surprise, mask)
         return self.beta * nats - likelihood, {
             "likelihood": likelihood.detach(),
@@ -94,9 +93,8 @@ class LatentBayesianSurprise(Bonus):
         Until features were observed, they are not scaled.
         """
         features, scale = self.target(self.normalize.for_convs(next_obs)), self.target_scale
-        return (features - scale.mean) / torch.where(
-            scale.count > 0, scale.std.clamp_min(1e-4), 1.0
-        )
+        std = torch.where(scale.count > 0, scale.std.clamp_min(1e-4), 1.0)
+        return (features - scale.mean) / std
 
     @torch.no_grad()
     def observe(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> None:

@@ -50,9 +50,8 @@ class LearningProgress(Encoded):
     @torch.no_grad()
     def reward(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> Tensor:
         now, later = self.encode(obs), self.encode(next_obs)
-        progress = self.expected_error(now, actions) - _log(
-            self.forward_model.errors(now, actions, later)[0]
-        )
+        error = _log(self.forward_model.errors(now, actions, later)[0])
+        progress = self.expected_error(now, actions) - error
         return torch.where(self.iterations > 0, progress, 0.0)
 
     def loss(

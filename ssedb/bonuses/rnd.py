@@ -24,9 +24,8 @@ class RandomNetworkDistillation(Bonus):
         super().__init__(obs_shape, num_actions)
         frame, dim = newest_frame(obs_shape), options.feature_dim
         trunk = make_trunk(frame, options.channels)
-        self.target = nn.Sequential(trunk, glorot(nn.Linear(trunk.out_dim, dim))).requires_grad_(
-            False
-        )
+        self.target = nn.Sequential(trunk, glorot(nn.Linear(trunk.out_dim, dim)))
+        self.target.requires_grad_(False)
         self.predictor = nn.Sequential(
             make_trunk(frame, options.channels),
             glorot(nn.Linear(trunk.out_dim, dim)),

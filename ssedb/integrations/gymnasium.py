@@ -55,9 +55,8 @@ class VectorIntrinsicReward(VectorWrapper):
         self.add_to: str = argument("add_to", add_to)
         self.intrinsic_coef: float = argument("intrinsic_coef", intrinsic_coef)
         self.extrinsic_coef: float = argument("extrinsic_coef", extrinsic_coef)
-        self._stepwise = Stepwise(
-            as_reward(bonus, env, settings), argument("update_every", update_every)
-        )
+        reward = as_reward(bonus, env, settings)
+        self._stepwise = Stepwise(reward, argument("update_every", update_every))
         self._obs: Any = None
         self._ended = np.zeros(env.num_envs, bool)
 

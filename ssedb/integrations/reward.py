@@ -110,14 +110,8 @@ class IntrinsicReward:
         self._order = torch.Generator().manual_seed(seed)
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)  # of the CPU alone
-            made = make_bonus(
-                bonus,
-                self.inputs.shape,
-                self.inputs.actions,
-                fidelity=fidelity,
-                preset=preset,
-                **options,
-            )
+            sizes = self.inputs.shape, self.inputs.actions
+            made = make_bonus(bonus, *sizes, fidelity=fidelity, preset=preset, **options)
         self.settings = own | validate.plain(options)
         self.bonus: Bonus = self._engine.prepare(made)
         if self.bonus.needs_states:

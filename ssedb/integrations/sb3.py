@@ -69,9 +69,8 @@ class IntrinsicRewardCallback(BaseCallback):
             self.reward = self.bonus
         else:
             settings = {"gamma": self.model.gamma, "device": self.model.device, **self.settings}
-            self.reward = self._continued(
-                IntrinsicReward(self.bonus, self.training_env, **settings)
-            )
+            made = IntrinsicReward(self.bonus, self.training_env, **settings)
+            self.reward = self._continued(made)
         self.reward.forget_watched()  # of a rollout that was stopped
         starts: Any = self.model._last_episode_starts  # all, if `learn` has reset the environments
         self.reward.begin_episodes(None if starts.all() else starts)
@@ -162,9 +161,8 @@ class VecIntrinsicReward(VecEnvWrapper):
         self.intrinsic_coef: float = argument("intrinsic_coef", intrinsic_coef)
         self.extrinsic_coef: float = argument("extrinsic_coef", extrinsic_coef)
         self.training = training
-        self._stepwise = Stepwise(
-            as_reward(bonus, venv, settings), argument("update_every", update_every)
-        )
+        reward = as_reward(bonus, venv, settings)
+        self._stepwise = Stepwise(reward, argument("update_every", update_every))
         self._obs: Any = None
         self._taken: Any = None
         self._begun = np.zeros(venv.num_envs, bool)  # episodes that the reward does not know of

@@ -142,10 +142,8 @@ def mask_holds_all_that_changed(subject: NoiseSubject) -> None:
                 for (before, after), mask in zip(pairs, found or [], strict=bool(found)):
                     if ((before != after) & ~mask).any():
                         raise Failure(f"{name} change outside of the mask")
-        memory, frames = (
-            noise.begin(ENVS, ACTIONS, subject.generator(0)),
-            subject.frames(subject.usual),
-        )
+        memory = noise.begin(ENVS, ACTIONS, subject.generator(0))
+        frames = subject.frames(subject.usual)
         seen = []
         for want in (True, False):
             torch.manual_seed(0)

@@ -47,9 +47,8 @@ def theorem1(quick: bool, seed: int, tell: Tell) -> Section:
     for done, (norm, lam) in enumerate(((1.0, 1.0), (3.0, 1.0), (1.0, 0.1))):
         draws = gain.random_problems(np.random.default_rng((seed, done)), 12_000, norm, lam)
         setting = f"{len(draws.gains):,} draws, norms <= {norm:g}, lambda = {lam:g}"
-        claims += [
-            make(draws, setting) for make in ((broken,) if done else (closed_form, sandwich))
-        ]
+        judges = (broken,) if done else (closed_form, sandwich)
+        claims += [judge(draws, setting) for judge in judges]
         ratio = against_bounds(draws)[2]
         shown = {"squared_width": draws.squared_widths[::8].tolist(), "ratio": ratio[::8].tolist()}
         data[f"norm {norm:g}, lambda {lam:g}"] = shown
