@@ -86,9 +86,9 @@ class ActionSpace(ABC):
     def code(self, actions: Tensor) -> Tensor:
         """Return a number from 0 to `codes` - 1 for each action, int64 [B]."""
 
-    @abstractmethod
     def examples(self) -> Tensor:
-        """Return all actions as vectors [K, width]; of more than can be counted, some."""
+        """Return some random actions as vectors [K, width], always the same; of few, all."""
+        return self.vector(self.random(EXAMPLES, torch.Generator().manual_seed(0)))
 
     def clip(self, actions: Tensor) -> Tensor:
         """Return the actions as an environment takes them."""
@@ -174,9 +174,7 @@ class Choices(ActionSpace):
 
     def examples(self) -> Tensor:
         """Return the one-hot vectors of one choice, or random ones of several."""
-        if self.single:
-            return torch.eye(self.width)
-        return self.vector(self.random(EXAMPLES, torch.Generator().manual_seed(0)))
+        return torch.eye(self.width) if self.single else super().examples()
 
     def _log_probs(self, outputs: Tensor) -> list[Tensor]:
         return [part.log_softmax(-1) for part in outputs.split(self.sizes, -1)]
@@ -279,10 +277,6 @@ class Box(ActionSpace):
         upper = (actions > self.scale(actions.device)[0])[:, :MOST_BITS]
         return (upper * 2 ** torch.arange(upper.shape[-1], device=actions.device)).sum(-1)
 
-    def examples(self) -> Tensor:
-        """Return some random actions, always the same."""
-        return self.random(EXAMPLES, torch.Generator().manual_seed(0))
-
     def metrics(self, outputs: Tensor) -> dict[str, Tensor]:
         """Return the mean std of the Gaussians."""
         return {"policy_std": outputs.chunk(2, -1)[1].exp().mean()}
@@ -335,11 +329,9 @@ def action_space(actions: Any) -> ActionSpace:
     import gymnasium.spaces as spaces
     import numpy as np
 
+    shown = f"actions are {' '.join(str(actions).split())}"
     if 0 in (getattr(actions, "shape", None) or ()):
-        raise ConfigError(
-            f"actions are {' '.join(str(actions).split())}, without a number to choose; give a "
-            "space that holds one"
-        )
+        raise ConfigError(f"{shown}, without a number to choose; give a space that holds one")
     if isinstance(actions, spaces.Discrete):
         return Choices((int(actions.n),), single=True)
     if isinstance(actions, spaces.MultiDiscrete) and actions.nvec.ndim == 1:
@@ -349,13 +341,13 @@ def action_space(actions: Any) -> ActionSpace:
     if isinstance(actions, spaces.Box) and np.issubdtype(actions.dtype, np.floating):
         if (actions.low >= actions.high).any():
             raise ConfigError(
-                f"actions are {' '.join(str(actions).split())}; bounds that are equal leave no "
-                "choice, so let the environment set that number itself"
+                f"{shown}; bounds that are equal leave no choice, so let the environment set that "
+                "number itself"
             )
         return Box(tuple(actions.low.ravel().tolist()), tuple(actions.high.ravel().tolist()))
     raise ConfigError(
-        f"actions are {' '.join(str(actions).split())}; ssedb takes Discrete, MultiDiscrete or "
-        "MultiBinary of one dimension, and Box of floats"
+        f"{shown}; ssedb takes Discrete, MultiDiscrete or MultiBinary of one dimension, and Box of "
+        "floats"
     )
 
 
