@@ -207,7 +207,13 @@ class VecIntrinsicReward(VecEnvWrapper):
 
         Steps since the last update are not in it.
         """
-        torch.save({**self._own_settings(), "reward": self.reward.checkpoint()}, path)
+        own = {
+            "intrinsic_coef": self.intrinsic_coef,
+            "extrinsic_coef": self.extrinsic_coef,
+            "update_every": self._stepwise.update_every,
+            "training": self.training,
+        }
+        torch.save({**plain(own), "reward": self.reward.checkpoint()}, path)
 
     @staticmethod
     def load(path: str | Path, venv: VecEnv) -> VecIntrinsicReward:
@@ -221,16 +227,6 @@ class VecIntrinsicReward(VecEnvWrapper):
             ) from None
         reward = IntrinsicReward.from_checkpoint(checkpoint, venv)
         return VecIntrinsicReward(venv, reward, **saved)
-
-    def _own_settings(self) -> dict[str, Any]:
-        return plain(
-            {
-                "intrinsic_coef": self.intrinsic_coef,
-                "extrinsic_coef": self.extrinsic_coef,
-                "update_every": self._stepwise.update_every,
-                "training": self.training,
-            }
-        )
 
 
 def last_values(buffer: RolloutBuffer) -> torch.Tensor:
