@@ -99,6 +99,7 @@ class Points(Env):
 
     num_actions = ACTIONS
     vectors = True
+    restorable = True
 
     def __init__(self, num_envs: int, device: torch.device) -> None:
         self.num_envs = num_envs
@@ -115,11 +116,6 @@ class Points(Env):
         self.places[torch.arange(self.num_envs, device=self.device), actions] += 1
         nothing = torch.zeros(self.num_envs, device=self.device)
         return Step(self.places.clone(), nothing, nothing > 0)
-
-    @property
-    def restorable(self) -> bool:
-        """Whether `state_dict` is all."""
-        return True
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return the places."""
