@@ -117,7 +117,7 @@ def _world(config: TrainConfig) -> tuple[str, int]:
     return rooms_world(config.env) or ("tiny", 0)
 
 
-def run_demo(config: TrainConfig, seeds: int) -> list[Result]:
+def run_demo(config: TrainConfig, seeds: int) -> None:
     """Train every agent, print the results, and write `demo.png` and `demo.json`."""
     from ssedb.analysis.plots import plot_demo
 
@@ -144,7 +144,6 @@ def run_demo(config: TrainConfig, seeds: int) -> list[Result]:
     write_json(numbers, {"env": config.env, "noise": config.noise, "runs": runs}, indent=None)
     took = f"{time.monotonic() - began:.0f} s"
     terminal.print_places({"look at": picture, "numbers": numbers, "took": took})
-    return results
 
 
 def _run_all(config: TrainConfig, runs: list[tuple[str, int]]) -> list[Result]:

@@ -63,8 +63,8 @@ class BonusTrace:
     features: np.ndarray | None  # float [T, D]; for DB the mean of z
 
 
-def require_comparable(run: Path, other: Path | None = None) -> TrainConfig:
-    """Raise ConfigError if a run, or another one with it, cannot be analysed; return its config."""
+def require_comparable(run: Path, other: Path | None = None) -> None:
+    """Raise ConfigError if a run, or another one with it, cannot be analysed."""
     config = saved_config(run)
     require_checkpoint(run, config)
     if other is not None:
@@ -74,7 +74,6 @@ def require_comparable(run: Path, other: Path | None = None) -> TrainConfig:
         if theirs != ours:
             both = f"{other} is a run on {theirs} and {run} one on {ours}"
             raise ConfigError(f"{both}; compare runs on the same env")
-    return config
 
 
 def record_episode(

@@ -28,9 +28,7 @@ PARTS: dict[str, Callable[[bool, int, Tell], Section]] = {
 }
 
 
-def run_theory(
-    parts: Sequence[str], out: Path, *, quick: bool = False, seed: int = 0
-) -> dict[str, list[Claim]]:
+def run_theory(parts: Sequence[str], out: Path, *, quick: bool = False, seed: int = 0) -> None:
     """Measure the claims, print them, and write `theory.json` and figures.
 
     Args:
@@ -38,9 +36,6 @@ def run_theory(
         out: folder for the files.
         quick: whether to measure less.
         seed: of all that is drawn.
-
-    Returns:
-        The claims of each section.
     """
     make_folder(out)
     began, claims, record = time.monotonic(), {}, {}
@@ -58,7 +53,6 @@ def run_theory(
             "took": f"{time.monotonic() - began:.0f} s; docs/theory.md explains each line",
         }
     )
-    return claims
 
 
 def _measure(
