@@ -178,10 +178,10 @@ class Scheduler:
 
     def _dispatch(self) -> None:
         running = sum(worker.run is not None for worker in self._workers)
-        while not self.outcome.stopped and running < self.limit.now and self._next_in_time():
+        while not self.outcome.stopped and running < self.limit.now and (run := self._next()):
             idle = next((worker for worker in self._workers if worker.idle), None)
             worker = idle or self._start_worker()
-            run = self.waiting.popleft()
+            self.waiting.remove(run)
             try:
                 worker.pipe.send((run, self._how.probe))
             except (OSError, ValueError):  # it died while it had nothing to do
@@ -193,8 +193,10 @@ class Scheduler:
             self._display.started(run)
             running += 1
 
-    def _next_in_time(self) -> bool:
-        return bool(self.waiting) and self.deadline.allows(self.waiting[0].config.steps)
+    def _next(self) -> Planned | None:
+        """Return the first waiting run that would finish in time."""
+        in_time = (r for r in self.waiting if self.deadline.allows(_kind(r), r.config.steps))
+        return next(in_time, None)
 
     def _start_worker(self) -> Worker:
         ours, theirs = self._context.Pipe()
@@ -226,7 +228,8 @@ class Scheduler:
         elif kind == "finished":
             worker.run = None
             if worker.first == 0:  # a resumed run has mostly loaded, and tells no speed
-                self.deadline.measure(time.monotonic() - worker.began, run.config.steps)
+                seconds = time.monotonic() - worker.began
+                self.deadline.measure(_kind(run), seconds, run.config.steps)
             self.outcome.finished.append(run)
             self._display.ended(run, "finished")
         elif kind == "stopped":
@@ -279,3 +282,8 @@ class Scheduler:
         write_failure(run, error, attempts)
         self.outcome.failed[run.name] = error
         self._display.ended(run, "failed", error)
+
+
+def _kind(run: Planned) -> tuple[str, str]:
+    """Return what runs of about the same speed share."""
+    return run.config.env, run.config.bonus

@@ -334,12 +334,13 @@ def test_sweep_takes_up_a_run_that_a_signal_to_its_worker_alone_stopped(
     assert (f"{runs[0].name}: {error}; taken up again" in display.notes) == bool(retries)
 
 
-@pytest.mark.parametrize(("whole", "finished"), [(True, 3), (False, 4)])
-def test_sweep_of_whole_runs_begins_none_that_would_not_finish(
-    tmp_path, monkeypatch, whole, finished
-):
-    runs = read_grid(write_grid(tmp_path), tmp_path / "runs", {"device": "cpu"}).runs[:4]
-    now, seconds = [0.0], iter([400, 180, 120, 120])  # the first only goes on from its last step
+@pytest.mark.parametrize(("whole", "finished"), [(True, [0, 1, 2, 4]), (False, range(5))])
+def test_sweep_of_whole_runs_begins_those_that_would_finish(tmp_path, monkeypatch, whole, finished):
+    planned = read_grid(write_grid(tmp_path), tmp_path / "runs", {"device": "cpu"}).runs
+    runs = [planned[i] for i in (0, 1, 2, 4, 3)]
+    assert [run.config.bonus for run in runs] == ["db", "db", "rnd", "db", "rnd"]
+    times = [400, 180, 60, 60, 60]  # the first only goes on from its last step
+    now, seconds = [0.0], iter(times)
 
     class Slow(Silent):
         def started(self, run):
@@ -348,12 +349,12 @@ def test_sweep_of_whole_runs_begins_none_that_would_not_finish(
 
     monkeypatch.setattr(scheduler, "work", swift_worker)
     monkeypatch.setattr(scheduler.time, "monotonic", lambda: now[0])
-    how = Execution(device="cpu", jobs=1, minutes=13.8, whole=whole)
+    how = Execution(device="cpu", jobs=1, minutes=13, whole=whole)  # 780 s
     outcome = run_here(runs, display := Slow(runs), how)
     monkeypatch.undo()
-    assert [run.id for run in outcome.finished] == [run.id for run in runs[:finished]]
+    assert [run.id for run in outcome.finished] == [runs[i].id for i in finished]
     late = [note for note in display.notes if "too late" in note]
-    assert late == ["not begun, too late to finish in 13.8 minutes: 1 run"] * whole
+    assert late == ["not begun, too late to finish in 13 minutes: 1 run"] * whole
 
 
 @pytest.mark.parametrize("retries", [0, 2])
