@@ -271,19 +271,23 @@ def test_worker_that_is_stuck_or_dies_ends_training_and_leaves_no_process(
 
 
 @pytest.mark.parametrize(
-    "stopped",
+    "kind",
     [
-        False,
+        "waiting",
         pytest.param(
-            True,
+            "stopped",
             marks=pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells them"),
         ),
+        "made on a thread",  # Linux would end these with their thread, and is not asked to
     ],
 )
-def test_workers_end_with_a_learner_that_is_killed(strangers, tmp_path, stopped):
+def test_workers_end_with_a_learner_that_is_killed(strangers, tmp_path, kind):
     code = (
         "import multiprocessing, threading, time, torch, ssedb\n"
-        "env = ssedb.make_env('strangeworlds:Stuck-v0', 4, env_workers=2)\n"
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "make = lambda: ssedb.make_env('strangeworlds:Stuck-v0', 4, env_workers=2)\n"
+        f"on_thread = {kind == 'made on a thread'}\n"
+        "env = ThreadPoolExecutor(1).submit(make).result() if on_thread else make()\n"
         "env.reset()\n"
         "actions = torch.zeros(4, dtype=torch.int64)\n"
         "for _ in range(3): env.step(actions)\n"
@@ -298,7 +302,7 @@ def test_workers_end_with_a_learner_that_is_killed(strangers, tmp_path, stopped)
     )
     children = [int(word) for word in process.stdout.readline().split()]
     assert len(children) == 2
-    for child in children if stopped else ():
+    for child in children if kind == "stopped" else ():
         os.kill(child, signal.SIGSTOP)
     process.kill()
     process.wait()
