@@ -46,7 +46,10 @@ LOOKS = (
 """Methods whose colour and line are the same in every figure and page, in the order of these."""
 RECOMMENDED = str(FIDELITIES["ours"]["bonus"])
 """The bonus of the recipe that we recommend."""
-NOT_A_METHOD = {"env", "env_kwargs", "noise", "bonus", "seed", "steps", *NOT_OF_THE_RUN}
+NOT_A_METHOD = {
+    *("env", "env_kwargs", "noise", "noise_strength", "noise_variant", "bonus", "seed", "steps"),
+    *NOT_OF_THE_RUN,
+}
 """Settings that do not make another method."""
 
 
@@ -298,13 +301,14 @@ def _same(run: Run, longest: Run) -> str:
 def _name_methods(runs: list[Run]) -> list[Run]:
     """Name each run's method: its bonus, and the settings that differ on the same env and noise.
 
+    Variants of a noise count as the same noise here: `released` is a method and has its own.
     Names that imply other settings come first: `db no-upper` is not also called `alpha1=0.0`.
     """
     groups: dict[str, dict[tuple[str, str], list[dict[str, Any]]]] = {}
     for run in runs:
         if run.config:
             group = groups.setdefault(str(run.config.get("bonus", "?")), {}).setdefault(
-                (run.env, run.noise), []
+                (run.env, str(run.config.get("noise"))), []
             )
             group.append(_settings(run.config))
     telling = {bonus: _telling_keys(list(several.values())) for bonus, several in groups.items()}

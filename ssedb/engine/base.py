@@ -42,7 +42,7 @@ class Task(Generic[T]):
         """Do what is left; return the result. What is called after it runs after all the work."""
         while self._result is None:
             self.advance()
-        result = self._result()  # may have run on the side, too
+        result = self._result()  # may have run in the background, too
         self._engine.wait_for_background()
         self.waited = True
         return result

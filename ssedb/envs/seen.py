@@ -36,6 +36,8 @@ class Seen(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._key, self._space = _chosen(env.observation_space, key)
         self.vectors = not _is_image(self._space)
         self.shape = (spaces.flatdim(self._space),) if self.vectors else self._space.shape or ()
+        if 0 in self.shape:
+            raise ConfigError(f"observations are {_text(self._space)}, without a number to see")
         self.dtype = np.dtype(np.float32 if self.vectors else np.uint8)
         self.observation_space = (
             spaces.Box(-np.inf, np.inf, self.shape, np.float32) if self.vectors else self._space
@@ -135,10 +137,6 @@ def is_large(shape: tuple[int, ...]) -> bool:
 def _require_seen(space: spaces.Space[Any]) -> spaces.Space[Any]:
     """Return a space that the agent can see; raise ConfigError for another."""
     large = isinstance(space, spaces.Box) and is_large(space.shape)
-    if isinstance(space, NUMBERS) and 0 in (space.shape or ()):
-        raise ConfigError(
-            f"observations are {_text(space)}, without a number to see; give a space that holds one"
-        )
     if not isinstance(space, NUMBERS) or (large and not _is_image(space)):
         raise ConfigError(
             f"observations are {_text(space)}; ssedb needs uint8 images [H, W], [H, W, 1] or "

@@ -44,6 +44,10 @@ class Inputs:
         self._observations = make_observations(self.select.space, rgb)
         self._actions = Actions(self.spaces[1])
         self.shape = self._observations.shape
+        if 0 in self.shape:
+            raise ConfigError(
+                f"observations of {self.spaces[0]}: there is no number to see in them"
+            )
         self.actions = self._actions.space
 
     def samples(self, samples: SampleDict, acting_steps: Callable[[Tensor], Tensor]) -> Samples:

@@ -61,8 +61,6 @@ def make_observations(space: spaces.Space[Any], rgb: bool | None = None) -> Imag
         rgb: whether the channels of images are colours; where they come in threes, if None.
     """
     shape = tuple(space.shape or ())
-    if 0 in shape:
-        raise ConfigError(f"observations of {space}: there is no number in them to see")
     if isinstance(space, spaces.Box) and is_image(space):
         bounds = float(space.low.min()), float(space.high.max())
         return Images(shape, rgb, (0.0, 255.0) if space.dtype == np.uint8 else bounds)

@@ -78,7 +78,7 @@ def _begin(ray: Any, address: str, local: dict[str, Any]) -> None:
         said = " ".join(str(error).split()).rstrip(".")
         remedy = "start one with `ray start --head`, or use --ray local"
         if "uthenti" in f"{said} {error.__cause__}":  # Ray may name it only in the cause
-            said = "it asks for a token"  # of which Ray says what to do in another five sentences
+            said = said.partition(". ")[0]  # the other sentences would hide the remedy
             remedy = "every machine needs the cluster's token: docs/sweeps.md says how"
         raise ConfigError(f"no Ray at {address!r}: {said}; {remedy}") from None
     except SystemExit:  # SIGTERM, by Ray's handler
@@ -108,8 +108,9 @@ def _watch(
                 if kind == "begun":
                     if value > begun.get(name, 1):
                         display.note(f"{by_id[name].name}: taken up again by Ray")
+                    if value != begun.get(name):
+                        display.started(by_id[name])
                     begun[name] = value
-                    display.started(by_id[name])
                 elif kind == "steps":
                     display.stepped(name, value)
                 elif (name, value) not in alarms:

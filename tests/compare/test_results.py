@@ -77,6 +77,14 @@ def test_variant_and_strength_belong_to_the_noise_and_not_to_the_method(tmp_path
     assert labels == ["random-box", "random-box (strength 0.5)", "random-box (wrap)"]
 
 
+def test_fidelities_are_methods_although_their_noises_differ(tmp_path):
+    for number, fidelity in enumerate(["paper", "released"]):
+        make_run(tmp_path / str(number), noise="random-box", fidelity=fidelity)
+    runs = results.load_runs(tmp_path)
+    assert [run.method for run in runs] == ["db paper", "db released"]
+    assert [run.noise for run in runs] == ["random-box", "random-box (wrap)"]
+
+
 def test_condition_table_has_a_row_for_each_method(sweep):
     rows = {
         row["method"]: row

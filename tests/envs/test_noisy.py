@@ -26,7 +26,7 @@ def test_noisy_env_when_restored_continues_exactly(noise):
 
 
 @pytest.mark.parametrize("noise", ON_FRAMES)
-def test_observer_of_colour_frames_draws_by_its_seed(noise):
+def test_noise_state_of_colour_frames_draws_by_its_seed(noise):
     frames = torch.zeros(3, 84, 84, 3, dtype=torch.uint8)
 
     def seen(seed: int, strength: float = 1.0) -> torch.Tensor:

@@ -60,6 +60,7 @@ def made(observations, actions=None, workers=0, **settings):
         (spaces.MultiBinary(2), [1, 1]),
         (spaces.MultiDiscrete([2, 3]), [0, 1, 0, 1, 0]),
         (spaces.Dict(a=spaces.Discrete(2), b=CODES, c=spaces.Text(9)), [0, 1, *[1] * 6]),
+        (spaces.Dict(a=spaces.Box(0, 1, (0,)), b=spaces.Discrete(3)), [0, 1, 0]),
     ],
 )
 def test_numbers_without_an_image_are_a_vector(observations, seen):

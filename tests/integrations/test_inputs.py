@@ -101,3 +101,11 @@ def test_nan_in_samples_is_named_before_anything_learns(name, value):
     with pytest.raises(ssedb.ConfigError, match=f"{name} with NaN"):
         reward.compute(samples)
     assert torch.equal(weights(reward), before)
+
+
+def test_only_observations_without_any_number_are_refused():
+    empty, actions = spaces.Box(0, 1, (0,)), spaces.Discrete(2)
+    with pytest.raises(ssedb.ConfigError, match="no number to see in them"):
+        ssedb.IntrinsicReward("rnd", (empty, actions))
+    partly = spaces.Dict(a=empty, b=spaces.Discrete(3))
+    assert ssedb.IntrinsicReward("rnd", (partly, actions)).inputs.shape == (3,)

@@ -178,11 +178,6 @@ def test_observation_that_is_no_option_is_named():
         make_observations(spaces.Discrete(4))(torch.tensor([1, 4]), (2,))
 
 
-def test_observations_without_a_number_are_refused():
-    with pytest.raises(ssedb.ConfigError, match="there is no number in them to see"):
-        make_observations(spaces.Box(0, 1, (0,)))
-
-
 @pytest.mark.parametrize(("low", "high"), [(-3.0, 200.0), (0.0, 4000.0), (0.0, 0.9)])
 def test_pixels_out_of_range_are_named(low, high):
     images = Images((36, 36, 1), None)

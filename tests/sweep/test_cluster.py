@@ -202,6 +202,7 @@ def test_run_that_ray_takes_up_again_is_told_once_each_time(tmp_path):
     outcome = _watch(Ray([]), {"a": run}, MagicMock(), display := Silent([run]), 1)
     assert outcome.finished == [run]
     assert display.notes == [f"{run.name}: taken up again by Ray", f"finished {run.name}"]
+    assert {"finished 1/1", "running 0"} <= set(display.parts())
 
 
 def test_ray_task_that_a_signal_stopped_is_an_error_that_ray_retries(tmp_path, monkeypatch):
