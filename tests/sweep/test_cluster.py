@@ -186,23 +186,31 @@ def test_ray_asked_twice_cancels_by_force(tmp_path):
 def test_run_that_ray_takes_up_again_is_told_once_each_time(tmp_path):
     from ssedb.sweep.cluster import Board, _watch
 
-    run, told = read_grid(write_grid(tmp_path, TWO), tmp_path / "ray").runs[0], Board()
-    begun = iter([1, 0, 2, 0])  # how often between two looks
+    runs, told = read_grid(write_grid(tmp_path, TWO), tmp_path / "ray").runs, Board()
+    # Which runs begin between two looks of the driver, and which task has ended then.
+    events = iter([("01", ""), ("", ""), ("00", ""), ("", "a"), ("", ""), ("", "b")])
+    running = []
 
     class Ray(FakeRay):
         def wait(self, references, timeout):
-            times = next(begun, None)
-            for _ in range(times or 0):
-                told.begin(run.id)
-            return ([], references) if times is not None else (references, [])
+            begun, ended = next(events)
+            for number in begun:
+                told.begin(runs[int(number)].id)
+            return [r for r in references if r in ended], references
 
         def get(self, reference, timeout=None):
-            return None if reference == "a" else told.read()
+            return None if reference in ("a", "b") else told.read()
 
-    outcome = _watch(Ray([]), {"a": run}, MagicMock(), display := Silent([run]), 1)
-    assert outcome.finished == [run]
-    assert display.notes == [f"{run.name}: taken up again by Ray", f"finished {run.name}"]
-    assert {"finished 1/1", "running 0"} <= set(display.parts())
+    class Watched(Silent):
+        def update(self, last=False):
+            running.append(self.parts()[2])
+
+    waiting = dict(zip("ab", runs, strict=True))
+    outcome = _watch(Ray([]), waiting, MagicMock(), display := Watched(runs), 1)
+    assert outcome.finished == runs
+    again = f"{runs[0].name}: taken up again by Ray"
+    assert display.notes == [again, *(f"finished {run.name}" for run in runs)]
+    assert running == ["running 2"] * 3 + ["running 1"] * 2 + ["running 0"]
 
 
 def test_ray_task_that_a_signal_stopped_is_an_error_that_ray_retries(tmp_path, monkeypatch):
