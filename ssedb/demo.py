@@ -39,6 +39,8 @@ OPTIONS: dict[str, dict[str, Any]] = {DB: dict(memory=0, tau=0.999, model_input=
 """Options of the bonuses: runs so short forget little, and a memory would make them longer."""
 AGENTS = (DB, RND, RND_CLEAN, CHANCE)
 """The agents, the slowest first, so that no core waits for it at the end."""
+COST = {DB: 7, RND: 3, RND_CLEAN: 3, CHANCE: 0.01}
+"""Seconds of a core for 10,000 steps, about: what an agent weighs in the progress."""
 ROWS = 20
 """Rows of a run's curve, about."""
 TRANSITIONS, DRAWS = 256, 4
@@ -162,17 +164,17 @@ def _run_all(config: TrainConfig, runs: list[tuple[str, int]]) -> list[Result]:
             more = messages, max(1, cores() // workers)
             order = [pool.submit(run_agent, config, *run, *more) for run in runs]
         bar = later.enter_context(Bar())
-        waiting, done, began = set(order), dict.fromkeys(runs, 0), time.monotonic()
+        waiting, done, began = set(order), dict.fromkeys(runs, 0), 0.0
         while waiting:
             ended, waiting = wait(waiting, timeout=0.5, return_when=FIRST_COMPLETED)
             while not messages.empty():
                 agent, seed, steps = messages.get()
                 done[agent, seed] = min(steps, config.steps)
+                began = began or time.monotonic()  # processes take seconds to start
             for future in ended:
                 future.result()  # a run that failed ends the demo with its error
-            total = len(runs) * config.steps
             parts = _under_way(done, config.steps, time.monotonic() - began)
-            bar.show(parts, sum(done.values()), total, last=not waiting)
+            bar.show(parts, *_work(done, config.steps), last=not waiting)
         return [future.result() for future in order]
 
 
@@ -180,7 +182,7 @@ def _under_way(done: dict[tuple[str, int], int], steps: int, seconds: float) -> 
     """Return how many runs are done, how long the others take, and how far each has come."""
     ended = sum(made >= steps for made in done.values())
     running = [(run, made) for run, made in done.items() if 0 < made < steps]
-    made, all_ = sum(done.values()), len(done) * steps
+    made, all_ = _work(done, steps)
     left = []
     if 0 < made < all_:
         left = [f"about {terminal.clock(seconds * (all_ - made) / made)} left"]
@@ -189,6 +191,12 @@ def _under_way(done: dict[tuple[str, int], int], steps: int, seconds: float) -> 
         *left,
         *(f"{agent} seed {seed} {made / steps:.0%}" for (agent, seed), made in running),
     ]
+
+
+def _work(done: dict[tuple[str, int], int], steps: int) -> tuple[int, int]:
+    """Return the work that is done and that of all runs, their steps weighed by their cost."""
+    made = sum(COST[agent] * count for (agent, _), count in done.items())
+    return round(made), round(sum(COST[agent] * steps for agent, _ in done))
 
 
 def _stop(again: bool) -> None:

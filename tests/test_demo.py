@@ -166,8 +166,9 @@ def session_of(pid):
 
 
 def test_demo_under_way_says_how_long_it_still_takes():
-    done = {("DB", 0): 100, ("RND", 0): 20, ("chance", 0): 0}
-    said = demo._under_way(done, 100, 60.0)
-    assert said == ["1 of 3 runs done", "about 0:01:30 left", "RND seed 0 20%"]
-    assert demo._under_way(dict.fromkeys(done, 0), 100, 1.0) == ["0 of 3 runs done"]
-    assert demo._under_way(dict.fromkeys(done, 100), 100, 9.0) == ["3 of 3 runs done"]
+    done = {(demo.DB, 0): 100, (demo.RND, 0): 20, (demo.RND, 1): 0, (demo.CHANCE, 0): 0}
+    said = demo._under_way(done, 100, 76.0)
+    # DB's 700 and 60 of RND's 600 units of work took 76 s; what chance does weighs nothing.
+    assert said == ["1 of 4 runs done", "about 0:00:54 left", f"{demo.RND} seed 0 20%"]
+    assert demo._under_way(dict.fromkeys(done, 0), 100, 1.0) == ["0 of 4 runs done"]
+    assert demo._under_way(dict.fromkeys(done, 100), 100, 9.0) == ["4 of 4 runs done"]

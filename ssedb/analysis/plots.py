@@ -65,7 +65,7 @@ def plot_probe(
     """
     rows = 1 if world is None else 2
     figure = Figure(figsize=(11, 4 * rows), layout="constrained")
-    figure.suptitle(title)
+    figure.suptitle(textwrap.fill(title, 110))  # names of a sweep's folders are long
     layout: Any = figure.get_layout_engine()
     layout.set(w_pad=0.15)  # inches, between the labels of one panel and the next panel
     axes = figure.subplots(rows, 2, squeeze=False)

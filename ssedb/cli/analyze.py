@@ -143,7 +143,9 @@ def print_spikes(found: dict[str, Any]) -> None:
     if not numbered:
         print("nothing rises above the noise of the curve")
     files = {"curve": "curve.png", "frames": "frames.png"}
-    files |= {"clips": "clip-*.mp4", "episode": "episode.mp4"}
+    if numbered:
+        files["clips"] = "clip-*.mp4"
+    files["episode"] = "episode.mp4"
     folder = Path(found["run"]) / "spikes"
     terminal.print_places({name: folder / file for name, file in files.items()})
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ssedb.analysis.measures import noise_share
 from ssedb.bonuses.base import Bonus
-from ssedb.errors import ConfigError, one_line
+from ssedb.errors import Blamed, ConfigError, one_line
 from ssedb.noises import noise_class, noises_over
 from ssedb.testing import behaviour, contract
 from ssedb.testing.subject import (
@@ -79,6 +79,8 @@ def run_check(check: Callable[[Any], None], subject: Any) -> Result:
         return Result(check.__name__, "skip", str(skip))
     except Failure as failure:
         return Result(check.__name__, "fail", str(failure), isinstance(failure, Fatal))
+    except Blamed as error:  # its text says whose fault it is
+        return Result(check.__name__, "fail", str(error))
     except Exception as error:  # anything the bonus may raise
         return Result(check.__name__, "fail", f"raised {one_line(error)}")
     return Result(check.__name__, "pass", sentence(check))
