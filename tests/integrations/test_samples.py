@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import ssedb
-from ssedb.integrations.samples import as_array, as_data
+from ssedb.integrations.samples import Samples, as_array, as_data
 from ssedb.integrations.scale import WINDOW
 from ssedb.integrations.stepwise import Stepwise
 
@@ -130,3 +130,17 @@ def test_array_of_what_environments_gave_is_a_copy(kind):
     given[:] = 0
     assert isinstance(copy, np.ndarray)
     assert copy.tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("resets_only", [True, False])
+def test_last_step_of_an_episode_stays_where_the_next_one_only_resets(resets_only):
+    places = torch.tensor([4.0, 5.0, 0.0])[:, None, None]  # 5 is the last of the first episode
+    samples = Samples(
+        obs=places,
+        actions=torch.zeros(3, 1, dtype=torch.int64),
+        next_obs=torch.tensor([5.0, 0.0, 1.0])[:, None, None],
+        dones=torch.tensor([[True], [False], [False]]),
+        valid=torch.tensor([[True], [not resets_only], [True]]),
+    )
+    # Where step 1 acts, 5 is the first observation of its episode, so step 0 has no last one.
+    assert samples.valid[:, 0].tolist() == [resets_only, not resets_only, True]
