@@ -95,7 +95,7 @@ class Trial:
 
     def __init__(self, tests: Sequence[str], mutant: Mutant | None = None) -> None:
         self.mutant, self.began = mutant, time.monotonic()
-        self._place = tempfile.TemporaryDirectory(prefix="mutant-")
+        self._place = tempfile.TemporaryDirectory(prefix="mutant-", ignore_cleanup_errors=True)
         self.folder = Path(self._place.name) / "project"
         self.log = Path(self._place.name) / "log"
         copy_project(self.folder)
