@@ -97,8 +97,8 @@ def label_of(settings: Mapping[str, Any]) -> str:
     """
     name, strength = str(settings.get("noise", "?")), settings.get("noise_strength", 1.0)
     variant = settings.get("noise_variant", "")
-    if name in list_noises():
-        variant = chosen_variant(name, variant, str(settings.get("fidelity")))
+    if settings.get("fidelity") == "released" and name in list_noises():
+        variant = chosen_variant(name, variant, "released")
     return noise_label(name, strength, variant)
 
 
