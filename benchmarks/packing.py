@@ -5,7 +5,8 @@
 
 The first runs of the grid begin, each in a process of its own as under `ssedb sweep`, and warm up.
 Then as many as `--runs` says train for `--seconds` while the others wait. `best` is the smallest
-number within 3% of the most steps: runs that end sooner are sooner a table.
+number within 3% of the most steps: runs that end sooner are sooner a table. As under `ssedb sweep`,
+runs sleep while they wait for a GPU; `--spin` lets them keep their cores busy instead.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any
 import ssedb
 from ssedb.cli.sweep import parse_override
 from ssedb.collect.environments import look_around
+from ssedb.engine.host import sleep_while_waiting
 from ssedb.sweep.grid import read_grid
 from ssedb.sweep.worker import memory_of_this_process
 from ssedb.trainer import Trainer
@@ -45,20 +47,22 @@ class Stop(Exception):
 class Gate:
     """Counter of a run's steps that holds the run while it is not its turn."""
 
-    def __init__(self, number: int, steps: Any, allowed: Any) -> None:
-        self.number, self.steps, self.allowed = number, steps, allowed
+    def __init__(self, number: int, steps: Any, busy: Any, allowed: Any) -> None:
+        self.number, self.steps, self.busy, self.allowed = number, steps, busy, allowed
 
     def __call__(self, steps: int) -> None:
         """Count, and wait while fewer runs are allowed; raise Stop at the end."""
-        self.steps[self.number] = steps
+        self.steps[self.number], self.busy[self.number] = steps, time.process_time()
         while self.allowed.value <= self.number:
             if self.allowed.value < 0:
                 raise Stop
             time.sleep(POLL)
 
 
-def run(config: ssedb.TrainConfig, gate: Gate, ready: Any, needs: Any) -> None:
+def run(config: ssedb.TrainConfig, spin: bool, gate: Gate, ready: Any, needs: Any) -> None:
     """Train until told to stop; say when warm, and how much memory it takes."""
+    if not spin:
+        sleep_while_waiting()
     seen = look_around(dataclasses.replace(config, obs_norm_steps=512))
     trainer = Trainer(config, on_step=gate)
     trainer.fit_observations(seen)
@@ -74,16 +78,19 @@ def run(config: ssedb.TrainConfig, gate: Gate, ready: Any, needs: Any) -> None:
 
 
 def measure(
-    configs: list[ssedb.TrainConfig], numbers: list[int], seconds: float
+    configs: list[ssedb.TrainConfig], numbers: list[int], seconds: float, spin: bool
 ) -> list[dict[str, Any]]:
     """Return a row for each number of runs at a time."""
     context = multiprocessing.get_context("spawn")
     steps = context.Array("q", len(configs), lock=False)
+    busy = context.Array("d", len(configs), lock=False)
     allowed = context.Value("q", len(configs), lock=False)
     ready, needs = context.Semaphore(0), context.Queue()
     began = time.monotonic()
     runs = [
-        context.Process(target=run, args=(config, Gate(i, steps, allowed), ready, needs))
+        context.Process(
+            target=run, args=(config, spin, Gate(i, steps, busy, allowed), ready, needs)
+        )
         for i, config in enumerate(configs)
     ]
     rows = []
@@ -100,20 +107,22 @@ def measure(
         print(
             f"warm after {time.monotonic() - began:.0f} s; a run needs at most "
             f"{need['host'] / 2**30:.1f} GiB and {need['gpu'] / 2**30:.1f} GiB of the GPU\n\n"
-            "| runs at a time | steps/s in all | steps/s of one | minutes for all of them |\n"
-            "|---|---|---|---|"
+            "| runs at a time | steps/s in all | steps/s of one | minutes for all | cores |\n"
+            "|---|---|---|---|---|"
         )
         for number in sorted(numbers, reverse=True):
             allowed.value = number
             time.sleep(SETTLE)
-            before, since = list(steps), time.monotonic()
+            before, worked, since = list(steps), sum(busy), time.monotonic()
             time.sleep(seconds)
             while list(steps) == before:
                 time.sleep(POLL)
-            rate = (sum(steps) - sum(before)) / (time.monotonic() - since)
-            rows.append({"runs": number, "rate": rate, **need})
+            passed = time.monotonic() - since
+            rate, cores = (sum(steps) - sum(before)) / passed, (sum(busy) - worked) / passed
+            rows.append({"runs": number, "rate": rate, "cores": cores, **need})
             minutes = number * configs[0].steps / rate / 60
-            print(f"| {number} | {rate:,.0f} | {rate / number:,.0f} | {minutes:.1f} |", flush=True)
+            cells = f"{rate:,.0f} | {rate / number:,.0f} | {minutes:.1f} | {cores:.1f}"
+            print(f"| {number} | {cells} |", flush=True)
     finally:
         allowed.value = -1
         limit = time.monotonic() + GRACE
@@ -138,6 +147,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, nargs="+", default=[2, 4, 8, 12])
     parser.add_argument("--seconds", type=float, default=40.0)
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--spin", action="store_true", help="keep cores busy while waiting")
     parser.add_argument("--out", type=Path, help="write rows and best as JSON")
     options = parser.parse_args()
     try:
@@ -148,7 +158,7 @@ def main() -> None:
     most = max(options.runs)
     if not 0 < min(options.runs) <= most <= len(configs):
         parser.error(f"--runs {most}: use 1 to {len(configs)}, the runs of {options.grid}")
-    rows = measure(configs[:most], options.runs, options.seconds)
+    rows = measure(configs[:most], options.runs, options.seconds, options.spin)
     best = best_of(rows)
     print(f"\nbest: {best} at a time")
     if options.out:

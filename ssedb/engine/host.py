@@ -15,6 +15,8 @@ from ssedb.errors import ConfigError
 
 # From glibc's malloc.h.
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
+# From CUDA's cuda.h.
+_CU_CTX_SCHED_BLOCKING_SYNC = 4
 
 
 def pick_device(name: str) -> torch.device:
@@ -91,3 +93,22 @@ def tune_allocator() -> bool:
     except AttributeError:  # another C library
         return False
     return bool(mallopt(_M_MMAP_MAX, 0) and mallopt(_M_TRIM_THRESHOLD, 2**31 - 1))
+
+
+def sleep_while_waiting() -> bool:
+    """Let this process sleep while it waits for a GPU; return whether a driver did as asked.
+
+    By default a process keeps a core busy until the GPU has answered. That is fastest for one
+    process, and takes the cores away from the others that share the machine. Call this before torch
+    uses a GPU.
+    """
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+        count = ctypes.c_int()
+        if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)):
+            return False
+        set_flags = driver.cuDevicePrimaryCtxSetFlags_v2
+    except (OSError, AttributeError):  # no driver, or a very old one
+        return False
+    failed = [set_flags(gpu, _CU_CTX_SCHED_BLOCKING_SYNC) for gpu in range(count.value)]
+    return count.value > 0 and not any(failed)

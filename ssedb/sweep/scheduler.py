@@ -200,7 +200,8 @@ class Scheduler:
 
     def _start_worker(self) -> Worker:
         ours, theirs = self._context.Pipe()
-        arguments = (theirs, self._made, self._how.device, self._how.threads)
+        how = self._how
+        arguments = (theirs, self._made, how.device, how.threads, how.jobs == 1)
         process = self._context.Process(target=work, args=arguments, name=f"sweep-{self._made}")
         self._made += 1
         # Ctrl-C reaches the whole terminal: the worker inherits the mask, and ignores what came.

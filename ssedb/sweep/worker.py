@@ -40,14 +40,26 @@ class MemoryUse:
     gpus: int = 0
 
 
-def work(pipe: Connection, number: int, device: str, threads: int) -> None:
-    """Execute one run after the other until the pipe closes."""
+def work(pipe: Connection, number: int, device: str, threads: int, alone: bool) -> None:
+    """Execute one run after the other until the pipe closes.
+
+    Args:
+        pipe: gives runs and takes messages.
+        number: counts the workers, to deal out the GPUs.
+        device: where to train.
+        threads: threads of a run.
+        alone: whether no other worker is at work meanwhile.
+    """
     os.setpgid(0, 0)  # Ctrl-C goes to the sweep alone, which then asks each worker once
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # the sweep has blocked it
     end_with_parent()
     import torch
 
+    from ssedb.engine.host import sleep_while_waiting
+
+    if device != "cpu" and not alone:
+        sleep_while_waiting()
     torch.set_num_threads(threads)
     if device == "auto" and torch.cuda.is_available():
         torch.cuda.set_device(number % torch.cuda.device_count())

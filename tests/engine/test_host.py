@@ -1,9 +1,11 @@
-"""Devices by name."""
+"""Devices by name, their memory, and how a process waits for a GPU."""
+
+import ctypes
 
 import pytest
 import torch
 
-from ssedb.engine.host import pick_device
+from ssedb.engine.host import pick_device, sleep_while_waiting
 from ssedb.errors import ConfigError
 from ssedb.runs.loop import train
 from tests.toy import tiny_config
@@ -37,3 +39,37 @@ def test_memory_beyond_the_machine_is_refused_without_a_folder(tmp_path, setting
     with pytest.raises(ConfigError, match=message):
         train(tiny_config(tmp_path / "run", **settings))
     assert not (tmp_path / "run").exists()
+
+
+class Driver:
+    """Driver of two GPUs that keeps the flags it is given."""
+
+    def __init__(self, error: int = 0) -> None:
+        self.error, self.flags = error, {}
+
+    def cuInit(self, flags):
+        return 0
+
+    def cuDeviceGetCount(self, count):
+        count._obj.value = 2
+        return 0
+
+    def cuDevicePrimaryCtxSetFlags_v2(self, gpu, flags):
+        self.flags[gpu] = flags
+        return self.error
+
+
+@pytest.mark.parametrize("error", [0, 1])
+def test_sleep_while_waiting_asks_for_blocking_waits_on_every_gpu(monkeypatch, error):
+    driver = Driver(error)
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: driver)
+    assert sleep_while_waiting() is (error == 0)
+    assert driver.flags == {0: 4, 1: 4}  # CU_CTX_SCHED_BLOCKING_SYNC
+
+
+def test_sleep_while_waiting_without_a_driver_does_nothing(monkeypatch):
+    def missing(name):
+        raise OSError(f"{name}: cannot open shared object file")
+
+    monkeypatch.setattr(ctypes, "CDLL", missing)
+    assert sleep_while_waiting() is False

@@ -11,8 +11,11 @@ from unittest.mock import MagicMock
 import pytest
 import torch
 
+from ssedb.engine import host
 from ssedb.sweep import cluster
 from ssedb.sweep import execute as module
+from ssedb.sweep import scheduler as scheduler_module
+from ssedb.sweep import worker as worker_module
 from ssedb.sweep.grid import read_grid
 from ssedb.sweep.scheduler import Execution, Scheduler
 from ssedb.sweep.worker import _execute_and_tell
@@ -45,6 +48,50 @@ def test_worker_ignores_ctrl_c_from_its_first_moment(tmp_path, monkeypatch):
     finally:
         scheduler.close()
         tracker._stop()
+
+
+def tell_arguments(pipe, *arguments):
+    """Stand in for a worker: send back how it is to work."""
+    pipe.send(arguments)
+
+
+@pytest.mark.parametrize(("jobs", "alone"), [(1, True), (2, False), (None, False)])
+def test_worker_is_alone_only_in_a_sweep_of_one_run_at_a_time(tmp_path, monkeypatch, jobs, alone):
+    runs = read_grid(write_grid(tmp_path), tmp_path / "runs", {"device": "cpu"}).runs
+    monkeypatch.setattr(scheduler_module, "work", tell_arguments)
+    how = Execution(device="cpu", jobs=jobs, threads=3)
+    scheduler = Scheduler(runs, Silent(runs), how)
+    try:
+        assert scheduler._start_worker().pipe.recv() == (0, "cpu", 3, alone)
+    finally:
+        scheduler.close()
+
+
+@pytest.mark.parametrize(
+    ("device", "alone", "asked"),
+    [
+        ("auto", False, True),
+        ("auto", True, False),
+        ("cpu", False, False),
+    ],
+)
+def test_worker_sleeps_while_it_waits_for_a_gpu_that_others_share(
+    monkeypatch, device, alone, asked
+):
+    asks = []
+    monkeypatch.setattr(host, "sleep_while_waiting", lambda: asks.append(True))
+    monkeypatch.setattr(worker_module, "end_with_parent", lambda: None)
+    monkeypatch.setattr(os, "setpgid", lambda pid, group: None)
+    before = signal.getsignal(signal.SIGINT), torch.get_num_threads()
+    ours, theirs = multiprocessing.Pipe()
+    ours.close()  # no runs
+    try:
+        worker_module.work(theirs, 0, device, 1, alone)
+    finally:
+        signal.signal(signal.SIGINT, before[0])
+        torch.set_num_threads(before[1])
+        theirs.close()
+    assert asks == [True] * asked
 
 
 @pytest.fixture
