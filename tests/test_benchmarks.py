@@ -90,6 +90,23 @@ def test_figures_exploration_are_drawn_from_the_log_and_small_enough_for_the_doc
         assert (BENCHMARKS.parent / "docs" / name).stat().st_size < 150_000
 
 
+def test_tables_of_the_study_in_the_docs_are_those_of_its_archive(tmp_path):
+    docs = (BENCHMARKS.parent / "docs" / "results-rooms.md").read_text()
+    page = tmp_path / "page.md"
+    page.write_text(re.sub(r"(?m)^\| `rnd` \|.*\n", "", docs))
+    subprocess.run([sys.executable, BENCHMARKS / "study_tables.py", "--page", page], check=True)
+    assert page.read_text() == docs
+
+
+def test_study_tables_refuse_a_page_without_their_places(tmp_path, monkeypatch):
+    page = tmp_path / "page.md"
+    page.write_text("<!-- table: states -->\n<!-- end of table -->\n")
+    monkeypatch.setattr(sys, "argv", ["study_tables.py", "--page", str(page)])
+    with pytest.raises(SystemExit, match="0 places for the table 'probe', not one"):
+        runpy.run_path(str(BENCHMARKS / "study_tables.py"), run_name="__main__")
+    assert page.read_text() == "<!-- table: states -->\n<!-- end of table -->\n"
+
+
 def test_random_references_are_of_whole_episodes_and_keep_other_games(tmp_path):
     out = tmp_path / "references.json"
     known_file = BENCHMARKS.parent / "ssedb" / "compare" / "random_references.json"

@@ -508,12 +508,11 @@ def test_intrinsic_reward_on_a_gpu_is_that_of_a_cpu_and_continues_there(bonus):
     torch.testing.assert_close(after[1].cpu(), after[0], rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("sleeps", [False, True])
-def test_sleep_while_waiting_leaves_the_core_to_others(sleeps):
-    code = f"""
+def test_sleep_while_waiting_leaves_the_core_to_others():
+    code = """
 import time, torch
 from ssedb.engine.host import sleep_while_waiting
-assert not {sleeps} or sleep_while_waiting()
+assert sleep_while_waiting()
 torch.zeros(1, device="cuda")
 torch.cuda.synchronize()
 began, busy = time.monotonic(), time.process_time()
@@ -522,4 +521,4 @@ torch.cuda.synchronize()
 print((time.process_time() - busy) / (time.monotonic() - began))
 """
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert float(out.stdout) < 0.2 if sleeps else float(out.stdout) > 0.8
+    assert float(out.stdout) < 0.2  # 1 without sleep_while_waiting
