@@ -90,7 +90,7 @@ def received(pipe):
             yield pipe.recv()
 
 
-def failing_worker(pipe, number, device, threads):
+def failing_worker(pipe, number, device, threads, alone):
     """Run a worker whose runs fail: by an error that may pass, by one that stays, or by dying."""
     for run, _ in received(pipe):
         run.folder.mkdir(parents=True, exist_ok=True)
@@ -102,7 +102,7 @@ def failing_worker(pipe, number, device, threads):
         pipe.send(("failed", "it broke", run.config.seed == 0))
 
 
-def hungry_worker(pipe, number, device, threads):
+def hungry_worker(pipe, number, device, threads, alone):
     """Run a worker of which the first tells its memory and then runs out of it."""
     for _ in received(pipe):
         pipe.send(("memory", MemoryUse(host=2**30, host_free=2**40)))
@@ -113,7 +113,7 @@ def hungry_worker(pipe, number, device, threads):
         pipe.send(("finished",))
 
 
-def swift_worker(pipe, number, device, threads):
+def swift_worker(pipe, number, device, threads, alone):
     """A worker whose runs finish at once: the first goes on from its last step, others begin."""
     first = 95
     for _ in received(pipe):
@@ -122,7 +122,7 @@ def swift_worker(pipe, number, device, threads):
         first = 0
 
 
-def stopped_worker(pipe, number, device, threads):
+def stopped_worker(pipe, number, device, threads, alone):
     """A worker of which the first is stopped by a signal that the sweep did not send."""
     for _ in received(pipe):
         if number == 0:
@@ -132,7 +132,7 @@ def stopped_worker(pipe, number, device, threads):
         pipe.send(("finished",))
 
 
-def cut_off_worker(pipe, number, device, threads):
+def cut_off_worker(pipe, number, device, threads, alone):
     """A worker of which the first dies in the middle of its first message."""
     try:
         pipe.recv()
@@ -144,7 +144,7 @@ def cut_off_worker(pipe, number, device, threads):
     pipe.send(("finished",))
 
 
-def patient_worker(pipe, number, device, threads):
+def patient_worker(pipe, number, device, threads, alone):
     """A worker whose runs end when they are asked to."""
     asked = []
     signal.signal(signal.SIGTERM, lambda *_: asked.append(True))
@@ -156,7 +156,7 @@ def patient_worker(pipe, number, device, threads):
             pipe.send(("stopped",))
 
 
-def deaf_worker(pipe, number, device, threads):
+def deaf_worker(pipe, number, device, threads, alone):
     """A worker whose run goes on whatever it is asked."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     pipe.recv()
