@@ -4,6 +4,62 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
+from collections.abc import Sequence
+
+WINDOW = 60.0
+"""Seconds over which the rate of a run is measured."""
+SHORTEST = 5.0
+"""Seconds that a rate needs at least."""
+MARGIN = 1.1
+"""Factor by which runs may turn out slower than expected."""
+
+
+class Pace:
+    """Progress of a run from its dispatch on, by the steps that its worker tells of.
+
+    Attributes:
+        began: when the worker got the run.
+        first: step at which the run began or went on; None before the worker says so.
+        start_up: seconds until the first iteration was over; 0 before that.
+        told: when the worker told of steps last.
+        left: steps that were left then.
+        rate: steps per second of late; None before it is known.
+    """
+
+    def __init__(self, kind: object, steps: int) -> None:
+        """Start the clock of a run of a kind and of so many steps."""
+        self.kind, self.steps, self.left = kind, steps, steps
+        self.began = self.told = time.monotonic()
+        self.first: int | None = None
+        self.start_up = 0.0
+        self.rate: float | None = None
+        self._sharing = 1  # runs that stepped, at the fewest, while the rate was measured
+        self._marks: deque[tuple[float, int, int]] = deque()  # time, step, runs that stepped
+
+    def note(self, step: int, stepping: int) -> None:
+        """Note the step that the run has reached, and how many runs step at present."""
+        self.told, self.left = time.monotonic(), self.steps - step
+        if self.first is None:  # no mark: the first iteration may capture CUDA graphs
+            self.first = step
+            return
+        if not self._marks:
+            self.start_up = self.told - self.began
+        self._marks.append((self.told, step, stepping))
+        while len(self._marks) > 2 and self.told - self._marks[1][0] >= WINDOW:
+            self._marks.popleft()
+        since, before, _ = self._marks[0]
+        if self.told - since >= SHORTEST and step > before:
+            self.rate = (step - before) / (self.told - since)
+            self._sharing = min(mark[2] for mark in self._marks)
+
+    def rate_among(self, runs: int) -> float | None:
+        """Return the rate to expect among so many runs: that of runs that share one GPU."""
+        return self.rate and self.rate / (MARGIN * max(1.0, runs / self._sharing))
+
+    def lost(self, seconds: float) -> bool:
+        """Tell whether the run is too slow to finish in those seconds, whatever else begins."""
+        return self.rate is not None and self.left / self.rate > MARGIN * seconds
 
 
 class Deadline:
@@ -14,20 +70,44 @@ class Deadline:
         self._end = math.inf if minutes is None else time.monotonic() + 60 * minutes
         self._whole = whole
         self._slowest: dict[object, float] = {}  # seconds of a step, by the kind of run
+        self._start_up = self._ending = 0.0  # longest of the runs that have finished, in seconds
 
     @property
     def over(self) -> bool:
         """Whether the time is over."""
         return time.monotonic() > self._end
 
-    def measure(self, kind: object, seconds: float, steps: int) -> None:
-        """Note how long a run of a kind and of so many steps took from its beginning to its end."""
-        self._slowest[kind] = max(self._slowest.get(kind, 0.0), seconds / steps)
+    def measure(self, pace: Pace) -> None:
+        """Note how long a run took that has just finished."""
+        now = time.monotonic()
+        self._start_up = max(self._start_up, pace.start_up)
+        self._ending = max(self._ending, now - pace.told)
+        if pace.first == 0:  # a resumed run has mostly loaded, and tells no speed
+            seconds = now - pace.began
+            self._slowest[pace.kind] = max(self._slowest.get(pace.kind, 0.0), seconds / pace.steps)
 
-    def allows(self, kind: object, steps: int) -> bool:
-        """Tell whether to begin a run: it would finish if as slow as the slowest of its kind.
+    def allows(self, kind: object, steps: int, under_way: Sequence[Pace]) -> bool:
+        """Tell whether to begin a run: it and those under way would finish beside each other.
 
-        As long as no run of its kind has finished, the slowest of all counts.
+        As long as no run under way has a rate, the new run counts as being as slow as the slowest
+        of its kind that has finished, or the slowest of all.
         """
-        slowest = self._slowest.get(kind, max(self._slowest.values(), default=0.0))
-        return not self._whole or time.monotonic() + slowest * steps <= self._end
+        if not self._whole:
+            return True
+        left = self._end - time.monotonic()
+        runs = [*under_way, Pace(kind, steps)]
+        if all(pace.rate is None for pace in runs):
+            slowest = max(self._slowest.values(), default=0.0)
+            return self._slowest.get(kind, slowest) * steps <= left
+        return all(self._seconds(pace, runs) <= left for pace in runs if not pace.lost(left))
+
+    def _seconds(self, pace: Pace, runs: Sequence[Pace]) -> float:
+        """Return the seconds that one of these runs needs from now on, with all of them at work."""
+        if rate := pace.rate_among(len(runs)):
+            return pace.left / rate + self._ending
+        rates = [(run.kind, rate) for run in runs if (rate := run.rate_among(len(runs)))]
+        of_kind = [rate for kind, rate in rates if kind == pace.kind]
+        if pace.kind in self._slowest and not of_kind:
+            return self._slowest[pace.kind] * pace.left
+        start_up = max(self._start_up, *(run.start_up for run in runs))
+        return start_up + pace.left / min(of_kind or [rate for _, rate in rates]) + self._ending

@@ -7,6 +7,7 @@ its checkpoint. Workers end by themselves when the process that started them is 
 from __future__ import annotations
 
 import contextlib
+import functools
 import multiprocessing
 import os
 import signal
@@ -18,7 +19,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from ssedb.runs.signals import stop_requests
-from ssedb.sweep.deadline import Deadline
+from ssedb.sweep.deadline import Deadline, Pace
 from ssedb.sweep.display import Display
 from ssedb.sweep.grid import Planned
 from ssedb.sweep.limit import JobLimit
@@ -75,10 +76,8 @@ class Worker:
     process: Any
     pipe: Connection
     run: Planned | None = None
-    began: float = 0.0
-    """When the worker got the run."""
-    first: int | None = None
-    """Step at which the run began or went on; None before the worker says so."""
+    pace: Pace | None = None
+    """Progress of that run, or of the one before."""
     asked: bool = False
     """Whether it was asked to save its run and stop."""
     ending: bool = False
@@ -188,15 +187,20 @@ class Scheduler:
                 self.waiting.appendleft(run)
                 self._reap(worker)
                 continue
-            worker.run, worker.began, worker.first = run, time.monotonic(), None
+            worker.run, worker.pace = run, Pace(_kind(run), run.config.steps)
             self._attempts[run.id] = self._attempts.get(run.id, 0) + 1
             self._display.started(run)
             running += 1
 
     def _next(self) -> Planned | None:
         """Return the first waiting run that would finish in time."""
-        in_time = (r for r in self.waiting if self.deadline.allows(_kind(r), r.config.steps))
-        return next(in_time, None)
+        under_way = self._paces()
+        allows = functools.cache(lambda kind, steps: self.deadline.allows(kind, steps, under_way))
+        return next((run for run in self.waiting if allows(_kind(run), run.config.steps)), None)
+
+    def _paces(self) -> list[Pace]:
+        """Return the paces of the runs under way."""
+        return [worker.pace for worker in self._workers if worker.run and worker.pace]
 
     def _start_worker(self) -> Worker:
         ours, theirs = self._context.Pipe()
@@ -217,10 +221,11 @@ class Scheduler:
         return worker
 
     def _receive(self, worker: Worker, message: tuple[Any, ...]) -> None:
-        kind, run = message[0], worker.run
+        kind, run, pace = message[0], worker.run, worker.pace
         assert run is not None
+        assert pace is not None
         if kind == "steps":
-            worker.first = message[1] if worker.first is None else worker.first
+            pace.note(message[1], sum(other.first is not None for other in self._paces()))
             self._display.stepped(run.id, message[1])
         elif kind == "alarm":
             self._display.note(f"{run.name}: {message[1]}")
@@ -228,9 +233,7 @@ class Scheduler:
             self._fit(message[1])
         elif kind == "finished":
             worker.run = None
-            if worker.first == 0:  # a resumed run has mostly loaded, and tells no speed
-                seconds = time.monotonic() - worker.began
-                self.deadline.measure(_kind(run), seconds, run.config.steps)
+            self.deadline.measure(pace)
             self.outcome.finished.append(run)
             self._display.ended(run, "finished")
         elif kind == "stopped":

@@ -15,7 +15,7 @@ from ssedb.runs.loop import train
 from ssedb.sweep import cluster, scheduler
 from ssedb.sweep.grid import read_grid
 from ssedb.sweep.plan import code_version, is_finished, made_by_other_code, unplanned_runs
-from ssedb.sweep.scheduler import Execution, Scheduler, run_here
+from ssedb.sweep.scheduler import Execution, Scheduler, Worker, run_here
 from tests.helpers import is_alive, wait_for
 from tests.sweep.grids import (
     TOY,
@@ -355,6 +355,31 @@ def test_sweep_of_whole_runs_begins_those_that_would_finish(tmp_path, monkeypatc
     assert [run.id for run in outcome.finished] == [runs[i].id for i in finished]
     late = [note for note in display.notes if "too late" in note]
     assert late == ["not begun, too late to finish in 13 minutes: 1 run"] * whole
+
+
+def test_sweep_of_whole_runs_knows_the_pace_of_the_runs_under_way(tmp_path, monkeypatch):
+    planned = read_grid(write_grid(tmp_path), tmp_path / "runs", {"device": "cpu"}).runs
+    runs = [planned[i] for i in (0, 1, 4)]  # of one kind, 96 steps each
+    now = [0.0]
+    monkeypatch.setattr(scheduler.time, "monotonic", lambda: now[0])
+    how = Execution(device="cpu", jobs=2, minutes=10, whole=True)
+    sweep = Scheduler(runs, Silent(runs), how)
+    sweep._workers = workers = [Worker(MagicMock(), MagicMock()) for _ in range(2)]
+    sweep._dispatch()
+    for now[0], step in ((0, 0), (10, 16), (20, 32)):
+        for worker in workers:
+            sweep._receive(worker, ("steps", step))
+    sweep._receive(workers[0], ("finished",))
+    assert sweep._paces() == [workers[1].pace]
+    assert workers[1].pace.rate_among(2) == pytest.approx(1.6 / 1.1)
+    now[0] = 523  # 10 s to start up and 66 s for the steps; the run that finished took 20 s
+    assert sweep._next() == runs[2]
+    now[0] = 525
+    assert sweep._next() is None
+    workers[1].run = None
+    assert sweep._next() == runs[2]
+    sweep._dispatch()
+    assert [pace.first for pace in sweep._paces()] == [None]
 
 
 @pytest.mark.parametrize("retries", [0, 2])
