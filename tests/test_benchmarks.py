@@ -214,6 +214,7 @@ def test_packing_times_each_number_of_runs(tmp_path):
     found = json.loads(out.read_text())
     assert list(table(done.stdout)) == ["2", "1"]
     assert all(row["rate"] > 0 and row["host"] > 0 for row in found["rows"])
+    assert all(0 < row["cores"] < 2 * row["runs"] for row in found["rows"])
     assert found["best"] in (1, 2)
 
 

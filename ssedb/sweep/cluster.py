@@ -191,6 +191,10 @@ def run_task(
     """
     import torch
 
+    from ssedb.engine.host import sleep_while_waiting
+
+    if device != "cpu":  # other tasks may share its GPU
+        sleep_while_waiting()
     torch.set_num_threads(threads)
     board.begin.remote(run.id)
     tell = Steps(lambda kind, value: board.write.remote(run.id, kind, value))

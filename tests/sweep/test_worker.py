@@ -154,3 +154,12 @@ def test_run_whose_folder_is_a_file_is_one_line_and_is_not_retried(run):
     assert told(run) == ([("failed", error, False)], True)
     threads = torch.get_num_threads()
     assert cluster.run_task(run, False, "cpu", threads, 1, MagicMock()) == error
+
+
+@pytest.mark.parametrize(("device", "asked"), [("auto", True), ("cpu", False)])
+def test_task_of_ray_sleeps_while_it_waits_for_a_gpu(run, monkeypatch, device, asked):
+    asks = []
+    monkeypatch.setattr(host, "sleep_while_waiting", lambda: asks.append(True))
+    monkeypatch.setattr(cluster, "execute", lambda *args: True)
+    assert cluster.run_task(run, False, device, torch.get_num_threads(), 0, MagicMock()) is None
+    assert asks == [True] * asked
