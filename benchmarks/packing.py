@@ -5,8 +5,9 @@
 
 The first runs of the grid begin, each in a process of its own as under `ssedb sweep`, and warm up.
 Then as many as `--runs` says train for `--seconds` while the others wait. `best` is the smallest
-number within 3% of the most steps: runs that end sooner are sooner a table. As under `ssedb sweep`,
-runs sleep while they wait for a GPU; `--spin` lets them keep their cores busy instead.
+number within 3% of the most steps: runs that end sooner are sooner a table. As under a sweep of
+several runs at a time, they sleep while they wait for a GPU; `--spin` lets them keep their cores
+busy instead. `cores` counts what the runs' own processes use, and not those that step environments.
 """
 
 from __future__ import annotations

@@ -129,6 +129,8 @@ class EnsembleOptions(DBOptions):
     """Width of a model's two hidden layers."""
     model_input: Literal["z", "direction"] = "z"
     """Models predict from z, scaled by running moments, or from the direction of that alone."""
+    reward_by: Literal["online", "momentum"] = "online"
+    """Weights that compute the reward: the trained ones, or their averages that move by tau."""
     memory: NonNegativeInt = 20_000
     """Transitions of the whole run on which the models are also trained, 35 KB each; 0: none."""
 

@@ -82,7 +82,9 @@ OPTIONS = {
     "re3": dict(feature_dim=64, neighbours=3, distance="kth"),
     "db-ucb": dict(ridge=1.0),
     "db-bebold": dict(ridge=1.0, regulation=0.5),
-    "db-ensemble": dict(models=5, model_dim=256, model_input="z", memory=20_000),
+    "db-ensemble": dict(
+        models=5, model_dim=256, model_input="z", reward_by="online", memory=20_000
+    ),
     "db-ngu": dict(ridge=1.0, neighbours=10, lifelong_cap=5.0, memory=65536),
     "db-count": dict(memory=4096, neighbours=10),
 }

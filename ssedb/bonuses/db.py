@@ -48,7 +48,7 @@ class DynamicBottleneck(Bonus):
     """Reward for the distance of a state-action pair's representation from N(0, I)."""
 
     Options = DBOptions
-    fixed = ("momentum_encoder", "momentum_projection")
+    fixed: tuple[str, ...] = ("momentum_encoder", "momentum_projection")
 
     def __init__(
         self, obs_shape: tuple[int, ...], num_actions: NumActions, options: DBOptions
@@ -152,10 +152,16 @@ class DynamicBottleneck(Bonus):
         if self.options.momentum_every == "epoch":
             self.update_momentum()
 
+    def momentum_copies(self) -> list[tuple[nn.Module, nn.Module]]:
+        """Return each momentum copy with the online module that it follows."""
+        return [
+            (self.momentum_encoder, self.encoder),
+            (self.momentum_projection, self.projection),
+        ]
+
     def update_momentum(self) -> None:
-        """Move the momentum encoder and projection towards the online ones."""
-        pairs = ((self.momentum_encoder, self.encoder), (self.momentum_projection, self.projection))
-        for momentum, online in pairs:
+        """Move the momentum copies towards the online modules."""
+        for momentum, online in self.momentum_copies():
             objectives.momentum_update(momentum.parameters(), online.parameters(), self.options.tau)
 
     @torch.no_grad()

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import math
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from ssedb import objectives
 from ssedb.actions import NumActions
 from ssedb.bonuses.db import DynamicBottleneck
 from ssedb.networks import Ensemble
 from ssedb.normalize import FeatureNorm
-from ssedb.objectives import masked_mean
 from ssedb.options import EnsembleOptions
 from ssedb.reservoir import Reservoir
 
@@ -40,26 +41,47 @@ class DBEnsemble(DynamicBottleneck):
             options.models, options.latent_dim, options.model_dim, options.latent_dim
         )
         self.memory = Reservoir(options.memory, obs_shape, num_actions) if options.memory else None
+        self.averages = options.reward_by == "momentum"
+        if self.averages:
+            self.momentum_posterior = copy.deepcopy(self.posterior).requires_grad_(False)
+            self.momentum_ensemble = copy.deepcopy(self.ensemble).requires_grad_(False)
+            self.fixed = (*self.fixed, "momentum_posterior", "momentum_ensemble")
 
     @torch.no_grad()
     def reward(self, obs: Tensor, actions: Tensor, next_obs: Tensor) -> Tensor:
-        predictions = self.predict(self.represent(obs, actions)[0])
+        if self.averages:
+            state = self.momentum_encoder(self.normalize.for_convs(obs))
+            z = self.momentum_posterior(state, self.actions.vector(actions))[0]
+            predictions = self.momentum_ensemble(self.model_inputs(z))
+        else:
+            predictions = self.predict(self.represent(obs, actions)[0])
         return predictions.var(0, correction=0).mean(-1).sqrt()
 
     def predict(self, z: Tensor) -> Tensor:
         """Return each model's prediction of the projected next state, [K, B, Z], from z [B, Z]."""
+        return self.ensemble(self.model_inputs(z))
+
+    def model_inputs(self, z: Tensor) -> Tensor:
+        """Return the models' inputs for z, both [B, Z]."""
         scaled = self.scale(z)
         if self.model_input == "direction":
             # z is short where data are rare. There all models would agree on what is near 0.
             scaled = normalize(scaled, dim=-1) * math.sqrt(z.shape[-1])
-        return self.ensemble(scaled)
+        return scaled
+
+    def momentum_copies(self) -> list[tuple[nn.Module, nn.Module]]:
+        copies = super().momentum_copies()
+        if self.averages:
+            copies.append((self.momentum_posterior, self.posterior))
+            copies.append((self.momentum_ensemble, self.ensemble))
+        return copies
 
     def loss_over(
         self, z: Tensor, actual: Tensor, mask: Tensor | None
     ) -> tuple[Tensor | float, dict[str, Tensor]]:
         errors = self.errors(z, actual)
-        loss = masked_mean(errors.sum(0), mask)
-        metrics = {"ensemble_error": masked_mean(errors.mean(0), mask)}
+        loss = objectives.masked_mean(errors.sum(0), mask)
+        metrics = {"ensemble_error": objectives.masked_mean(errors.mean(0), mask)}
         if self.memory is not None:
             with torch.no_grad():
                 obs, actions, next_obs = self.memory.sample(len(z))

@@ -25,6 +25,7 @@ class Pace:
         told: when the worker told of steps last.
         left: steps that were left then.
         rate: steps per second of late; None before it is known.
+        sharing: runs that stepped, at the fewest, while the rate was measured.
     """
 
     def __init__(self, kind: object, steps: int) -> None:
@@ -34,7 +35,7 @@ class Pace:
         self.first: int | None = None
         self.start_up = 0.0
         self.rate: float | None = None
-        self._sharing = 1  # runs that stepped, at the fewest, while the rate was measured
+        self.sharing = 1
         self._marks: deque[tuple[float, int, int]] = deque()  # time, step, runs that stepped
 
     def note(self, step: int, stepping: int) -> None:
@@ -51,11 +52,7 @@ class Pace:
         since, before, _ = self._marks[0]
         if self.told - since >= SHORTEST and step > before:
             self.rate = (step - before) / (self.told - since)
-            self._sharing = min(mark[2] for mark in self._marks)
-
-    def rate_among(self, runs: int) -> float | None:
-        """Return the rate to expect among so many runs: that of runs that share one GPU."""
-        return self.rate and self.rate / (MARGIN * max(1.0, runs / self._sharing))
+            self.sharing = min(mark[2] for mark in self._marks)
 
     def lost(self, seconds: float) -> bool:
         """Tell whether the run is too slow to finish in those seconds, whatever else begins."""
@@ -63,12 +60,17 @@ class Pace:
 
 
 class Deadline:
-    """End of a sweep's time."""
+    """End of a sweep's time.
+
+    Attributes:
+        shared: whether runs share GPUs, and slow each other down.
+    """
 
     def __init__(self, minutes: float | None = None, whole: bool = False) -> None:
         """Start the clock; with `whole`, only runs begin that would finish in those minutes."""
         self._end = math.inf if minutes is None else time.monotonic() + 60 * minutes
         self._whole = whole
+        self.shared = False
         self._slowest: dict[object, float] = {}  # seconds of a step, by the kind of run
         self._start_up = self._ending = 0.0  # longest of the runs that have finished, in seconds
 
@@ -79,6 +81,8 @@ class Deadline:
 
     def measure(self, pace: Pace) -> None:
         """Note how long a run took that has just finished."""
+        if pace.first is None:  # it had ended before, and perhaps lacked its probe
+            return
         now = time.monotonic()
         self._start_up = max(self._start_up, pace.start_up)
         self._ending = max(self._ending, now - pace.told)
@@ -96,18 +100,26 @@ class Deadline:
             return True
         left = self._end - time.monotonic()
         runs = [*under_way, Pace(kind, steps)]
-        if all(pace.rate is None for pace in runs):
+        if all(self._rate(pace, len(runs)) is None for pace in runs):
             slowest = max(self._slowest.values(), default=0.0)
             return self._slowest.get(kind, slowest) * steps <= left
         return all(self._seconds(pace, runs) <= left for pace in runs if not pace.lost(left))
 
     def _seconds(self, pace: Pace, runs: Sequence[Pace]) -> float:
         """Return the seconds that one of these runs needs from now on, with all of them at work."""
-        if rate := pace.rate_among(len(runs)):
+        if rate := self._rate(pace, len(runs)):
             return pace.left / rate + self._ending
-        rates = [(run.kind, rate) for run in runs if (rate := run.rate_among(len(runs)))]
+        rates = [(run.kind, rate) for run in runs if (rate := self._rate(run, len(runs)))]
         of_kind = [rate for kind, rate in rates if kind == pace.kind]
         if pace.kind in self._slowest and not of_kind:
             return self._slowest[pace.kind] * pace.left
         start_up = max(self._start_up, *(run.start_up for run in runs))
         return start_up + pace.left / min(of_kind or [rate for _, rate in rates]) + self._ending
+
+    def _rate(self, pace: Pace, runs: int) -> float | None:
+        """Return the rate that a run will have among so many; None if it is not known."""
+        if pace.rate is None or not self.shared:
+            return pace.rate and pace.rate / MARGIN
+        if pace.sharing == 1 and not self._slowest:
+            return None  # the first run does not tell how many fill a GPU
+        return pace.rate / (MARGIN * max(1.0, runs / pace.sharing))

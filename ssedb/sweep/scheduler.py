@@ -205,7 +205,7 @@ class Scheduler:
     def _start_worker(self) -> Worker:
         ours, theirs = self._context.Pipe()
         how = self._how
-        arguments = (theirs, self._made, how.device, how.threads, how.jobs == 1)
+        arguments = (theirs, self._made, how.device, how.threads, self.limit.most == 1)
         process = self._context.Process(target=work, args=arguments, name=f"sweep-{self._made}")
         self._made += 1
         # Ctrl-C reaches the whole terminal: the worker inherits the mask, and ignores what came.
@@ -249,6 +249,7 @@ class Scheduler:
             self._failed(run, error, again)
 
     def _fit(self, memory: MemoryUse) -> None:
+        self.deadline.shared = memory.gpus > 0
         if need := self.limit.fit(memory):
             threads = plural(self._how.threads, "thread")
             self._display.note(f"a run needs {need}: {self.limit.now} at a time, {threads} each")

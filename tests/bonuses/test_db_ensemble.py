@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +12,7 @@ from torch import nn
 import ssedb
 from ssedb.networks import Ensemble
 from ssedb.objectives import information_gain
+from ssedb.updates import bonus_step
 from tests.toy import SIDE, TINY_OPTIONS, Grid, transitions
 
 MODELS = 3
@@ -218,6 +221,38 @@ def test_db_ensemble_rewards_short_z_that_is_new_if_models_see_its_direction(mon
         rewards = (bonus.reward(z, None, None).mean() for z in (rare, common))
         ratio[kind] = float(next(rewards) / next(rewards))
     assert ratio["direction"] > 2 * ratio["z"]
+
+
+def trained(reward_by, batch, steps=4):
+    """Train a bonus on a batch; return it, and its weights before and after each step."""
+    torch.manual_seed(0)
+    options = dict(TINY_OPTIONS, memory=0, reward_by=reward_by, tau=0.8)
+    bonus = ssedb.make_bonus("db-ensemble", (4, SIDE, SIDE), 4, **options)
+    adam = torch.optim.Adam([p for p in bonus.parameters() if p.requires_grad], lr=1e-2)
+    weights = [copy.deepcopy(bonus.state_dict())]
+    for _ in range(steps):
+        bonus_step(bonus, adam, batch)
+        weights.append(copy.deepcopy(bonus.state_dict()))
+    return bonus, weights
+
+
+def test_db_ensemble_reward_by_momentum_is_that_of_averaged_weights(batch):
+    bonus, weights = trained("momentum", batch)
+    plain, _ = trained("online", batch)
+    assert not torch.allclose(bonus.reward(*batch), plain.reward(*batch), rtol=1e-2)
+    averages = {name: weights[0][name] for name, _ in plain.named_parameters()}
+    for after in weights[1:]:
+        averages = {name: 0.8 * mean + 0.2 * after[name] for name, mean in averages.items()}
+    plain.load_state_dict(plain.state_dict() | averages)
+    torch.testing.assert_close(bonus.reward(*batch), plain.reward(*batch), rtol=1e-4, atol=1e-6)
+
+
+def test_db_ensemble_reward_by_momentum_begins_as_the_other_and_changes_no_training(batch):
+    start = [trained(how, batch, steps=0)[0].reward(*batch) for how in ("momentum", "online")]
+    assert torch.equal(*start)
+    bonus, plain = (trained(how, batch)[0] for how in ("momentum", "online"))
+    for name, parameter in plain.named_parameters():
+        assert torch.equal(bonus.get_parameter(name), parameter), name
 
 
 def test_db_ensemble_models_match_separate_networks():

@@ -16,8 +16,15 @@ def clock(monkeypatch):
     return now
 
 
+def deadline_on_a_gpu(minutes=10):
+    """Make the deadline of a sweep of whole runs that share a GPU."""
+    end = Deadline(minutes, whole=True)
+    end.shared = True
+    return end
+
+
 def finished(clock, kind, steps, seconds, first=0, last=None):
-    """A run that has just finished; it told of its last step `last` seconds after its dispatch."""
+    """Make a run that has just finished; it told of its last step `last` seconds after it began."""
     pace = Pace(kind, steps)
     pace.began = clock[0] - seconds
     pace.first, pace.told = first, clock[0] if last is None else pace.began + last
@@ -25,7 +32,7 @@ def finished(clock, kind, steps, seconds, first=0, last=None):
 
 
 def under_way(clock, kind, left, rate, sharing=1, start_up=0.0):
-    """A run under way that shares the machine; it has its rate from 20 seconds."""
+    """Make a run under way that shares the machine; it has its rate from 20 seconds."""
     steps = left + 20 * rate
     pace, now = Pace(kind, steps), clock[0]
     pace.began = now - 20 - start_up
@@ -95,17 +102,48 @@ def test_pace_is_the_rate_of_the_last_minute(clock):
 
 
 def test_rate_falls_with_the_runs_that_come_and_never_rises_with_those_that_go(clock):
-    pace = under_way(clock, "rnd", 1000, 11, sharing=3)
-    assert pace.rate_among(3) == pace.rate_among(1) == pytest.approx(10)
-    assert pace.rate_among(6) == pytest.approx(5)
+    end, pace = deadline_on_a_gpu(), under_way(clock, "rnd", 10, 11, sharing=3)
+    others = [Pace("rnd", 10) for _ in range(5)]
+
+    def most(runs):
+        """Return the steps of the longest run that may begin as the last of so many."""
+        begun = [pace, *others[: runs - 2]]
+        return max(steps for steps in range(0, 9000, 10) if end.allows("rnd", steps, begun))
+
+    assert (most(2), most(3), most(6)) == (6000, 6000, 3000)  # 10 steps/s of 3, for 600 seconds
     clock[0] += 10
-    pace.note(pace.steps - 1000 + 110, 4)  # a fourth run has begun to step
-    assert pace.rate_among(6) == pytest.approx(5)  # the fewest of the minute count
-    assert Pace("rnd", 1000).rate_among(1) is None
+    pace.note(pace.steps - pace.left + 5, 4)  # a fourth run has begun to step
+    assert pace.sharing == 3  # the fewest of the minute count
+
+
+def test_runs_on_separate_cores_do_not_slow_each_other_down(clock):
+    end = Deadline(10, whole=True)
+    runs = [under_way(clock, "rnd", 10, 11, sharing=1), *(Pace("rnd", 10) for _ in range(5))]
+    assert end.allows("rnd", 6000, runs)
+    assert not end.allows("rnd", 6001, runs)
+
+
+def test_first_run_of_a_gpu_does_not_tell_how_many_fill_it(clock):
+    end, alone = deadline_on_a_gpu(), under_way(clock, "rnd", 10, 11, sharing=1)
+    assert end.allows("rnd", 10**6, [alone])
+    end.measure(finished(clock, "none", 10, 10))
+    assert end.allows("rnd", 3000 - 50, [alone])
+    assert not end.allows("rnd", 3001, [alone])
+
+
+def test_run_that_made_no_steps_tells_nothing_of_others(clock):
+    end = deadline_on_a_gpu()
+    probed = Pace("rnd", 1000)
+    clock[0] += 130  # it lacked only its probe
+    end.measure(probed)
+    clock[0] -= 130
+    runs = [under_way(clock, "rnd", 10, 11, 2)]
+    assert end.allows("rnd", 6000, runs)
+    assert not end.allows("rnd", 6001, runs)
 
 
 def test_new_run_must_finish_beside_those_under_way(clock):
-    end = Deadline(10, whole=True)  # 600 s
+    end = deadline_on_a_gpu()  # 600 s
     runs = [under_way(clock, "rnd", 10, 11, 2), under_way(clock, "db", 10, 22, 2)]
     assert end.allows("rnd", 4000, runs)  # 11 steps per second of 2 runs, among 3, with the margin
     assert not end.allows("rnd", 4001, runs)
@@ -121,7 +159,7 @@ def test_new_run_must_finish_beside_those_under_way(clock):
 
 
 def test_new_run_takes_the_longest_start_up_and_ending_besides(clock):
-    end = Deadline(10, whole=True)
+    end = deadline_on_a_gpu()
     end.measure(finished(clock, "none", 10, 100, last=70))
     runs = [under_way(clock, "rnd", 10, 11, 1, start_up=50)]
     assert end.allows("rnd", 5 * 520, runs)  # 600 - 50 - 30 seconds
@@ -134,7 +172,7 @@ def test_new_run_takes_the_longest_start_up_and_ending_besides(clock):
 
 
 def test_runs_under_way_must_finish_beside_the_new_one(clock):
-    end = Deadline(10, whole=True)
+    end = deadline_on_a_gpu()
     end.measure(finished(clock, "none", 100, 30, last=0))  # every run needs 30 seconds to end
     assert end.allows("rnd", 10, [under_way(clock, "rnd", 5 * 570, 11)])
     assert not end.allows("rnd", 10, [under_way(clock, "rnd", 5 * 570 + 1, 11)])
@@ -145,9 +183,9 @@ def test_runs_under_way_must_finish_beside_the_new_one(clock):
 
 
 def test_run_that_cannot_finish_anyway_holds_back_no_other(clock):
-    end = Deadline(10, whole=True)
-    assert not end.allows("rnd", 10, [under_way(clock, "rnd", 6600, 10)])
-    assert end.allows("rnd", 10, [under_way(clock, "rnd", 6601, 10)])
+    end = deadline_on_a_gpu()
+    assert not end.allows("rnd", 10, [under_way(clock, "rnd", 6600, 10, 2)])
+    assert end.allows("rnd", 10, [under_way(clock, "rnd", 6601, 10, 2)])
 
 
 @dataclass
@@ -168,25 +206,32 @@ RATE = STEPS / 600 * KINDS["ensemble"]
 
 
 def shared_gpu(runs):
-    """Rate of a run of cost 1 where a number of runs share a GPU."""
+    """Return the rate of a run of cost 1 where a number of runs share a GPU."""
     return 13 * RATE / runs
 
 
+def large_gpu(runs):
+    """Return the rate of a run of cost 1 where six runs together fill a GPU."""
+    return 13 * RATE / max(6, runs)
+
+
 def separate_cores(runs):
-    """Rate of a run of cost 1 where each has a core to itself."""
+    """Return the rate of a run of cost 1 where each has a core to itself."""
     return RATE
 
 
-def simulate(clock, machine, minutes, kinds, live, start_up=15):
+def simulate(clock, machine, minutes, kinds, live, start_up=15, first_alone=0):
     """Do a sweep, a second at a time; return the runs begun and finished, and the idle share.
 
-    Without `live`, runs are begun by the speed of those that have finished.
+    Without `live`, runs are begun by the speed of those that have finished. For `first_alone`
+    seconds, one run at a time shows how much memory a run needs.
     """
     end, waiting, runs = Deadline(minutes, whole=True), list(kinds), []
+    end.shared = machine is not separate_cores
     begun = finished = idle = 0
-    for _ in range(60 * minutes):
+    for second in range(60 * minutes):
         paces = [run.pace for run in runs]
-        while len(runs) < 13:
+        while len(runs) < (1 if second < first_alone else 13):
             kind = next((k for k in waiting if end.allows(k, STEPS, paces if live else [])), None)
             if kind is None:
                 break
@@ -216,7 +261,7 @@ def simulate(clock, machine, minutes, kinds, live, start_up=15):
 
 
 def mixed(rest):
-    """Kinds of 20 runs of all kinds in a random order, and of 80 more that wait for them."""
+    """Return the kinds of 20 runs of all kinds in a random order, and of 80 more behind them."""
     first = 4 * list(KINDS)
     random.Random(1).shuffle(first)
     return first + 80 // len(rest) * rest
@@ -250,3 +295,18 @@ def test_sweep_of_whole_runs_goes_on_beside_one_that_cannot_finish(clock, monkey
     monkeypatch.setitem(KINDS, "hopeless", 6.0)
     begun, finished, _ = simulate(clock, separate_cores, 22, waiting, live=True)
     assert begun - 1 == finished > 26
+
+
+@pytest.mark.parametrize("machine", [large_gpu, separate_cores])
+def test_sweep_of_whole_runs_begins_many_after_one_that_shows_the_memory(clock, machine):
+    begun, finished, _ = simulate(clock, machine, 22, mixed(["db"]), live=True, first_alone=60)
+    assert begun == finished > 26
+
+
+def test_sweep_of_whole_runs_keeps_separate_cores_at_work(clock):
+    for minutes in (22, 28, 34, 40):
+        new, old = (
+            simulate(clock, separate_cores, minutes, mixed(["ensemble"]), live)[1]
+            for live in (True, False)
+        )
+        assert new > 0.9 * old

@@ -16,6 +16,7 @@ from ssedb.sweep import cluster, scheduler
 from ssedb.sweep.grid import read_grid
 from ssedb.sweep.plan import code_version, is_finished, made_by_other_code, unplanned_runs
 from ssedb.sweep.scheduler import Execution, Scheduler, Worker, run_here
+from ssedb.sweep.worker import MemoryUse
 from tests.helpers import is_alive, wait_for
 from tests.sweep.grids import (
     TOY,
@@ -399,3 +400,11 @@ def test_ray_retries_a_task_as_often_as_asked(tmp_path, monkeypatch, retries):
     )
     assert len(calls) == 1 + retries
     assert json.loads((run.folder / "failure.json").read_text())["attempts"] == 1 + retries
+
+
+@pytest.mark.parametrize("gpus", [0, 1])
+def test_sweep_learns_from_its_first_run_whether_runs_share_a_gpu(tmp_path, gpus):
+    runs = read_grid(write_grid(tmp_path), tmp_path / "runs", {"device": "cpu"}).runs
+    scheduler = Scheduler(runs, Silent(runs), Execution(device="cpu", jobs=2))
+    scheduler._fit(MemoryUse(10**9, 10**10, 10**9, 10**11, gpus))
+    assert scheduler.deadline.shared is (gpus > 0)
