@@ -372,7 +372,7 @@ def test_sweep_of_whole_runs_knows_the_pace_of_the_runs_under_way(tmp_path, monk
             sweep._receive(worker, ("steps", step))
     sweep._receive(workers[0], ("finished",))
     assert sweep._paces() == [workers[1].pace]
-    assert workers[1].pace.rate_among(2) == pytest.approx(1.6 / 1.1)
+    assert (workers[1].pace.rate, workers[1].pace.sharing) == (pytest.approx(1.6), 2)
     now[0] = 523  # 10 s to start up and 66 s for the steps; the run that finished took 20 s
     assert sweep._next() == runs[2]
     now[0] = 525
