@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import matplotlib
 
 matplotlib.use("Agg")
 from matplotlib import pyplot
+from study_tables import read_study
 
-from ssedb.compare import results
 from ssedb.compare.curves import learning_curves
 from ssedb.compare.style import COLOURS, STYLE, method_styles
 
@@ -63,13 +61,6 @@ def read_leads() -> list[Run]:
     """Read a log of runs, one a line."""
     lines = (LOG / "2026-11-16-exploration.jsonl").read_text(encoding="utf-8").splitlines()
     return [json.loads(line) for line in lines]
-
-
-def read_study() -> list[results.Run]:
-    """Read the runs that `pack_study.py` has packed."""
-    with TemporaryDirectory() as folder:
-        shutil.unpack_archive(LOG / "rooms-study.tar.gz", folder)
-        return [run for run in results.load_runs(Path(folder)) if run.finished]
 
 
 def curve(axes: Any, run: Run, **style: Any) -> None:
